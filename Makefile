@@ -1,0 +1,58 @@
+# TamboMQ. `make` alone lists what there is to do.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?=
+ARGS ?=
+
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install -c constraints.txt
+CHECKED := src tests $(dir $(wildcard benchmarks/__init__.py))
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check servers interop bench docs clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(VENV)/.core ## start everything on this machine; ARGS="--redis-port 7000"
+	@exec $(BIN)/tambo serve $(ARGS)
+
+test: $(VENV)/.dev ## run the tests, without foreign clients; ARGS="-k rsmq"
+	@exec $(BIN)/python -m pytest -m "not interop" $(ARGS)
+
+check: $(VENV)/.dev ## lint, format, types, import contracts, house rules
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy $(CHECKED)
+	$(BIN)/lint-imports --config importlinter.ini
+	$(BIN)/python -m pytest -q tests/test_house_rules.py tests/test_rules_can_fail.py
+
+servers: $(VENV)/.dev # every Redis and Valkey the tests know; builds Redis 8 once
+	@exec $(BIN)/python -m tests.servers.binaries
+
+interop: servers ## run the tests against foreign clients and servers
+	@scripts/peers
+	@exec $(BIN)/python -m pytest -m interop $(ARGS)
+
+bench: $(VENV)/.dev ## measure, against peers where they are installed
+	@exec $(BIN)/python -m benchmarks $(ARGS)
+
+docs: $(VENV)/.dev ## run what the documentation shows
+	@exec $(BIN)/python -m pytest tests/test_docs.py $(ARGS)
+
+clean: ## forget the environment and every cache inside the repository
+	rm -rf $(VENV) build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests benchmarks scripts tests/peers -depth \
+	  \( -name __pycache__ -o -name '*.egg-info' -o -name node_modules -o -name .venv \) -exec rm -rf {} +
+
+$(BIN)/python:
+	@PYTHON='$(PYTHON)' scripts/venv $(VENV)
+
+# Stamps: nothing is installed twice unless one of these two files changed.
+$(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e '.[console,dev]'
+	@touch $@ $(VENV)/.core

@@ -1,0 +1,218 @@
+"""How every command speaks: results on stdout, faults on stderr, and the exit codes.
+
+Results go through `emit`, `emit_json` and `emit_table`, so that a body or a name that somebody
+else put into Redis cannot steer the reader's terminal. Faults are raised, never printed: `run` is
+the one place that turns an exception into a line and a number.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import PurePath
+from typing import Final, TypeVar
+
+import click
+
+from tambomq.errors import (
+    DataDirBusy,
+    PortTaken,
+    SettingsError,
+    StoreUnavailable,
+    TamboError,
+)
+
+OK: Final = 0
+FAILED: Final = 1
+USAGE: Final = 2
+NOTHING: Final = 3
+INTERRUPTED: Final = 130
+
+# json.dumps escapes the first 32 control characters, but not these; lone surrogates cannot be
+# encoded at all.
+_UNSAFE_IN_JSON: Final = re.compile("[\x7f-\x9f\ud800-\udfff]")
+# A pipe has no width: wide enough that no table is ever cut for it.
+_PIPE_WIDTH: Final = 1_000_000
+_LAST_PORT: Final = 65_535
+
+Command = TypeVar("Command", bound=Callable[..., object])
+
+
+class NothingThere(Exception):
+    """There was nothing to answer with: exit 3. The text, if any, goes to stderr."""
+
+
+@dataclasses.dataclass(slots=True)
+class Manner:
+    """How one run of a command treats its faults; travels as click's context object."""
+
+    verbose: bool = False
+
+
+def json_option(command: Command) -> Command:
+    """Give *command* ``--json``, which arrives as the argument ``as_json``."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+
+
+def verbose_option(command: Command) -> Command:
+    """Give *command* ``--verbose``; it is seen to by `run` and does not arrive as an argument."""
+    return click.option(
+        "--verbose",
+        is_flag=True,
+        expose_value=False,
+        callback=_be_verbose,
+        help="Show the traceback of an error.",
+    )(command)
+
+
+def emit(text: str) -> None:
+    """Print one line of a result."""
+    click.echo(visible(text))
+
+
+def emit_json(value: object) -> None:
+    """Print *value* as one line of JSON.
+
+    Dataclasses become objects, paths strings. Bytes become text; bytes that are not UTF-8 become
+    ``{"base64": "…"}``, so that nothing is lost.
+    """
+    text = json.dumps(value, default=_plain, ensure_ascii=False)
+    click.echo(_UNSAFE_IN_JSON.sub(lambda m: f"\\u{ord(m[0]):04x}", text))
+
+
+def emit_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print *rows* under *columns*; numbers stand at the right.
+
+    A terminal gets a table that fits it. A pipe gets whole cells: nothing is cut or wrapped there.
+    """
+    # rich takes longer to import than everything else here together.
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    cells = [list(row) for row in rows]
+    if sys.stdout is None:  # closed before we started
+        return
+    terminal = sys.stdout.isatty()
+    console = Console(highlight=False, width=None if terminal else _PIPE_WIDTH)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for index, column in enumerate(columns):
+        numeric = bool(cells) and all(_is_number(row[index]) for row in cells)
+        table.add_column(
+            column,
+            justify="right" if numeric else "left",
+            no_wrap=numeric or not terminal,
+            overflow="fold",
+        )
+    for row in cells:
+        table.add_row(*(Text(_cell(value)) for value in row))
+    console.print(table)
+
+
+def visible(text: str) -> str:
+    """Return *text* with control characters spelled out, tabs and line ends excepted."""
+    return "".join(c if c.isprintable() or c in "\t\n" else repr(c)[1:-1] for c in text)
+
+
+def run(command: click.Command, prog: str, args: Sequence[str] | None = None) -> int:
+    """Run *command* and return its exit code; every fault becomes one line on stderr.
+
+    *args* are those of the process unless given. A bug is not a fault: its traceback passes.
+    """
+    manner = Manner()
+    try:
+        code = command.main(args, prog_name=prog, standalone_mode=False, obj=manner)
+    except BrokenPipeError:
+        forget_reader()
+        return FAILED
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except NothingThere as nothing:
+        if text := str(nothing):
+            click.echo(f"{prog}: {visible(text)}", err=True)
+        return NOTHING
+    except click.ClickException as wrong:
+        wrong.show()
+        return wrong.exit_code
+    except TamboError as error:
+        if manner.verbose:
+            traceback.print_exception(error)
+        click.echo(f"{prog}: {explain(error)}", err=True)
+        return USAGE if isinstance(error, SettingsError) else FAILED
+    return code if isinstance(code, int) else OK
+
+
+def forget_reader() -> None:
+    """Carry on after nobody reads our output any more (`BrokenPipeError`).
+
+    What is still to be printed is lost, and the interpreter does not complain on its way out.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def explain(error: TamboError) -> str:
+    """Return what went wrong and, where we know it, what to do next, on one line."""
+    from tambomq.log import mask_url
+
+    what = " ".join(visible(mask_url(str(error))).split("\n"))
+    advice = _advice(error)
+    return f"{what}: {advice}" if advice else what
+
+
+def _advice(error: TamboError) -> str | None:
+    match error:
+        case PortTaken(host=host, port=port):
+            return (
+                f"use it with --redis-url redis://{host}:{port}, "
+                f"or choose another port with --redis-port {_next_port(port)}"
+            )
+        case DataDirBusy():
+            return "use that one, or choose another directory with --data-dir"
+        case StoreUnavailable():
+            return "is it running? `tambo serve` starts one"
+    return None
+
+
+def _next_port(port: int) -> int:
+    return port + 1 if port < _LAST_PORT else port - 1
+
+
+def _be_verbose(ctx: click.Context, _param: click.Parameter, value: object) -> None:
+    if value:
+        ctx.ensure_object(Manner).verbose = True
+
+
+def _plain(value: object) -> object:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _text_or_base64(bytes(value))
+    if isinstance(value, PurePath):
+        return str(value)
+    if isinstance(value, Iterable):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def _text_or_base64(data: bytes) -> object:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    text = value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
+    return visible(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,195 @@
+"""Every error TamboMQ raises on purpose.
+
+TamboError
+├── SettingsError              a flag, a variable or a file asks for the impossible
+├── ProtocolError              bytes or calls that break a protocol
+│   ├── LocalProtocolError     our caller broke it
+│   │   ├── InvalidFormat      a name or an id that no peer would accept
+│   │   ├── InvalidValue       a number outside its range
+│   │   ├── InvalidBody        neither text nor bytes
+│   │   └── NothingToSet       a change that changes nothing
+│   └── RemoteProtocolError    the peer broke it
+├── QueueError                 a queue cannot do what was asked
+│   ├── QueueNotFound
+│   ├── QueueExists
+│   ├── MessageTooLong
+│   ├── QueueCorrupt           what is stored there is not a queue of this protocol
+│   └── BatchIncomplete        some of a batch was done before it failed
+└── StoreError                 Redis cannot do what was asked
+    ├── StoreUnavailable       it cannot be reached; nothing was done
+    │   └── ReplyLost          it went away in between; the operation may have been done
+    ├── StoreFull              it is out of memory; nothing was done
+    ├── StoreRefused           it does not let us in, or not to this key
+    ├── WrongType              a key holds something else than this protocol keeps there
+    └── EmbeddedError          the bundled server cannot run
+        ├── PortTaken
+        └── DataDirBusy
+
+`code` is the name of an error in the RSMQ specification, where it has one.
+"""
+
+from __future__ import annotations
+
+
+class TamboError(Exception):
+    """Base of every error raised on purpose."""
+
+    code: str = ""
+
+
+class SettingsError(TamboError):
+    """A flag, an environment variable or a file asks for the impossible."""
+
+
+class ProtocolError(TamboError):
+    """A rule of a protocol was broken."""
+
+
+class LocalProtocolError(ProtocolError):
+    """The caller asked for what the protocol forbids."""
+
+
+class InvalidFormat(LocalProtocolError):
+    """A name or an id is not of the form the protocol demands."""
+
+    code = "invalidFormat"
+
+    def __init__(self, what: str, value: object, rule: str) -> None:
+        super().__init__(f"{what} {value!r} is not valid: {rule}")
+        self.what, self.value, self.rule = what, value, rule
+        if value in (None, ""):
+            self.code = "missingParameter"
+
+
+class InvalidValue(LocalProtocolError):
+    """A number is outside its range."""
+
+    code = "invalidValue"
+
+    def __init__(self, what: str, value: object, rule: str) -> None:
+        super().__init__(f"{what} must be {rule}, not {value!r}")
+        self.what, self.value, self.rule = what, value, rule
+
+
+class InvalidBody(LocalProtocolError):
+    """A body is neither text nor bytes."""
+
+    code = "messageNotString"
+
+    def __init__(self, body: object) -> None:
+        super().__init__(f"a body is str or bytes, not {type(body).__name__}")
+
+
+class NothingToSet(LocalProtocolError):
+    """No attribute to set was given."""
+
+    code = "noAttributeSupplied"
+
+    def __init__(self) -> None:
+        super().__init__("give at least one of vt, delay and maxsize")
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer sent what the protocol forbids."""
+
+
+class QueueError(TamboError):
+    """A queue cannot do what was asked."""
+
+    def __init__(self, queue: str, message: str) -> None:
+        super().__init__(message)
+        self.queue = queue
+
+
+class QueueNotFound(QueueError):
+    """No queue has this name."""
+
+    code = "queueNotFound"
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(queue, f"queue {queue!r} does not exist")
+
+
+class QueueExists(QueueError):
+    """A queue already has this name."""
+
+    code = "queueExists"
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(queue, f"queue {queue!r} already exists")
+
+
+class MessageTooLong(QueueError):
+    """A body has more bytes than the queue takes."""
+
+    code = "messageTooLong"
+
+    def __init__(self, queue: str, size: int, maxsize: int) -> None:
+        super().__init__(
+            queue, f"a message of {size} bytes exceeds the {maxsize} that queue {queue!r} takes"
+        )
+        self.size, self.maxsize = size, maxsize
+
+
+class QueueCorrupt(QueueError):
+    """What is stored under the queue's keys is not a queue of this protocol."""
+
+    def __init__(self, queue: str, detail: str) -> None:
+        super().__init__(queue, f"queue {queue!r} is damaged: {detail}")
+        self.detail = detail
+
+
+class BatchIncomplete(QueueError):
+    """A batch failed after part of it was done; *done* is that part, in order."""
+
+    def __init__(self, queue: str, done: list[str], of: int) -> None:
+        super().__init__(queue, f"{len(done)} of {of} messages reached queue {queue!r}")
+        self.done, self.of = done, of
+
+
+class StoreError(TamboError):
+    """Redis cannot do what was asked."""
+
+
+class StoreUnavailable(StoreError):
+    """Redis cannot be reached; the operation was not done."""
+
+
+class ReplyLost(StoreUnavailable):
+    """The connection broke before the reply came; the operation may have been done."""
+
+
+class StoreFull(StoreError):
+    """Redis is out of memory; the operation was not done."""
+
+
+class StoreRefused(StoreError):
+    """Redis does not let us in, or not to this key."""
+
+
+class WrongType(StoreError):
+    """A key holds something else than this protocol keeps there."""
+
+    def __init__(self, keys: tuple[str, ...]) -> None:
+        super().__init__(f"one of the keys {', '.join(keys)} holds a value of another type")
+        self.keys = keys
+
+
+class EmbeddedError(StoreError):
+    """The bundled server cannot run."""
+
+
+class PortTaken(EmbeddedError):
+    """Something else listens where the bundled server should."""
+
+    def __init__(self, host: str, port: int) -> None:
+        super().__init__(f"{host}:{port} is taken")
+        self.host, self.port = host, port
+
+
+class DataDirBusy(EmbeddedError):
+    """Another process serves from this data directory."""
+
+    def __init__(self, path: str, owner: str) -> None:
+        super().__init__(f"{path} is in use by {owner}")
+        self.path, self.owner = path, owner

@@ -1,0 +1,22 @@
+"""Random names, drawn from the operating system."""
+
+from __future__ import annotations
+
+import os
+
+_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+
+# 256 is not a multiple of 62, so eight letters come up 5 times in 256 instead
+# of 4. It costs 0.02 bit a letter and saves a loop of a microsecond.
+_LETTERS = bytes(_ALPHABET[byte % len(_ALPHABET)] for byte in range(256))
+
+
+def letters(count: int) -> str:
+    """Return *count* random characters of ``[A-Za-z0-9]``."""
+    return os.urandom(count).translate(_LETTERS).decode("ascii")
+
+
+def names(count: int, length: int) -> list[str]:
+    """Return *count* random names of *length* characters each."""
+    drawn = letters(count * length)
+    return [drawn[i : i + length] for i in range(0, count * length, length)]

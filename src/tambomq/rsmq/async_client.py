@@ -1,0 +1,208 @@
+"""RSMQ for asyncio. Its twin in `client` differs by `await` alone; keep them so.
+
+An operation whose reply was lost raises `ReplyLost` unless it is safe to
+repeat; then it has been repeated already. See `tambomq.errors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
+
+from tambomq.rsmq import longpoll, ops, queue_ops
+from tambomq.rsmq.keys import NAMESPACE, Keys
+from tambomq.rsmq.model import (
+    DEFAULT_DELAY,
+    DEFAULT_MAXSIZE,
+    DEFAULT_VT,
+    Body,
+    Message,
+    QueueAttributes,
+    QueueStats,
+)
+from tambomq.store.aio import AsyncStore
+from tambomq.store.connect import PATIENCE_S, URL, Credentials, Tls
+
+
+class AsyncRsmq:
+    """An asyncio RSMQ client, for any number of tasks.
+
+    *ns* is the namespace of all keys; on a cluster put it in braces, such as
+    ``{rsmq}``. With *realtime* each send is announced, so that waiting
+    receivers wake at once. *credentials* is asked at each new connection.
+    """
+
+    def __init__(
+        self,
+        url: str | AsyncStore = URL,
+        *,
+        ns: str = NAMESPACE,
+        realtime: bool = False,
+        tls: Tls | None = None,
+        credentials: Credentials | None = None,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        """Remember where the server is; the first operation connects."""
+        self._keys, self._realtime = Keys(ns), realtime
+        self._store = (
+            url
+            if isinstance(url, AsyncStore)
+            else AsyncStore(url, tls=tls, credentials=credentials, patience_s=patience_s)
+        )
+
+    # ── queues ───────────────────────────────────────────────────────────────
+
+    async def create_queue(
+        self,
+        queue: str,
+        *,
+        vt: int = DEFAULT_VT,
+        delay: int = DEFAULT_DELAY,
+        maxsize: int = DEFAULT_MAXSIZE,
+    ) -> None:
+        """Make a queue.
+
+        *vt*: seconds a received message stays hidden. *delay*: seconds before a
+        sent message becomes visible. *maxsize*: bytes, or -1 for no limit.
+        Raises `QueueExists`.
+        """
+        await self._store.run(
+            queue_ops.create(self._keys, queue, vt=vt, delay=delay, maxsize=maxsize)
+        )
+
+    async def delete_queue(self, queue: str) -> None:
+        """Forget a queue and all its messages. Raises `QueueNotFound`."""
+        await self._store.run(queue_ops.drop(self._keys, queue))
+
+    async def list_queues(self) -> list[str]:
+        """Return the names of all queues, sorted."""
+        return await self._store.run(queue_ops.list_queues(self._keys))
+
+    async def get_queue_attributes(self, queue: str) -> QueueAttributes:
+        """Return a queue's settings, counters and sizes. Raises `QueueNotFound`."""
+        return await self._store.run(queue_ops.attributes(self._keys, queue))
+
+    async def set_queue_attributes(
+        self,
+        queue: str,
+        *,
+        vt: int | None = None,
+        delay: int | None = None,
+        maxsize: int | None = None,
+    ) -> QueueAttributes:
+        """Change what is given and return all. Raises `QueueNotFound`, `NothingToSet`."""
+        return await self._store.follow(
+            queue_ops.set_attributes(self._keys, queue, vt=vt, delay=delay, maxsize=maxsize)
+        )
+
+    async def get_queue_stats(self, queue: str) -> QueueStats:
+        """Count a queue message by message, damage included. Raises `QueueNotFound`.
+
+        Looks at every message, a page at a time: about a second for 100,000.
+        """
+        return await self._store.follow(queue_ops.stats(self._keys, queue))
+
+    async def purge_queue(self, queue: str) -> int:
+        """Forget all messages, keep the queue; return how many there were."""
+        return await self._store.run(queue_ops.purge(self._keys, queue))
+
+    # ── messages ─────────────────────────────────────────────────────────────
+
+    async def send_message(self, queue: str, body: Body, *, delay: float | None = None) -> str:
+        """Put *body* on a queue and return the message's id.
+
+        *delay* in seconds overrides the queue's own. Raises `QueueNotFound`,
+        `MessageTooLong`.
+        """
+        return await self._store.run(
+            ops.send(self._keys, queue, body, delay=delay, realtime=self._realtime)
+        )
+
+    async def send_messages(
+        self, queue: str, bodies: Iterable[Body], *, delay: float | None = None
+    ) -> list[str]:
+        """Put *bodies* on a queue in one round trip and return the ids, in order.
+
+        They are received in the order given. One that is too long stops all of
+        them; `BatchIncomplete` tells what was done if the server failed halfway.
+        """
+        return await self._store.follow(
+            ops.send_batch(self._keys, queue, bodies, delay=delay, realtime=self._realtime)
+        )
+
+    async def receive_message(
+        self, queue: str, *, vt: float | None = None, wait: float = 0.0
+    ) -> Message | None:
+        """Return the oldest visible message and hide it from others; `None` without one.
+
+        *vt* in seconds overrides the queue's own. *wait*: how many seconds to
+        wait for a message if there is none. Raises `QueueNotFound`.
+        """
+        received = await self.receive_messages(queue, 1, vt=vt, wait=wait)
+        return received[0] if received else None
+
+    async def receive_messages(
+        self, queue: str, count: int, *, vt: float | None = None, wait: float = 0.0
+    ) -> list[Message]:
+        """Return up to *count* of the oldest visible messages, in one round trip.
+
+        As `receive_message`; with *wait* it returns as soon as there is any.
+        """
+        return await longpoll.receive_async(
+            self._store, self._keys, queue, count, vt=vt, wait=wait
+        )
+
+    async def pop_message(self, queue: str) -> Message | None:
+        """Return the oldest visible message and forget it: nobody will receive it again."""
+        return await self._store.run(ops.pop(self._keys, queue))
+
+    async def peek_messages(self, queue: str, count: int = 10, *, first: int = 0) -> list[Message]:
+        """Look at messages, hidden ones too, in the order they become visible.
+
+        Consumes nothing and counts nothing. *first* is the rank to begin at.
+        """
+        return await self._store.run(ops.peek(self._keys, queue, count, first=first))
+
+    async def delete_message(self, queue: str, id: str, *, receipt: int | None = None) -> bool:
+        """Forget a message; false when it was already gone.
+
+        With *receipt* (of the received message) also false, and nothing done,
+        once another consumer has received it.
+        """
+        return await self._store.run(ops.delete(self._keys, queue, id, receipt=receipt))
+
+    async def delete_messages(self, queue: str, messages: Iterable[str | Message]) -> list[bool]:
+        """Forget messages in one round trip; for each whether it was there.
+
+        A `Message` counts with its receipt, an id without.
+        """
+        return await self._store.follow(ops.delete_batch(self._keys, queue, messages))
+
+    async def change_message_visibility(
+        self, queue: str, id: str, vt: float, *, receipt: int | None = None
+    ) -> bool:
+        """Let a message become visible in *vt* seconds; false when it is gone.
+
+        With *receipt* also false once another consumer has received it.
+        """
+        return await self._store.run(ops.hide(self._keys, queue, id, vt, receipt=receipt))
+
+    # ── life ─────────────────────────────────────────────────────────────────
+
+    async def close(self) -> None:
+        """Hang up; a later operation connects anew."""
+        await self._store.close()
+
+    async def __aenter__(self) -> Self:
+        """Return the client itself."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Hang up."""
+        await self.close()

@@ -1,0 +1,80 @@
+"""Every Redis key and hash field RSMQ uses, and which names are legal. No other file spells one.
+
+The hash of a queue holds its attributes and, beside them, its messages::
+
+    vt delay maxsize created modified     from creation on
+    totalsent totalrecv                   after the first send and receive
+    <id>                                  a body
+    <id>:rc  <id>:fr                      receives, and when the first was (ms)
+    <id>:why                              in a dead-letter queue: why it is there
+
+The scripts spell the fields too; a field that changes here changes there.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tambomq.errors import InvalidFormat
+
+NAMESPACE = "rsmq"
+DEAD_SUFFIX = "-dead"
+
+ATTRIBUTES = ("vt", "delay", "maxsize", "created", "modified")
+COUNTERS = ("totalsent", "totalrecv")
+ID_LENGTH = 32
+ID_SUFFIX_LENGTH = 22
+
+_QUEUE = re.compile(r"[A-Za-z0-9_.-]{1,160}", re.ASCII)
+_ID = re.compile(r"[A-Za-z0-9:]{32}", re.ASCII)
+
+
+def check_queue(queue: str) -> str:
+    """Return *queue* if it may name a queue; raise `InvalidFormat` if not."""
+    if not isinstance(queue, str) or _QUEUE.fullmatch(queue) is None:
+        raise InvalidFormat("queue name", queue, "1 to 160 of A-Z a-z 0-9 _ - .")
+    if queue == "QUEUES":
+        raise InvalidFormat("queue name", queue, "its key is the one that lists all queues")
+    return queue
+
+
+def check_id(id: str) -> str:
+    """Return *id* if it may be a message's; raise `InvalidFormat` if not."""
+    if not isinstance(id, str) or _ID.fullmatch(id) is None:
+        raise InvalidFormat("message id", id, "32 of A-Z a-z 0-9 :")
+    return id
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The keys of one namespace; ``{tag}`` keeps them on one node of a cluster."""
+
+    ns: str = NAMESPACE
+
+    def __post_init__(self) -> None:
+        """Refuse a namespace that would make keys of another kind."""
+        if not self.ns or not self.ns.isprintable() or " " in self.ns:
+            raise InvalidFormat("namespace", self.ns, "printable and without spaces")
+
+    @property
+    def queues(self) -> str:
+        """Set: the names of all queues."""
+        return f"{self.ns}:QUEUES"
+
+    def messages(self, queue: str) -> str:
+        """Zset: message id, scored by the millisecond it becomes visible."""
+        return f"{self.ns}:{queue}"
+
+    def data(self, queue: str) -> str:
+        """Hash: attributes, counters, bodies."""
+        return f"{self.ns}:{queue}:Q"
+
+    def of(self, queue: str) -> tuple[str, str]:
+        """Both keys of a queue, its name checked: messages and data."""
+        base = f"{self.ns}:{check_queue(queue)}"
+        return base, f"{base}:Q"
+
+    def notices(self, queue: str) -> str:
+        """Channel: after a send with realtime on, how many messages there are."""
+        return f"{self.ns}:rt:{queue}"

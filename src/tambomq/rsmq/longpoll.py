@@ -1,0 +1,50 @@
+"""Receives that wait: asleep until a notice comes, a message becomes visible, or time is up."""
+
+from __future__ import annotations
+
+from tambomq.clock import Deadline
+from tambomq.rsmq import ops
+from tambomq.rsmq.keys import Keys
+from tambomq.rsmq.model import Message, check_seconds
+from tambomq.store.aio import AsyncStore
+from tambomq.store.sync import Store
+
+# A sender without realtime gives no notice. Looking twice a second finds its
+# message soon, and 1,000 waiting clients cost the server 2 % of a core.
+LOOK_EVERY_S = 0.5
+
+
+def nap_s(haul: ops.Haul, left_s: float) -> float:
+    """Return how long to sleep after an empty *haul* with *left_s* seconds left."""
+    due_s = LOOK_EVERY_S if haul.next_in_ms is None else haul.next_in_ms / 1000
+    return min(due_s, LOOK_EVERY_S, left_s)
+
+
+def receive(
+    store: Store, keys: Keys, queue: str, count: int, *, vt: float | None, wait: float
+) -> list[Message]:
+    """Return the oldest visible messages, waiting up to *wait* seconds for the first."""
+    haul = store.follow(ops.receive_batch(keys, queue, count, vt=vt))
+    deadline = Deadline(check_seconds("wait", wait))
+    while not (haul.messages or deadline.passed):
+        with store.listen(keys.notices(queue)) as notices:
+            haul = store.follow(ops.receive_batch(keys, queue, count, vt=vt))
+            while notices.sound and not (haul.messages or deadline.passed):
+                notices.wait(nap_s(haul, deadline.left_s))
+                haul = store.follow(ops.receive_batch(keys, queue, count, vt=vt))
+    return haul.messages
+
+
+async def receive_async(
+    store: AsyncStore, keys: Keys, queue: str, count: int, *, vt: float | None, wait: float
+) -> list[Message]:
+    """Return the oldest visible messages, waiting up to *wait* seconds for the first."""
+    haul = await store.follow(ops.receive_batch(keys, queue, count, vt=vt))
+    deadline = Deadline(check_seconds("wait", wait))
+    while not (haul.messages or deadline.passed):
+        async with store.listen(keys.notices(queue)) as notices:
+            haul = await store.follow(ops.receive_batch(keys, queue, count, vt=vt))
+            while notices.sound and not (haul.messages or deadline.passed):
+                await notices.wait(nap_s(haul, deadline.left_s))
+                haul = await store.follow(ops.receive_batch(keys, queue, count, vt=vt))
+    return haul.messages

@@ -1,0 +1,253 @@
+"""What can be asked about RSMQ messages, as calls and plans nobody has made yet.
+
+Names, ids and numbers are checked here, before anything is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from tambomq.errors import BatchIncomplete, MessageTooLong, TamboError
+from tambomq.ids import letters, names
+from tambomq.rsmq.keys import ID_SUFFIX_LENGTH, Keys, check_id, check_queue
+from tambomq.rsmq.model import Body, Message, check_count, check_seconds, to_bytes
+from tambomq.rsmq.replies import existing
+from tambomq.store.call import Arg, Call, Plan, Script, load_script, results
+
+T = TypeVar("T")
+
+Held: TypeAlias = str | Message
+"""A message to act on: by its id alone, or only while it is held as it was received."""
+
+# A script keeps the server from everybody else; 500 sends take it 2 ms.
+CHUNK = 500
+
+_SEND = load_script("tambomq.rsmq", "send")
+_RECEIVE = load_script("tambomq.rsmq", "receive")
+_POP = load_script("tambomq.rsmq", "pop")
+_PEEK = load_script("tambomq.rsmq", "peek")
+_DELETE = load_script("tambomq.rsmq", "delete")
+_HIDE = load_script("tambomq.rsmq", "hide")
+_BURY = load_script("tambomq.rsmq", "bury")
+
+
+class Haul(msgspec.Struct, frozen=True, gc=False):
+    """What a receive brought: messages or, without one, when to look again."""
+
+    messages: list[Message]
+    next_in_ms: int | None = None
+    """When something becomes visible; `None` when nothing is going to."""
+
+
+# ── send ─────────────────────────────────────────────────────────────────────
+
+
+def send(
+    keys: Keys, queue: str, body: Body, *, delay: float | None = None, realtime: bool = False
+) -> Call[str]:
+    """Put a message on a queue; its id."""
+    stored = to_bytes(body)
+    suffixed = (letters(ID_SUFFIX_LENGTH), stored)
+    args = (_seconds("delay", delay), len(stored), _channel(keys, queue, realtime), 0, *suffixed)
+    return Call(_SEND, keys.of(queue), args, partial(_sent_one, queue, len(stored)))
+
+
+def send_batch(
+    keys: Keys,
+    queue: str,
+    bodies: Iterable[Body],
+    *,
+    delay: float | None = None,
+    realtime: bool = False,
+) -> Plan[list[str]]:
+    """Put messages on a queue in one trip; their ids, in order.
+
+    A body that is too long stops all of them. A server that fails in the middle
+    of a batch of more than `CHUNK` raises `BatchIncomplete`, which tells what
+    was done.
+    """
+    stored = [to_bytes(body) for body in bodies]
+    longest = max(map(len, stored), default=0)
+    head = (_seconds("delay", delay), longest, _channel(keys, queue, realtime))
+    decode = partial(_sent, queue, longest)
+    calls = []
+    for first in range(0, len(stored), CHUNK):
+        chunk = stored[first : first + CHUNK]
+        suffixes = names(len(chunk), ID_SUFFIX_LENGTH)
+        pairs = [item for pair in zip(suffixes, chunk, strict=True) for item in pair]
+        calls.append(Call(_SEND, keys.of(queue), (*head, first, *pairs), decode))
+    return _whole_batch(queue, calls, len(stored))
+
+
+def _whole_batch(queue: str, calls: Sequence[Call[list[str]]], count: int) -> Plan[list[str]]:
+    outcomes = (yield calls) if calls else []
+    failures = [outcome for outcome in outcomes if isinstance(outcome, TamboError)]
+    ids = [id for outcome in outcomes if not isinstance(outcome, TamboError) for id in outcome]
+    if failures and ids:
+        raise BatchIncomplete(queue, ids, count) from failures[0]
+    results(failures)
+    return ids
+
+
+def _sent(queue: str, longest: int, reply: Any) -> list[str]:
+    if isinstance(reply, int):
+        raise MessageTooLong(queue, longest, reply)
+    return [id.decode() for id in existing(queue, reply)]
+
+
+def _sent_one(queue: str, size: int, reply: Any) -> str:
+    return _sent(queue, size, reply)[0]
+
+
+# ── receive ──────────────────────────────────────────────────────────────────
+
+
+def receive(keys: Keys, queue: str, count: int = 1, *, vt: float | None = None) -> Call[Haul]:
+    """Take up to *count* (at most `CHUNK`) of the oldest visible messages and hide them."""
+    args = (min(check_count(count), CHUNK), _seconds("vt", vt))
+    return Call(_RECEIVE, keys.of(queue), args, partial(_haul, queue))
+
+
+def receive_batch(keys: Keys, queue: str, count: int, *, vt: float | None = None) -> Plan[Haul]:
+    """Take up to *count* of the oldest visible messages in one trip."""
+    sizes = [min(CHUNK, count - first) for first in range(0, check_count(count), CHUNK)]
+    return _whole_haul([receive(keys, queue, size, vt=vt) for size in sizes])
+
+
+def _whole_haul(calls: Sequence[Call[Haul]]) -> Plan[Haul]:
+    outcomes = yield calls
+    # What one script took is hidden now; it is handed over even if a later one failed.
+    hauls = [outcome for outcome in outcomes if isinstance(outcome, Haul)] or results(outcomes)
+    taken = [message for haul in hauls for message in haul.messages]
+    return Haul(taken, hauls[-1].next_in_ms)
+
+
+def _haul(queue: str, reply: Any) -> Haul:
+    reply = existing(queue, reply)
+    visible_at = reply[0]
+    if not visible_at:
+        return Haul([], None if reply[1] < 0 else reply[1])
+    fields = iter(reply[1:])
+    return Haul(
+        [
+            Message(id.decode(), body, rc, int(fr), visible_at)
+            for id, body, rc, fr in zip(fields, fields, fields, fields, strict=True)
+        ]
+    )
+
+
+def pop(keys: Keys, queue: str) -> Call[Message | None]:
+    """Take the oldest visible message and forget it; `None` without one."""
+
+    def decode(reply: Any) -> Message | None:
+        now, *fields = existing(queue, reply)
+        if not fields:
+            return None
+        id, body, rc, fr = fields
+        return Message(id.decode(), body, rc, int(fr), now)
+
+    return Call(_POP, keys.of(queue), (), decode)
+
+
+def peek(keys: Keys, queue: str, count: int, *, first: int = 0) -> Call[list[Message]]:
+    """Look at messages in the order they are or become visible, changing nothing."""
+
+    def decode(reply: Any) -> list[Message]:
+        return [
+            Message(
+                id=id.decode(),
+                body=body,
+                rc=int(rc or 0),
+                fr=int(fr or 0),
+                visible_at=int(float(visible_at)),
+                reason=why and why.decode("utf-8", "replace"),
+            )
+            for visible_at, id, body, rc, fr, why in existing(queue, reply)
+        ]
+
+    args = (check_count(first, least=0), check_count(count))
+    return Call(_PEEK, keys.of(queue), args, decode, repeatable=True)
+
+
+# ── settle ───────────────────────────────────────────────────────────────────
+
+
+def delete(keys: Keys, queue: str, id: str, *, receipt: int | None = None) -> Call[bool]:
+    """Forget a message; false if it is gone, or another's by now."""
+    args = (check_id(id), "" if receipt is None else receipt)
+    return Call(_DELETE, keys.of(queue), args, partial(_done_one, queue), repeatable=True)
+
+
+def delete_batch(keys: Keys, queue: str, held: Iterable[Held]) -> Plan[list[bool]]:
+    """Forget messages in one trip; for each whether it was there and ours."""
+    return _all_done(_in_chunks(_DELETE, keys, queue, (), held))
+
+
+def hide(
+    keys: Keys, queue: str, id: str, vt: float, *, receipt: int | None = None
+) -> Call[bool]:
+    """Let a message be visible in *vt* seconds; false if it is gone, or another's by now."""
+    args = (check_seconds("vt", vt), check_id(id), "" if receipt is None else receipt)
+    return Call(_HIDE, keys.of(queue), args, partial(_done_one, queue), repeatable=True)
+
+
+def hide_batch(keys: Keys, queue: str, held: Iterable[Held], vt: float) -> Plan[list[bool]]:
+    """Let messages be visible in *vt* seconds; for each whether it was there and ours."""
+    return _all_done(_in_chunks(_HIDE, keys, queue, (check_seconds("vt", vt),), held))
+
+
+def bury(
+    keys: Keys, queue: str, message: Message, dead: str, why: str, *, realtime: bool = False
+) -> Call[bool]:
+    """Move a held message to queue *dead*; false if it is gone, or another's by now."""
+    own, other = keys.of(queue), keys.of(dead)
+    args = (message.id, message.receipt, dead, why, _channel(keys, dead, realtime))
+    return Call(
+        _BURY,
+        (*own, keys.queues, *other),
+        args,
+        lambda reply: bool(existing(queue, reply)),
+        repeatable=True,
+    )
+
+
+def _in_chunks(
+    script: Script, keys: Keys, queue: str, head: tuple[Arg, ...], held: Iterable[Held]
+) -> Iterator[Call[list[bool]]]:
+    pairs = [_pair(each) for each in held]
+    for first in range(0, len(pairs), CHUNK):
+        flat = [item for pair in pairs[first : first + CHUNK] for item in pair]
+        decode = partial(_done, queue)
+        yield Call(script, keys.of(queue), (*head, *flat), decode, repeatable=True)
+
+
+def _pair(held: Held) -> tuple[str, Arg]:
+    if isinstance(held, Message):
+        return held.id, held.receipt
+    return check_id(held), ""
+
+
+def _all_done(calls: Iterable[Call[list[bool]]]) -> Plan[list[bool]]:
+    trip = list(calls)
+    outcomes = (yield trip) if trip else []
+    return [flag for flags in results(outcomes) for flag in flags]
+
+
+def _done(queue: str, reply: Any) -> list[bool]:
+    return [bool(flag) for flag in existing(queue, reply)]
+
+
+def _done_one(queue: str, reply: Any) -> bool:
+    return bool(existing(queue, reply)[0])
+
+
+def _seconds(what: str, value: float | None) -> Arg:
+    return "" if value is None else check_seconds(what, value)
+
+
+def _channel(keys: Keys, queue: str, realtime: bool) -> str:
+    return keys.notices(check_queue(queue)) if realtime else ""

@@ -1,0 +1,152 @@
+"""What can be asked of an RSMQ queue as a whole, as calls and plans nobody has made yet.
+
+Names and numbers are checked here, before anything is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from tambomq.errors import NothingToSet, QueueCorrupt, QueueExists, QueueNotFound
+from tambomq.rsmq.keys import ATTRIBUTES, COUNTERS, Keys, check_queue
+from tambomq.rsmq.model import (
+    QueueAttributes,
+    QueueStats,
+    check_maxsize,
+    check_whole_seconds,
+)
+from tambomq.rsmq.replies import existing
+from tambomq.store.call import Call, Plan, load_script, results
+
+_CREATE = load_script("tambomq.rsmq", "create")
+_DROP = load_script("tambomq.rsmq", "drop")
+_PURGE = load_script("tambomq.rsmq", "purge")
+_ATTRIBUTES = load_script("tambomq.rsmq", "attributes")
+_SET_ATTRIBUTES = load_script("tambomq.rsmq", "set_attributes")
+_CENSUS_MESSAGES = load_script("tambomq.rsmq", "census_messages")
+_CENSUS_FIELDS = load_script("tambomq.rsmq", "census_fields")
+
+# A page of the census stops the server for about 2 ms.
+_PAGE = 1000
+
+
+def create(keys: Keys, queue: str, *, vt: int, delay: int, maxsize: int) -> Call[None]:
+    """Make a queue; raise `QueueExists` if there is one."""
+
+    def decode(made: int) -> None:
+        if not made:
+            raise QueueExists(queue)
+
+    args = (
+        check_queue(queue),
+        check_whole_seconds("vt", vt),
+        check_whole_seconds("delay", delay),
+        check_maxsize(maxsize),
+    )
+    return Call(_CREATE, (keys.queues, keys.data(queue)), args, decode)
+
+
+def drop(keys: Keys, queue: str) -> Call[None]:
+    """Forget a queue and its messages; raise `QueueNotFound` if there is none."""
+
+    def decode(dropped: int) -> None:
+        if not dropped:
+            raise QueueNotFound(queue)
+
+    return Call(_DROP, (keys.queues, *keys.of(queue)), (queue,), decode)
+
+
+def purge(keys: Keys, queue: str) -> Call[int]:
+    """Forget all messages of a queue but not the queue; how many there were."""
+    kept = (*ATTRIBUTES, *COUNTERS)
+    return Call(_PURGE, keys.of(queue), kept, partial(existing, queue))
+
+
+def list_queues(keys: Keys) -> Call[list[str]]:
+    """Name all queues, in order."""
+
+    def decode(found: Iterable[bytes]) -> list[str]:
+        # Somebody else's name may be no text at all: show it rather than fail for all.
+        return sorted(name.decode("utf-8", "backslashreplace") for name in found)
+
+    return Call("SMEMBERS", (keys.queues,), (), decode, repeatable=True)
+
+
+def attributes(keys: Keys, queue: str) -> Call[QueueAttributes]:
+    """Tell a queue's settings, counters and sizes."""
+    return Call(_ATTRIBUTES, keys.of(queue), (), partial(_attributes, queue), repeatable=True)
+
+
+def _attributes(queue: str, reply: Any) -> QueueAttributes:
+    found = existing(queue, reply)[:9]
+    try:
+        # A number that somebody wrote as 30.0 is 30; one that is missing is 0.
+        vt, delay, *rest = (float(value or 0) for value in found)
+    except ValueError as error:
+        raise QueueCorrupt(queue, str(error)) from error
+    return QueueAttributes(vt, delay, *(int(value) for value in rest))
+
+
+def set_attributes(
+    keys: Keys, queue: str, *, vt: int | None, delay: int | None, maxsize: int | None
+) -> Plan[QueueAttributes]:
+    """Change some settings and tell all, in one trip."""
+    args: list[str | int] = []
+    if vt is not None:
+        args += ("vt", check_whole_seconds("vt", vt))
+    if delay is not None:
+        args += ("delay", check_whole_seconds("delay", delay))
+    if maxsize is not None:
+        args += ("maxsize", check_maxsize(maxsize))
+    if not args:
+        raise NothingToSet
+    _, data = keys.of(queue)
+    decode = partial(existing, queue)
+    change = Call(_SET_ATTRIBUTES, (data,), tuple(args), decode, repeatable=True)
+    return _last_of((change, attributes(keys, queue)))
+
+
+def _last_of(calls: Sequence[Call[Any]]) -> Plan[Any]:
+    outcomes = yield calls
+    return results(outcomes)[-1]
+
+
+def stats(keys: Keys, queue: str) -> Plan[QueueStats]:
+    """Count a queue message by message, a page at a time; others are served in between.
+
+    The counts are of a moving queue: exact only while nobody uses it.
+    """
+    own = keys.of(queue)
+    oldest = Call("ZRANGE", own[:1], (0, 0, "WITHSCORES"), list, repeatable=True)
+    clock = Call("TIME", (), (), _milliseconds, repeatable=True)
+    found, first, now = results((yield (attributes(keys, queue), oldest, clock)))
+    visible, in_flight, delayed, bare, size = yield from _census(_CENSUS_MESSAGES, own)
+    bodies, strays = yield from _census(_CENSUS_FIELDS, own)
+    return QueueStats(
+        queue=queue,
+        visible=visible,
+        in_flight=in_flight,
+        delayed=delayed,
+        oldest_visible_ms=max(0, now - int(float(first[1]))) if first else 0,
+        body_bytes=size,
+        members_without_body=bare,
+        bodies_without_member=bodies,
+        stray_fields=strays,
+        attributes=found,
+    )
+
+
+def _milliseconds(time: Sequence[bytes]) -> int:
+    return int(time[0]) * 1000 + int(time[1]) // 1000
+
+
+def _census(script: Any, own: tuple[str, str]) -> Plan[list[int]]:
+    cursor, sums = b"0", [0] * 5
+    while True:
+        page = Call(script, own, (cursor, _PAGE), list, repeatable=True)
+        ((cursor, *counts),) = results((yield (page,)))
+        sums = [total + count for total, count in zip(sums, counts, strict=False)]
+        if cursor == b"0":
+            return sums

@@ -1,0 +1,23 @@
+#!lua flags=no-writes
+-- attributes: a queue's settings, counters and sizes.
+--
+-- KEYS  messages  zset  <ns>:<queue>
+--       data      hash  <ns>:<queue>:Q
+-- ARGV  none
+-- REPLY vt, delay, maxsize, totalrecv, totalsent, created, modified, msgs, hiddenmsgs, now (ms);
+--       nil when there is no such queue
+
+local messages, data = KEYS[1], KEYS[2]
+
+local reply = redis.call('HMGET', data,
+  'vt', 'delay', 'maxsize', 'totalrecv', 'totalsent', 'created', 'modified')
+if not reply[1] then
+  return nil
+end
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+reply[8] = redis.call('ZCARD', messages)
+reply[9] = redis.call('ZCOUNT', messages, now, '+inf')
+reply[10] = now
+return reply

@@ -1,0 +1,33 @@
+#!lua flags=allow-oom
+-- pop: take the oldest visible message and forget it.
+--
+-- KEYS  messages  zset  <ns>:<queue>
+--       data      hash  <ns>:<queue>:Q
+-- ARGV  none
+-- REPLY now (ms), id, body, rc, fr; only now when nothing is visible; nil when there is no queue
+
+local messages, data = KEYS[1], KEYS[2]
+
+if redis.call('HEXISTS', data, 'vt') == 0 then
+  return nil
+end
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+-- Ids without a body are put aside, as in receive.
+for _ = 1, 1000 do
+  local id = redis.call('ZRANGEBYSCORE', messages, '-inf', now, 'LIMIT', 0, 1)[1]
+  if not id then
+    break
+  end
+  local stored = redis.call('HMGET', data, id, id .. ':rc', id .. ':fr')
+  if stored[1] then
+    redis.call('ZREM', messages, id)
+    redis.call('HINCRBY', data, 'totalrecv', 1)
+    redis.call('HDEL', data, id, id .. ':rc', id .. ':fr', id .. ':why')
+    return {now, id, stored[1], (tonumber(stored[2]) or 0) + 1, stored[3] or now}
+  end
+  redis.call('ZADD', messages, now + 30000, id)
+end
+return {now}

@@ -1,0 +1,23 @@
+#!lua flags=allow-oom
+-- purge: forget all messages of a queue, keeping its settings and counters.
+--
+-- KEYS  messages  zset  <ns>:<queue>
+--       data      hash  <ns>:<queue>:Q
+-- ARGV  field     …     what to keep of the hash
+-- REPLY how many messages there were; nil when there is no such queue
+
+local messages, data = KEYS[1], KEYS[2]
+
+local kept = redis.call('HMGET', data, unpack(ARGV))
+if not kept[1] then
+  return nil
+end
+
+local size = redis.call('ZCARD', messages)
+redis.call('UNLINK', messages, data)
+for i, field in ipairs(ARGV) do
+  if kept[i] then
+    redis.call('HSET', data, field, kept[i])
+  end
+end
+return size

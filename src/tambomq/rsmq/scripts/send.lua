@@ -1,0 +1,65 @@
+#!lua
+-- send: store bodies and schedule when their messages become visible; all of them or none.
+--
+-- KEYS  messages      zset  <ns>:<queue>
+--       data          hash  <ns>:<queue>:Q
+-- ARGV  delay         seconds, or '' for the queue's own
+--       longest       bytes of the longest body of the whole batch
+--       channel       where to tell, or ''
+--       first         how many of the batch went before these
+--       suffix, body  …     22 random characters for the id, and a payload
+-- REPLY the ids; an integer (maxsize) when a body is too long; nil when there is no such queue;
+--       a string when its settings are no numbers
+
+local messages, data = KEYS[1], KEYS[2]
+local delay, longest, channel, first = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+local own = redis.call('HMGET', data, 'delay', 'maxsize')
+if not (own[1] and own[2]) then
+  return nil
+end
+local wait, maxsize = tonumber(delay == '' and own[1] or delay), tonumber(own[2])
+if not (wait and maxsize) then
+  return 'delay is "' .. own[1] .. '", maxsize is "' .. own[2] .. '"'
+end
+if maxsize ~= -1 and tonumber(longest) > maxsize then
+  return maxsize
+end
+
+local time = redis.call('TIME')
+local score = string.format('%.0f',
+  time[1] * 1000 + math.floor(time[2] / 1000) + math.floor(wait * 1000 + 0.5))
+
+-- Messages of one millisecond are received in the order of their ids, so each of a
+-- batch gets a microsecond of its own: a batch is received in the order it was sent.
+local digits = '0123456789abcdefghijklmnopqrstuvwxyz'
+local function base36(n)
+  local text = ''
+  while n > 0 do
+    local digit = n % 36
+    text = string.sub(digits, digit + 1, digit + 1) .. text
+    n = (n - digit) / 36
+  end
+  return text
+end
+
+local micros = time[1] * 1000000 + time[2] + first
+local ids, scores, bodies = {}, {}, {}
+for i = 5, #ARGV, 2 do
+  local id = base36(micros + #ids) .. ARGV[i]
+  ids[#ids + 1] = id
+  scores[#scores + 1], scores[#scores + 2] = score, id
+  bodies[#bodies + 1], bodies[#bodies + 2] = id, ARGV[i + 1]
+end
+
+-- First the zset: if its key is of another type, nothing has been written yet.
+redis.call('ZADD', messages, unpack(scores))
+redis.call('HSET', data, unpack(bodies))
+redis.call('HINCRBY', data, 'totalsent', #ids)
+if channel ~= '' then
+  local size = redis.call('ZCARD', messages) - #ids
+  for i = 1, #ids do
+    redis.call('PUBLISH', channel, size + i)
+  end
+end
+return ids

@@ -1,0 +1,40 @@
+"""What a process serves through: a door that opens, is watched, and closes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A place to find something at, without secrets."""
+
+    name: str
+    address: str
+    about: str
+    """What it is."""
+    try_it: str = ""
+    """A command that shows it works."""
+
+
+class Door(Protocol):
+    """One thing a process opens at its start and closes at its end."""
+
+    @property
+    def name(self) -> str:
+        """What the log calls it."""
+
+    @property
+    def endpoints(self) -> Sequence[Endpoint]:
+        """Where it is, known once it is open."""
+
+    async def start(self) -> None:
+        """Open it. May be cancelled; then, and when it fails, `stop` is called all the same."""
+
+    async def watch(self) -> None:
+        """Keep it open: never returns, raises when it cannot be kept."""
+
+    async def stop(self) -> None:
+        """Close it, however far `start` came."""

@@ -1,0 +1,127 @@
+"""A long-running process: opens its doors in order, keeps them, closes them in reverse.
+
+The composition root: what runs together is chosen in `doors`, and nowhere else. SIGINT and SIGTERM
+close everything in order; a second signal ends the process at once, and the kernel does the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tambomq.serve.door import Door, Endpoint
+from tambomq.serve.ready import ready_file
+from tambomq.serve.store import store_door
+from tambomq.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+OnReady = Callable[[Sequence[Endpoint]], None]
+
+
+def doors(settings: Settings) -> list[Door]:
+    """Return what *settings* ask to be served, in the order of opening."""
+    return [store_door(settings.server)]
+
+
+def run(settings: Settings, *, on_ready: OnReady, ready_path: Path | None = None) -> None:
+    """Serve until a signal comes. Raises what kept a door from opening or staying open."""
+    process = Process(doors(settings), on_ready=on_ready, ready_path=ready_path)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(process.run())
+
+
+class Process:
+    """Doors that open and close together.
+
+    *on_ready* is told where everything is once all are open; *ready_path* then holds the same as
+    JSON, until they close.
+    """
+
+    def __init__(
+        self, doors: Sequence[Door], *, on_ready: OnReady, ready_path: Path | None = None
+    ) -> None:
+        self._doors = doors
+        self._on_ready, self._ready_path = on_ready, ready_path
+        self._opened: list[Door] = []
+
+    async def run(self) -> None:
+        """Open, keep until a signal comes, close."""
+        stop = asyncio.Event()
+        with _signals(stop):
+            try:
+                await _first(stop.wait(), self._serve())
+            finally:
+                await self._close()
+
+    async def _serve(self) -> None:
+        with ready_file(self._ready_path) as write:
+            for door in self._doors:
+                self._opened.append(door)
+                await door.start()
+                _log.debug("%s is open", door.name)
+            endpoints = [each for door in self._doors for each in door.endpoints]
+            self._on_ready(endpoints)
+            write(endpoints)
+            await _first(*(door.watch() for door in self._doors))
+
+    async def _close(self) -> None:
+        while self._opened:
+            door = self._opened.pop()
+            try:
+                await door.stop()
+            except Exception:  # noqa: BLE001  (the others must close all the same)
+                _log.exception("%s did not close", door.name)
+            else:
+                _log.debug("%s is closed", door.name)
+
+
+async def _first(*coroutines: Coroutine[Any, Any, object]) -> None:
+    """Wait until one has finished, cancel the others, and raise what it raised."""
+    tasks = [asyncio.ensure_future(each) for each in coroutines]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()
+
+
+@contextmanager
+def _signals(stop: asyncio.Event) -> Iterator[None]:
+    """Set *stop* at the first signal; leave at the second."""
+
+    def on_signal(number: int) -> None:
+        if stop.is_set():
+            os._exit(128 + number)
+        _log.info("stopping on %s; once more to stop at once", signal.Signals(number).name)
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    caught = [signal.SIGINT, signal.SIGTERM]
+    # nohup asks us to survive the terminal.
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        caught.append(signal.SIGHUP)
+    for each in caught:
+        loop.add_signal_handler(each, on_signal, each)
+    try:
+        yield
+    finally:
+        for each in caught:
+            loop.remove_signal_handler(each)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop  # noqa: PLC0415  (not to be had everywhere)
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

@@ -1,0 +1,83 @@
+"""A round trip to Redis, described but not made.
+
+An operation of a protocol is a pure function that returns a `Call`: what to
+send and how to read the reply. `Store` and `AsyncStore` make the trip. An
+operation that needs several trips is a `Plan`: a generator that yields the
+calls of one trip and is sent their outcomes.
+
+This file knows nothing of sockets, and neither do the operations.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Generator, Sequence
+from importlib import resources
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import msgspec
+
+from tambomq.errors import TamboError
+
+T = TypeVar("T")
+Arg: TypeAlias = bytes | str | int | float
+
+
+class Script(msgspec.Struct, frozen=True):
+    """A Lua file and the name Redis knows it by."""
+
+    name: str
+    source: str
+    sha: str
+
+
+def load_script(package: str, name: str) -> Script:
+    """Read ``scripts/<name>.lua`` of *package*."""
+    source = resources.files(package).joinpath("scripts", f"{name}.lua").read_text("utf-8")
+    # Redis names a script by its SHA-1; nothing here is a secret.
+    return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
+
+
+# A Struct, not a dataclass: a call is made for every message, and a frozen
+# dataclass of five fields takes 1.1 µs to build where this takes 0.2.
+class Call(msgspec.Struct, Generic[T], frozen=True):
+    """What to send to Redis, and how to read what comes back.
+
+    *repeatable*: making the call twice has the effect of making it once, so a
+    store may repeat it when the connection broke before the reply came.
+    """
+
+    verb: Script | str
+    keys: tuple[str, ...]
+    args: tuple[Arg, ...]
+    decode: Callable[[Any], T]
+    repeatable: bool = False
+
+    @property
+    def parts(self) -> tuple[Arg, ...]:
+        """The command, as Redis takes it; a script by its name."""
+        if isinstance(self.verb, str):
+            return (*self.verb.split(), *self.keys, *self.args)
+        return ("EVALSHA", self.verb.sha, len(self.keys), *self.keys, *self.args)
+
+    @property
+    def parts_with_source(self) -> tuple[Arg, ...]:
+        """The command for a server that has forgotten the script."""
+        if isinstance(self.verb, str):
+            return self.parts
+        return ("EVAL", self.verb.source, len(self.keys), *self.keys, *self.args)
+
+
+Outcome: TypeAlias = Any | TamboError
+"""What became of one call of a trip: its decoded reply, or the error instead."""
+
+Plan: TypeAlias = Generator[Sequence[Call[Any]], list[Outcome], T]
+"""Trips that depend on each other: yields the calls of one, is sent their outcomes."""
+
+
+def results(outcomes: list[Outcome]) -> list[Any]:
+    """Return *outcomes* if all are good; raise the first that is not."""
+    for outcome in outcomes:
+        if isinstance(outcome, TamboError):
+            raise outcome
+    return outcomes

@@ -1,0 +1,163 @@
+"""Where a Redis server is and how to be let in: URLs, TLS, credentials, the greeting."""
+
+from __future__ import annotations
+
+import inspect
+import ssl
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from tambomq.errors import SettingsError
+from tambomq.store.call import Arg
+from tambomq.store.trip import Address
+
+URL = "redis://127.0.0.1:6379"
+PORT = 6379
+CONNECT_TIMEOUT_S = 5.0
+REPLY_TIMEOUT_S = 30.0
+PATIENCE_S = 10.0
+
+Login: TypeAlias = tuple[str, str]
+Credentials: TypeAlias = Callable[[], Login | Awaitable[Login]]
+"""Asked for user and password at each new connection: the way to use tokens that rotate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Whom to trust, and who we are. All are paths; no *ca* means the system's own."""
+
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    verify: bool = True
+
+    def context(self) -> ssl.SSLContext:
+        """Return what the sockets need."""
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+            if self.cert:
+                context.load_cert_chain(self.cert, self.key)
+        except (OSError, ssl.SSLError) as error:
+            files = ", ".join(filter(None, (self.ca, self.cert, self.key)))
+            raise SettingsError(f"cannot use the TLS files {files}: {error}") from error
+        if not self.verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A server, or the nodes of a cluster to ask first, and how to be let in."""
+
+    nodes: tuple[Address, ...] = (("127.0.0.1", PORT),)
+    path: str | None = None
+    """A Unix socket; then *nodes* do not count."""
+    db: int = 0
+    user: str = ""
+    password: str = field(default="", repr=False)
+    tls: Tls | None = None
+    credentials: Credentials | None = field(default=None, repr=False)
+    connect_timeout_s: float = CONNECT_TIMEOUT_S
+    reply_timeout_s: float = REPLY_TIMEOUT_S
+
+    def __str__(self) -> str:
+        """Where it is, without secrets."""
+        if self.path:
+            return f"unix://{self.path}"
+        scheme = "rediss" if self.tls else "redis"
+        return f"{scheme}://{','.join(f'{host}:{port}' for host, port in self.nodes)}/{self.db}"
+
+    def login(self) -> Login:
+        """Return user and password, from a blocking caller."""
+        if self.credentials is None:
+            return self.user, self.password
+        answer = self.credentials()
+        if inspect.isawaitable(answer):
+            if inspect.iscoroutine(answer):
+                answer.close()
+            raise SettingsError("an async credential provider needs an async client")
+        return answer
+
+    async def login_async(self) -> Login:
+        """Return user and password, from a coroutine."""
+        if self.credentials is None:
+            return self.user, self.password
+        answer = self.credentials()
+        return await answer if inspect.isawaitable(answer) else answer
+
+    def greeting(self, login: Login) -> list[tuple[Arg, ...]]:
+        """Return what to say first on each connection, and must be answered well."""
+        user, password = login
+        commands: list[tuple[Arg, ...]] = []
+        if password:
+            commands.append(("AUTH", user, password) if user else ("AUTH", password))
+        if self.db:
+            commands.append(("SELECT", self.db))
+        commands.append(("CLIENT", "SETNAME", "tambomq"))
+        return commands
+
+
+def endpoint(
+    url: str | Endpoint, *, tls: Tls | None = None, credentials: Credentials | None = None
+) -> Endpoint:
+    """Understand *url*.
+
+    ``redis://[user:password@]host[:port][,host:port…][/db]``, the same with
+    ``rediss`` for TLS (options ``ca``, ``cert``, ``key`` are paths, ``verify=no``
+    trusts anybody), ``unix://[user:password@]/path?db=0``.
+    """
+    if isinstance(url, Endpoint):
+        return replace(url, tls=tls or url.tls, credentials=credentials or url.credentials)
+    parts = urlsplit(url)
+    options = dict(parse_qsl(parts.query))
+    base = Endpoint(
+        user=unquote(parts.username or ""),
+        password=unquote(parts.password or ""),
+        credentials=credentials,
+    )
+    if parts.scheme == "unix":
+        found = replace(base, path=unquote(parts.path), db=_number("db", options.pop("db", "0")))
+    elif parts.scheme in ("redis", "rediss"):
+        db = parts.path.strip("/") or options.pop("db", "0")
+        found = replace(base, nodes=_nodes(parts), db=_number("db", db))
+        if parts.scheme == "rediss":
+            found = replace(found, tls=tls or _tls(options))
+    else:
+        raise SettingsError(f"{_shown(url)}: a server URL begins with redis://, rediss:// or unix://")
+    if options:
+        raise SettingsError(f"{found}: unknown option {', '.join(sorted(options))}")
+    return found
+
+
+def _tls(options: dict[str, str]) -> Tls:
+    return Tls(
+        ca=options.pop("ca", None),
+        cert=options.pop("cert", None),
+        key=options.pop("key", None),
+        verify=options.pop("verify", "yes") != "no",
+    )
+
+
+def _nodes(parts: SplitResult) -> tuple[Address, ...]:
+    hosts = parts.netloc.rpartition("@")[2] or "127.0.0.1"
+    nodes = []
+    for host in hosts.split(","):
+        name, colon, port = host.rpartition(":")
+        if not colon or port.endswith("]"):
+            name, port = host, str(PORT)
+        nodes.append((name.strip("[]") or "127.0.0.1", _number("port", port)))
+    return tuple(nodes)
+
+
+def _number(what: str, text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise SettingsError(f"{what} in a server URL is a number, not {text!r}")
+    return int(text)
+
+
+def _shown(url: str) -> str:
+    """*url* without what may be a password."""
+    return url.rpartition("@")[2]

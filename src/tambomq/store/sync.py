@@ -1,0 +1,194 @@
+"""Makes calls from threads: a pool of blocking connections."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import hiredis
+
+from tambomq.clock import Patience
+from tambomq.errors import StoreUnavailable
+from tambomq.store.call import Call, Outcome, Plan, results
+from tambomq.store.connect import PATIENCE_S, URL, Credentials, Endpoint, Tls, endpoint
+from tambomq.store.trip import Address, Trip
+from tambomq.store.wire import Wire
+
+T = TypeVar("T")
+
+
+class Store:
+    """Makes calls, one round trip each. For any number of threads.
+
+    A server that cannot be reached is tried again, with growing pauses, for
+    *patience_s* seconds in all.
+    """
+
+    def __init__(
+        self,
+        url: str | Endpoint = URL,
+        *,
+        tls: Tls | None = None,
+        credentials: Credentials | None = None,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        """Remember where the server is; the first call connects."""
+        self.endpoint = endpoint(url, tls=tls, credentials=credentials)
+        self._patience_s = patience_s
+        self._homes: dict[int, Address] = {}
+        self._idle: dict[Address, list[Wire]] = {}
+        self._process = os.getpid()
+
+    def run(self, call: Call[T]) -> T:
+        """Make *call* and return its decoded reply."""
+        outcome: T = results(self.outcomes((call,)))[0]
+        return outcome
+
+    def run_all(self, calls: Sequence[Call[T]]) -> list[T]:
+        """Make *calls* in one round trip and return their replies; raise the first error."""
+        return results(self.outcomes(calls))
+
+    def follow(self, plan: Plan[T]) -> T:
+        """Make the trips of *plan* and return what it comes to."""
+        outcomes: list[Outcome] | None = None
+        try:
+            while True:
+                outcomes = self.outcomes(plan.send(outcomes))  # type: ignore[arg-type]
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    def outcomes(self, calls: Sequence[Call[Any]]) -> list[Outcome]:
+        """Make *calls* in one round trip and return what became of each."""
+        trip, patience = Trip(calls), None
+        while trip.waiting:
+            if trip.pause:
+                patience = patience or Patience(self._patience_s)
+                if patience.over:
+                    trip.give_up()
+                    break
+                time.sleep(patience.next_pause_s())
+            trip.pause = False
+            nodes = trip.by_node(self._homes)
+            trip.waiting = [p for node, places in nodes.items() for p in self._round(trip, node, places)]
+            self._homes.update(trip.moved)
+        return trip.outcomes
+
+    @contextmanager
+    def listen(self, channel: str) -> Iterator[Listener]:
+        """Hear what is published on *channel* from now on."""
+        node, wire, listener = self._subscribe(channel)
+        try:
+            yield listener
+        finally:
+            if listener.end():
+                self._give(node, wire)
+
+    def close(self) -> None:
+        """Hang up all connections; a later call opens new ones."""
+        idle, self._idle = self._idle, {}
+        for wires in idle.values():
+            for wire in wires:
+                wire.close()
+
+    def _subscribe(self, channel: str) -> tuple[Address, Wire, Listener]:
+        patience = Patience(self._patience_s)
+        while True:
+            try:
+                node, wire = self._reach(None)
+                return node, wire, Listener(wire, channel)
+            except StoreUnavailable:
+                if patience.over:
+                    raise
+                time.sleep(patience.next_pause_s())
+
+    def _round(self, trip: Trip, node: Address | None, places: Sequence[int]) -> list[int]:
+        try:
+            where, wire = self._reach(node)
+        except StoreUnavailable as reason:
+            # Its slots may have moved to another node: ask the first ones again.
+            self._homes = {slot: home for slot, home in self._homes.items() if home != node}
+            return trip.unreachable(places, reason)
+        packed, due = trip.pack(places)
+        replies = wire.exchange(packed, due)
+        again = trip.arrive(places, replies)
+        if len(replies) == due and not trip.pause:
+            self._give(where, wire)
+        else:
+            wire.close()
+        return again
+
+    def _reach(self, node: Address | None) -> tuple[Address, Wire]:
+        if node is not None:
+            return node, self._take(node)
+        for first in self.endpoint.nodes[:-1]:
+            try:
+                return first, self._take(first)
+            except StoreUnavailable:
+                continue
+        last = self.endpoint.nodes[-1]
+        return last, self._take(last)
+
+    def _take(self, node: Address) -> Wire:
+        if self._process != os.getpid():
+            # Sockets shared with a parent process would mix up its replies and ours.
+            self._process, self._idle = os.getpid(), {}
+        idle = self._idle.get(node)
+        while idle:
+            wire = idle.pop()
+            if wire.sound:
+                return wire
+            wire.close()
+        return Wire(self.endpoint, node)
+
+    def _give(self, node: Address, wire: Wire) -> None:
+        self._idle.setdefault(node, []).append(wire)
+
+
+class Listener:
+    """Ears on one channel, on a connection of its own."""
+
+    def __init__(self, wire: Wire, channel: str) -> None:
+        """Subscribe; what is published after this returns is heard."""
+        self._wire, self._channel = wire, channel
+        self.sound = True
+        """Whether it still hears."""
+        try:
+            wire.send(hiredis.pack_command(("SUBSCRIBE", channel)))
+            self._until(b"subscribe")
+        except OSError as error:
+            wire.close()
+            raise StoreUnavailable(f"lost the server while subscribing: {error}") from error
+
+    def wait(self, within_s: float) -> bool:
+        """Whether something was published, or may have been, within *within_s* seconds."""
+        if not self._wire.readable(within_s):
+            return False
+        try:
+            while self._wire.readable(0):
+                self._wire.read()
+        except OSError:
+            self.sound = False
+        return True
+
+    def end(self) -> bool:
+        """Unsubscribe; whether the connection is fit for other use."""
+        try:
+            if not self.sound:
+                raise ConnectionResetError
+            self._wire.send(hiredis.pack_command(("UNSUBSCRIBE", self._channel)))
+            self._until(b"unsubscribe")
+        except (OSError, ValueError):
+            self._wire.close()
+            return False
+        return True
+
+    def _until(self, kind: bytes) -> None:
+        reply = self._wire.read()
+        while not isinstance(reply, list) or reply[0] != kind:
+            if isinstance(reply, hiredis.ReplyError):
+                raise ConnectionAbortedError(str(reply))
+            reply = self._wire.read()

@@ -1,0 +1,86 @@
+"""Servers for tests: started once, emptied before each test that uses them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import pytest
+import redis
+
+from tambomq.rsmq import AsyncRsmq, Rsmq
+from tests.servers import binaries
+from tests.servers.run import Server
+
+SERVERS = {
+    "valkey": binaries.valkey,
+    "redis7": binaries.debian_redis,
+    "redis8": binaries.redis8,
+}
+"""What the suite runs on. `TAMBO_TEST_SERVER` chooses for tests that need only one."""
+
+
+@pytest.fixture(scope="session")
+def running() -> Iterator[Callable[[str], Server]]:
+    """A function that returns the server of that name, started when first asked for."""
+    started: dict[str, Server] = {}
+
+    def get(name: str) -> Server:
+        if name not in started:
+            binary = SERVERS[name]()
+            if binary is None:
+                pytest.skip(f"{name} cannot be had on this machine")
+            started[name] = Server(binary).__enter__()
+        return started[name]
+
+    yield get
+    for server in started.values():
+        server.__exit__(None, None, None)
+
+
+@pytest.fixture
+def server(running: Callable[[str], Server]) -> Server:
+    """A running server with nothing in it."""
+    return _emptied(running(os.environ.get("TAMBO_TEST_SERVER", "valkey")))
+
+
+@pytest.fixture(params=list(SERVERS))
+def each_server(request: pytest.FixtureRequest, running: Callable[[str], Server]) -> Server:
+    """Each kind of server in turn, with nothing in it."""
+    return _emptied(running(request.param))
+
+
+def _emptied(server: Server) -> Server:
+    with redis.Redis.from_url(server.url) as admin:
+        admin.flushall()
+        admin.script_flush()
+    return server
+
+
+@pytest.fixture
+def private_server() -> Iterator[Server]:
+    """A Valkey of this test's own, to be killed, filled or restarted; it keeps its data (AOF)."""
+    options = ("--appendonly", "yes", "--appendfsync", "always")
+    with Server(binaries.valkey(), *options) as server:
+        yield server
+
+
+@pytest.fixture
+def db(server: Server) -> Iterator[redis.Redis]:
+    """The server as an independent client sees it."""
+    with redis.Redis.from_url(server.url) as client:
+        yield client
+
+
+@pytest.fixture
+def rsmq(server: Server) -> Iterator[Rsmq]:
+    """A client on an empty server."""
+    with Rsmq(server.url) as client:
+        yield client
+
+
+@pytest.fixture
+async def async_rsmq(server: Server) -> AsyncIterator[AsyncRsmq]:
+    """An asyncio client on an empty server."""
+    async with AsyncRsmq(server.url) as client:
+        yield client

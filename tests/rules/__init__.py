@@ -1,0 +1,26 @@
+"""The house rules: each is a function from a repository to the sentences it has to say against it.
+
+`test_house_rules` demands that they say nothing about this one, `test_rules_can_fail` that they do
+speak up when something is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.rules import lua, public, repository, source
+
+RULES: dict[str, Callable[[Path], list[str]]] = {
+    "every module has a docstring": source.modules_without_docstring,
+    "only keys.py spells Redis keys": source.keys_spelled_elsewhere,
+    "modules and functions fit in the head": source.too_long,
+    "the drawn error tree is the real one": source.errors_not_as_drawn,
+    "tests do not sleep": source.sleeping_tests,
+    "scripts keep their contract": lua.broken_contracts,
+    "scripts are short": lua.too_long,
+    "twins are alike": public.unlike_twins,
+    "exports are documented": public.undocumented_exports,
+    "nothing names a registry or a machine": repository.places_named,
+    "decisions fit on a page": repository.long_decisions,
+}

@@ -1,0 +1,9 @@
+"""Real servers for tests: where their binaries are, how they run, how to wait for them."""
+
+from __future__ import annotations
+
+from tests.servers import binaries
+from tests.servers.poll import eventually, eventually_async
+from tests.servers.run import Server
+
+__all__ = ["Server", "binaries", "eventually", "eventually_async"]
