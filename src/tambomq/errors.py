@@ -1,6 +1,7 @@
 """Every error TamboMQ raises on purpose.
 
 TamboError
+├── Reject                     a handler's verdict: never try this message again
 ├── SettingsError              a flag, a variable or a file asks for the impossible
 ├── ProtocolError              bytes or calls that break a protocol
 │   ├── LocalProtocolError     our caller broke it
@@ -35,6 +36,10 @@ class TamboError(Exception):
     """Base of every error raised on purpose."""
 
     code: str = ""
+
+
+class Reject(TamboError):
+    """Raised by a handler: its message is dead, now. The text is the reason kept with it."""
 
 
 class SettingsError(TamboError):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tests.servers import binaries
 from tests.servers.poll import eventually, eventually_async
 from tests.servers.run import Server
 
-__all__ = ["Server", "binaries", "eventually", "eventually_async"]
+__all__ = ["Server", "eventually", "eventually_async"]

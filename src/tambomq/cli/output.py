@@ -27,6 +27,7 @@ from tambomq.errors import (
     StoreUnavailable,
     TamboError,
 )
+from tambomq.forms import LAST_PORT
 
 OK: Final = 0
 FAILED: Final = 1
@@ -39,7 +40,7 @@ INTERRUPTED: Final = 130
 _UNSAFE_IN_JSON: Final = re.compile("[\x7f-\x9f\ud800-\udfff]")
 # A pipe has no width: wide enough that no table is ever cut for it.
 _PIPE_WIDTH: Final = 1_000_000
-_LAST_PORT: Final = 65_535
+_STDERR: Final = 2
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -112,7 +113,10 @@ def emit_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None
         )
     for row in cells:
         table.add_row(*(Text(_cell(value)) for value in row))
-    console.print(table)
+    # Printed by us: rich ends the whole process when the reader has left.
+    with console.capture() as text:
+        console.print(table)
+    click.echo(text.get(), nl=False)
 
 
 def visible(text: str) -> str:
@@ -125,6 +129,7 @@ def run(command: click.Command, prog: str, args: Sequence[str] | None = None) ->
 
     *args* are those of the process unless given. A bug is not a fault: its traceback passes.
     """
+    _fill_standard_files()
     manner = Manner()
     try:
         code = command.main(args, prog_name=prog, standalone_mode=False, obj=manner)
@@ -179,8 +184,15 @@ def _advice(error: TamboError) -> str | None:
     return None
 
 
+def _fill_standard_files() -> None:
+    """Open what was closed of files 0 to 2, or a socket will take the number and our output."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        pass
+    os.close(number)
+
+
 def _next_port(port: int) -> int:
-    return port + 1 if port < _LAST_PORT else port - 1
+    return port + 1 if port < LAST_PORT else port - 1
 
 
 def _be_verbose(ctx: click.Context, _param: click.Parameter, value: object) -> None:

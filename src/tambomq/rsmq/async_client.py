@@ -122,10 +122,11 @@ class AsyncRsmq:
     async def send_messages(
         self, queue: str, bodies: Iterable[Body], *, delay: float | None = None
     ) -> list[str]:
-        """Put *bodies* on a queue in one round trip and return the ids, in order.
+        """Put *bodies* on a queue and return the ids, in order; one round trip per 500.
 
         They are received in the order given. One that is too long stops all of
-        them; `BatchIncomplete` tells what was done if the server failed halfway.
+        them; `BatchIncomplete` tells how many of the first were done if the
+        server failed halfway.
         """
         return await self._store.follow(
             ops.send_batch(self._keys, queue, bodies, delay=delay, realtime=self._realtime)
@@ -149,13 +150,11 @@ class AsyncRsmq:
 
         As `receive_message`; with *wait* it returns as soon as there is any.
         """
-        return await longpoll.receive_async(
-            self._store, self._keys, queue, count, vt=vt, wait=wait
-        )
+        return await longpoll.receive_async(self._store, self._keys, queue, count, vt=vt, wait=wait)
 
     async def pop_message(self, queue: str) -> Message | None:
         """Return the oldest visible message and forget it: nobody will receive it again."""
-        return await self._store.run(ops.pop(self._keys, queue))
+        return await self._store.follow(ops.pop(self._keys, queue))
 
     async def peek_messages(self, queue: str, count: int = 10, *, first: int = 0) -> list[Message]:
         """Look at messages, hidden ones too, in the order they become visible.

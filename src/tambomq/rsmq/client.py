@@ -67,9 +67,7 @@ class Rsmq:
         sent message becomes visible. *maxsize*: bytes, or -1 for no limit.
         Raises `QueueExists`.
         """
-        self._store.run(
-            queue_ops.create(self._keys, queue, vt=vt, delay=delay, maxsize=maxsize)
-        )
+        self._store.run(queue_ops.create(self._keys, queue, vt=vt, delay=delay, maxsize=maxsize))
 
     def delete_queue(self, queue: str) -> None:
         """Forget a queue and all its messages. Raises `QueueNotFound`."""
@@ -122,10 +120,11 @@ class Rsmq:
     def send_messages(
         self, queue: str, bodies: Iterable[Body], *, delay: float | None = None
     ) -> list[str]:
-        """Put *bodies* on a queue in one round trip and return the ids, in order.
+        """Put *bodies* on a queue and return the ids, in order; one round trip per 500.
 
         They are received in the order given. One that is too long stops all of
-        them; `BatchIncomplete` tells what was done if the server failed halfway.
+        them; `BatchIncomplete` tells how many of the first were done if the
+        server failed halfway.
         """
         return self._store.follow(
             ops.send_batch(self._keys, queue, bodies, delay=delay, realtime=self._realtime)
@@ -149,13 +148,11 @@ class Rsmq:
 
         As `receive_message`; with *wait* it returns as soon as there is any.
         """
-        return longpoll.receive(
-            self._store, self._keys, queue, count, vt=vt, wait=wait
-        )
+        return longpoll.receive(self._store, self._keys, queue, count, vt=vt, wait=wait)
 
     def pop_message(self, queue: str) -> Message | None:
         """Return the oldest visible message and forget it: nobody will receive it again."""
-        return self._store.run(ops.pop(self._keys, queue))
+        return self._store.follow(ops.pop(self._keys, queue))
 
     def peek_messages(self, queue: str, count: int = 10, *, first: int = 0) -> list[Message]:
         """Look at messages, hidden ones too, in the order they become visible.

@@ -24,8 +24,8 @@ def receive(
     store: Store, keys: Keys, queue: str, count: int, *, vt: float | None, wait: float
 ) -> list[Message]:
     """Return the oldest visible messages, waiting up to *wait* seconds for the first."""
-    haul = store.follow(ops.receive_batch(keys, queue, count, vt=vt))
     deadline = Deadline(check_seconds("wait", wait))
+    haul = store.follow(ops.receive_batch(keys, queue, count, vt=vt))
     while not (haul.messages or deadline.passed):
         with store.listen(keys.notices(queue)) as notices:
             haul = store.follow(ops.receive_batch(keys, queue, count, vt=vt))
@@ -39,8 +39,8 @@ async def receive_async(
     store: AsyncStore, keys: Keys, queue: str, count: int, *, vt: float | None, wait: float
 ) -> list[Message]:
     """Return the oldest visible messages, waiting up to *wait* seconds for the first."""
-    haul = await store.follow(ops.receive_batch(keys, queue, count, vt=vt))
     deadline = Deadline(check_seconds("wait", wait))
+    haul = await store.follow(ops.receive_batch(keys, queue, count, vt=vt))
     while not (haul.messages or deadline.passed):
         async with store.listen(keys.notices(queue)) as notices:
             haul = await store.follow(ops.receive_batch(keys, queue, count, vt=vt))

@@ -16,6 +16,7 @@ UNLIMITED = -1
 DEFAULT_VT, DEFAULT_DELAY, DEFAULT_MAXSIZE = 30, 0, 65536
 
 _TIME_DIGITS = 10
+_MOST = 1_000_000
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -34,8 +35,11 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def sent(self) -> int:
-        """When it was sent: the id begins with the microsecond, in base 36."""
-        return int(self.id[:_TIME_DIGITS], 36) // 1000
+        """When it was sent: the id begins with the microsecond, in base 36; 0 if it does not."""
+        try:
+            return int(self.id[:_TIME_DIGITS], 36) // 1000
+        except ValueError:
+            return 0
 
     @property
     def text(self) -> str:
@@ -121,10 +125,10 @@ def check_whole_seconds(what: str, value: int) -> int:
     return value
 
 
-def check_count(value: int, *, least: int = 1) -> int:
+def check_count(value: int, *, least: int = 1, most: int = _MOST) -> int:
     """Return *value* if it may be a number of messages; raise `InvalidValue` if not."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InvalidValue("count", value, f"a whole number of at least {least}")
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InvalidValue("count", value, f"a whole number between {least} and {most}")
     return value
 
 

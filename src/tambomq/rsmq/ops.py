@@ -15,7 +15,7 @@ from tambomq.errors import BatchIncomplete, MessageTooLong, TamboError
 from tambomq.ids import letters, names
 from tambomq.rsmq.keys import ID_SUFFIX_LENGTH, Keys, check_id, check_queue
 from tambomq.rsmq.model import Body, Message, check_count, check_seconds, to_bytes
-from tambomq.rsmq.replies import existing
+from tambomq.rsmq.replies import existing, moment, tally
 from tambomq.store.call import Arg, Call, Plan, Script, load_script, results
 
 T = TypeVar("T")
@@ -52,7 +52,13 @@ def send(
     """Put a message on a queue; its id."""
     stored = to_bytes(body)
     suffixed = (letters(ID_SUFFIX_LENGTH), stored)
-    args = (_seconds("delay", delay), len(stored), _channel(keys, queue, realtime), 0, *suffixed)
+    args = (
+        _seconds("delay", delay),
+        len(stored),
+        _channel(keys, queue, realtime=realtime),
+        0,
+        *suffixed,
+    )
     return Call(_SEND, keys.of(queue), args, partial(_sent_one, queue, len(stored)))
 
 
@@ -64,32 +70,33 @@ def send_batch(
     delay: float | None = None,
     realtime: bool = False,
 ) -> Plan[list[str]]:
-    """Put messages on a queue in one trip; their ids, in order.
+    """Put messages on a queue, `CHUNK` a trip; their ids, in order.
 
-    A body that is too long stops all of them. A server that fails in the middle
-    of a batch of more than `CHUNK` raises `BatchIncomplete`, which tells what
-    was done.
+    A body that is too long stops all of them. If the server fails in the middle,
+    `BatchIncomplete` tells what was done: the first so many, without a gap.
     """
+    own = keys.of(queue)
     stored = [to_bytes(body) for body in bodies]
     longest = max(map(len, stored), default=0)
-    head = (_seconds("delay", delay), longest, _channel(keys, queue, realtime))
+    head = (_seconds("delay", delay), longest, _channel(keys, queue, realtime=realtime))
     decode = partial(_sent, queue, longest)
     calls = []
     for first in range(0, len(stored), CHUNK):
         chunk = stored[first : first + CHUNK]
         suffixes = names(len(chunk), ID_SUFFIX_LENGTH)
         pairs = [item for pair in zip(suffixes, chunk, strict=True) for item in pair]
-        calls.append(Call(_SEND, keys.of(queue), (*head, first, *pairs), decode))
+        calls.append(Call(_SEND, own, (*head, first, *pairs), decode))
     return _whole_batch(queue, calls, len(stored))
 
 
 def _whole_batch(queue: str, calls: Sequence[Call[list[str]]], count: int) -> Plan[list[str]]:
-    outcomes = (yield calls) if calls else []
-    failures = [outcome for outcome in outcomes if isinstance(outcome, TamboError)]
-    ids = [id for outcome in outcomes if not isinstance(outcome, TamboError) for id in outcome]
-    if failures and ids:
-        raise BatchIncomplete(queue, ids, count) from failures[0]
-    results(failures)
+    ids: list[str] = []
+    # One trip each: were they on their way together, one could fail and the next succeed.
+    for call in calls:
+        outcomes = yield (call,)
+        if ids and isinstance(outcomes[0], TamboError):
+            raise BatchIncomplete(queue, ids, count) from outcomes[0]
+        ids += results(outcomes)[0]
     return ids
 
 
@@ -119,11 +126,15 @@ def receive_batch(keys: Keys, queue: str, count: int, *, vt: float | None = None
 
 
 def _whole_haul(calls: Sequence[Call[Haul]]) -> Plan[Haul]:
-    outcomes = yield calls
-    # What one script took is hidden now; it is handed over even if a later one failed.
-    hauls = [outcome for outcome in outcomes if isinstance(outcome, Haul)] or results(outcomes)
-    taken = [message for haul in hauls for message in haul.messages]
-    return Haul(taken, hauls[-1].next_in_ms)
+    while True:
+        outcomes = yield calls
+        # What one script took is hidden now; it is handed over even if a later one failed.
+        hauls = [outcome for outcome in outcomes if isinstance(outcome, Haul)] or results(outcomes)
+        # A short vt may be over before the last script: a message it took again counts once.
+        taken = {message.id: message for haul in hauls for message in haul.messages}
+        # 0: the script skipped so many ids without a body that it left the rest for later.
+        if taken or hauls[-1].next_in_ms != 0:
+            return Haul(list(taken.values()), hauls[-1].next_in_ms)
 
 
 def _haul(queue: str, reply: Any) -> Haul:
@@ -134,23 +145,29 @@ def _haul(queue: str, reply: Any) -> Haul:
     fields = iter(reply[1:])
     return Haul(
         [
-            Message(id.decode(), body, rc, int(fr), visible_at)
+            Message(_id(id), body, rc, fr, visible_at)
             for id, body, rc, fr in zip(fields, fields, fields, fields, strict=True)
         ]
     )
 
 
-def pop(keys: Keys, queue: str) -> Call[Message | None]:
+def pop(keys: Keys, queue: str) -> Plan[Message | None]:
     """Take the oldest visible message and forget it; `None` without one."""
 
-    def decode(reply: Any) -> Message | None:
+    def decode(reply: Any) -> list[Message] | None:
         now, *fields = existing(queue, reply)
-        if not fields:
+        if not now:
             return None
+        if not fields:
+            return []
         id, body, rc, fr = fields
-        return Message(id.decode(), body, rc, int(fr), now)
+        return [Message(_id(id), body, rc, fr, now)]
 
-    return Call(_POP, keys.of(queue), (), decode)
+    call = Call(_POP, keys.of(queue), (), decode)
+    popped = None
+    while popped is None:
+        popped = results((yield (call,)))[0]
+    return popped[0] if popped else None
 
 
 def peek(keys: Keys, queue: str, count: int, *, first: int = 0) -> Call[list[Message]]:
@@ -159,17 +176,17 @@ def peek(keys: Keys, queue: str, count: int, *, first: int = 0) -> Call[list[Mes
     def decode(reply: Any) -> list[Message]:
         return [
             Message(
-                id=id.decode(),
+                id=_id(id),
                 body=body,
-                rc=int(rc or 0),
-                fr=int(fr or 0),
-                visible_at=int(float(visible_at)),
+                rc=tally(rc),
+                fr=tally(fr),
+                visible_at=moment(visible_at),
                 reason=why and why.decode("utf-8", "replace"),
             )
             for visible_at, id, body, rc, fr, why in existing(queue, reply)
         ]
 
-    args = (check_count(first, least=0), check_count(count))
+    args = (check_count(first, least=0, most=2**53), check_count(count))
     return Call(_PEEK, keys.of(queue), args, decode, repeatable=True)
 
 
@@ -187,9 +204,7 @@ def delete_batch(keys: Keys, queue: str, held: Iterable[Held]) -> Plan[list[bool
     return _all_done(_in_chunks(_DELETE, keys, queue, (), held))
 
 
-def hide(
-    keys: Keys, queue: str, id: str, vt: float, *, receipt: int | None = None
-) -> Call[bool]:
+def hide(keys: Keys, queue: str, id: str, vt: float, *, receipt: int | None = None) -> Call[bool]:
     """Let a message be visible in *vt* seconds; false if it is gone, or another's by now."""
     args = (check_seconds("vt", vt), check_id(id), "" if receipt is None else receipt)
     return Call(_HIDE, keys.of(queue), args, partial(_done_one, queue), repeatable=True)
@@ -205,7 +220,7 @@ def bury(
 ) -> Call[bool]:
     """Move a held message to queue *dead*; false if it is gone, or another's by now."""
     own, other = keys.of(queue), keys.of(dead)
-    args = (message.id, message.receipt, dead, why, _channel(keys, dead, realtime))
+    args = (message.id, message.receipt, dead, why, _channel(keys, dead, realtime=realtime))
     return Call(
         _BURY,
         (*own, keys.queues, *other),
@@ -213,6 +228,11 @@ def bury(
         lambda reply: bool(existing(queue, reply)),
         repeatable=True,
     )
+
+
+def _id(stored: bytes) -> str:
+    # Somebody else's id may be no text at all: show it rather than fail for all.
+    return stored.decode("utf-8", "backslashreplace")
 
 
 def _in_chunks(
@@ -249,5 +269,5 @@ def _seconds(what: str, value: float | None) -> Arg:
     return "" if value is None else check_seconds(what, value)
 
 
-def _channel(keys: Keys, queue: str, realtime: bool) -> str:
+def _channel(keys: Keys, queue: str, *, realtime: bool) -> str:
     return keys.notices(check_queue(queue)) if realtime else ""

@@ -17,7 +17,7 @@ from tambomq.rsmq.model import (
     check_maxsize,
     check_whole_seconds,
 )
-from tambomq.rsmq.replies import existing
+from tambomq.rsmq.replies import existing, moment
 from tambomq.store.call import Call, Plan, load_script, results
 
 _CREATE = load_script("tambomq.rsmq", "create")
@@ -84,9 +84,9 @@ def _attributes(queue: str, reply: Any) -> QueueAttributes:
     try:
         # A number that somebody wrote as 30.0 is 30; one that is missing is 0.
         vt, delay, *rest = (float(value or 0) for value in found)
-    except ValueError as error:
+        return QueueAttributes(vt, delay, *(int(value) for value in rest))
+    except (ValueError, OverflowError) as error:
         raise QueueCorrupt(queue, str(error)) from error
-    return QueueAttributes(vt, delay, *(int(value) for value in rest))
 
 
 def set_attributes(
@@ -129,7 +129,7 @@ def stats(keys: Keys, queue: str) -> Plan[QueueStats]:
         visible=visible,
         in_flight=in_flight,
         delayed=delayed,
-        oldest_visible_ms=max(0, now - int(float(first[1]))) if first else 0,
+        oldest_visible_ms=max(0, now - moment(first[1])) if first else 0,
         body_bytes=size,
         members_without_body=bare,
         bodies_without_member=bodies,

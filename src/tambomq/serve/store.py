@@ -62,7 +62,10 @@ class EmbeddedStore:
         while (percent := await _in_thread(lambda: next(steps, None))) is not None:
             if time.monotonic() - told >= _TELL_EVERY_S:
                 told = time.monotonic()
-                _log.info("loading the data: %.0f %%", percent)
+                doing = (
+                    f"loading the data: {percent:.0f} %" if percent else "waiting for the server"
+                )
+                _log.info("%s", doing)
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def watch(self) -> None:
@@ -134,7 +137,7 @@ class _Hopeless(EmbeddedError):
 
 
 def _try_with(url: str) -> str:
-    return f"redis-cli -u {url} ping"
+    return f"rsmqctl -r {url} queue list"
 
 
 def _ping(url: str) -> None:

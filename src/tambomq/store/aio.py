@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from tambomq.clock import Patience
-from tambomq.errors import StoreUnavailable
+from tambomq.errors import StoreError, StoreUnavailable
 from tambomq.store.call import Call, Outcome, Plan, results
 from tambomq.store.connect import PATIENCE_S, URL, Credentials, Endpoint, Tls, endpoint
 from tambomq.store.ears import Ears, Hearing
@@ -37,9 +38,7 @@ class AsyncStore:
         self.endpoint = endpoint(url, tls=tls, credentials=credentials)
         self._patience_s = patience_s
         self._homes: dict[int, Address] = {}
-        self._lanes: dict[Address | None, Lane] = {}
-        self._opening: dict[Address | None, asyncio.Task[Lane]] = {}
-        self._ears = Ears(self._open)
+        self._loops: dict[asyncio.AbstractEventLoop, _Here] = {}
 
     async def run(self, call: Call[T]) -> T:
         """Make *call* and return its decoded reply."""
@@ -74,17 +73,20 @@ class AsyncStore:
             nodes = trip.by_node(self._homes)
             trip.waiting = await self._rounds(trip, nodes)
             self._homes.update(trip.moved)
+            # Else what is learned next, that a node is gone, would be unlearned.
+            trip.moved.clear()
         return trip.outcomes
 
     @asynccontextmanager
     async def listen(self, channel: str) -> AsyncIterator[Hearing]:
         """Hear what is published on *channel* from now on."""
         patience = Patience(self._patience_s)
-        hearing = self._ears.hearing(channel)
+        ears = self._here().ears
+        hearing = ears.hearing(channel)
         try:
             while True:
                 try:
-                    await self._ears.tune(hearing)
+                    await ears.tune(hearing)
                     break
                 except StoreUnavailable:
                     if patience.over:
@@ -92,18 +94,19 @@ class AsyncStore:
                     await asyncio.sleep(patience.next_pause_s())
             yield hearing
         finally:
-            self._ears.leave(hearing)
+            ears.leave(hearing)
 
     async def close(self) -> None:
         """Hang up all connections; a later call opens new ones."""
-        lanes, self._lanes = self._lanes, {}
-        for lane in lanes.values():
-            lane.close()
-        self._ears.close()
+        for loop, here in list(self._loops.items()):
+            if loop is asyncio.get_running_loop():
+                here.close()
+            elif not loop.is_closed():
+                loop.call_soon_threadsafe(here.close)
+        # asyncio closes the sockets in its next turn.
+        await asyncio.sleep(0)
 
-    async def _rounds(
-        self, trip: Trip, nodes: dict[Address | None, list[int]]
-    ) -> list[int]:
+    async def _rounds(self, trip: Trip, nodes: dict[Address | None, list[int]]) -> list[int]:
         if len(nodes) == 1:
             ((node, places),) = nodes.items()
             return await self._round(trip, node, places)
@@ -111,36 +114,72 @@ class AsyncStore:
         return [place for again in await asyncio.gather(*rounds) for place in again]
 
     async def _round(self, trip: Trip, node: Address | None, places: Sequence[int]) -> list[int]:
+        packed, due = trip.pack(places)
         try:
-            lane = await self._lane(node)
+            lane = self._here().lanes.get(node)
+            if lane is None or not lane.sound:
+                lane = await self._lane(node)
+            replies = await lane.exchange(packed, due)
         except StoreUnavailable as reason:
             # Its slots may have moved to another node: ask the first ones again.
             self._homes = {slot: home for slot, home in self._homes.items() if home != node}
             return trip.unreachable(places, reason)
-        again = trip.arrive(places, await lane.exchange(*trip.pack(places)))
+        except StoreError as refusal:
+            return trip.refused(places, refusal)
+        again = trip.arrive(places, replies, lane.node[0])
         if trip.pause:
-            lane.close()
+            # Its name may lead to another server by now, one that is ready.
+            lane.retire()
         return again
 
+    def _here(self) -> _Here:
+        loop = asyncio.get_running_loop()
+        here = self._loops.get(loop)
+        if here is None:
+            for other in list(self._loops):
+                if other.is_closed():
+                    self._loops.pop(other, None)
+            here = self._loops[loop] = _Here(Ears(self._open))
+        return here
+
     async def _lane(self, node: Address | None) -> Lane:
-        lane = self._lanes.get(node)
-        if lane is not None and lane.sound and lane.loop is asyncio.get_running_loop():
-            return lane
-        task = self._opening.get(node)
-        if task is None or task.get_loop() is not asyncio.get_running_loop():
-            task = asyncio.ensure_future(self._open(node))
-            self._opening[node] = task
-            task.add_done_callback(lambda _: self._opening.pop(node, None))
+        here = self._here()
+        task = here.opening.get(node)
+        if task is None:
+            task = here.opening[node] = asyncio.ensure_future(self._open(node))
+            task.add_done_callback(partial(here.opened, node))
         # All who need the lane wait for one attempt; one who is cancelled does not stop it.
-        lane = self._lanes[node] = await asyncio.shield(task)
-        return lane
+        return await asyncio.shield(task)
 
     async def _open(self, node: Address | None, **options: Any) -> Lane:
         if node is not None:
             return await Lane.open(self.endpoint, node, **options)
-        for first in self.endpoint.nodes[:-1]:
-            try:
-                return await Lane.open(self.endpoint, first, **options)
-            except StoreUnavailable:
-                continue
-        return await Lane.open(self.endpoint, self.endpoint.nodes[-1], **options)
+        first, *others = self.endpoint.nodes
+        try:
+            return await Lane.open(self.endpoint, first, **options)
+        except StoreUnavailable as reason:
+            for other in dict.fromkeys((*others, *self._homes.values())):
+                with suppress(StoreUnavailable):
+                    return await Lane.open(self.endpoint, other, **options)
+            raise reason from None
+
+
+class _Here:
+    """What is open in one event loop: a socket of asyncio's is of no use in another."""
+
+    def __init__(self, ears: Ears) -> None:
+        self.ears = ears
+        self.lanes: dict[Address | None, Lane] = {}
+        self.opening: dict[Address | None, asyncio.Task[Lane]] = {}
+
+    def opened(self, node: Address | None, task: asyncio.Task[Lane]) -> None:
+        """Keep the lane, whether or not those who wanted it still wait."""
+        del self.opening[node]
+        if not task.cancelled() and task.exception() is None:
+            self.lanes[node] = task.result()
+
+    def close(self) -> None:
+        lanes, self.lanes = self.lanes, {}
+        for lane in lanes.values():
+            lane.close()
+        self.ears.close()

@@ -75,6 +75,13 @@ Plan: TypeAlias = Generator[Sequence[Call[Any]], list[Outcome], T]
 """Trips that depend on each other: yields the calls of one, is sent their outcomes."""
 
 
+def only(call: Call[T]) -> Plan[T]:
+    """Return the plan of one trip with one *call*."""
+    outcomes = yield (call,)
+    result: T = results(outcomes)[0]
+    return result
+
+
 def results(outcomes: list[Outcome]) -> list[Any]:
     """Return *outcomes* if all are good; raise the first that is not."""
     for outcome in outcomes:

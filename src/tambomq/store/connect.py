@@ -126,7 +126,9 @@ def endpoint(
         if parts.scheme == "rediss":
             found = replace(found, tls=tls or _tls(options))
     else:
-        raise SettingsError(f"{_shown(url)}: a server URL begins with redis://, rediss:// or unix://")
+        raise SettingsError(
+            f"{_shown(url)}: a server URL begins with redis://, rediss:// or unix://"
+        )
     if options:
         raise SettingsError(f"{found}: unknown option {', '.join(sorted(options))}")
     return found

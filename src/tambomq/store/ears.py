@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import hiredis
 
-from tambomq.errors import StoreUnavailable
+from tambomq.errors import StoreError, StoreUnavailable
 from tambomq.store.lane import Lane
+from tambomq.store.trip import translate
 
 
 class Hearing:
@@ -45,9 +48,12 @@ class Ears:
         """Use *open_lane* to connect."""
         self._open_lane = open_lane
         self._lane: Lane | None = None
+        self._lanes_opened = 0
         self._lock = asyncio.Lock()
         self._hearings: dict[bytes, set[Hearing]] = {}
-        self._confirmed: dict[bytes, asyncio.Event] = {}
+        self._asked: dict[bytes, asyncio.Future[None]] = {}
+        self._due: deque[bytes] = deque()
+        """The channels of each SUBSCRIBE that has not been answered."""
 
     def hearing(self, channel: str) -> Hearing:
         """Return ears on *channel* that do not hear yet."""
@@ -56,20 +62,17 @@ class Ears:
         return hearing
 
     async def tune(self, hearing: Hearing) -> None:
-        """Subscribe; what is published after this returns is heard."""
+        """Subscribe; what is published after this returns is heard.
+
+        Raises `StoreUnavailable`, or `StoreRefused` when the channel is not for us.
+        """
         name = hearing.channel
         async with self._lock:
-            lane = self._lane
-            if lane is None or not lane.sound or lane.loop is not asyncio.get_running_loop():
-                self._confirmed.clear()
-                lane = self._lane = await self._open_lane(None, on_push=self._pushed)
-            confirmed = self._confirmed.get(name)
-            if confirmed is None:
-                confirmed = self._confirmed[name] = asyncio.Event()
-                lane.send(hiredis.pack_command((b"SUBSCRIBE", name)))
-        await confirmed.wait()
-        if not lane.sound:
-            raise StoreUnavailable("lost the server while subscribing")
+            if self._lane is None or not self._lane.sound:
+                await self._connect()
+            asked = self._asked.get(name) or self._ask(name)
+        # Shielded: others wait for the same answer.
+        await asyncio.shield(asked)
         hearing.sound = True
 
     def leave(self, hearing: Hearing) -> None:
@@ -78,8 +81,8 @@ class Ears:
         others.discard(hearing)
         if not others:
             del self._hearings[hearing.channel]
-            known = self._confirmed.pop(hearing.channel, None)
-            if known is not None and self._lane is not None and self._lane.sound:
+            asked = self._asked.pop(hearing.channel, None)
+            if asked is not None and self._lane is not None and self._lane.sound:
                 self._lane.send(hiredis.pack_command((b"UNSUBSCRIBE", hearing.channel)))
 
     def close(self) -> None:
@@ -87,19 +90,50 @@ class Ears:
         if self._lane is not None:
             self._lane.close()
 
-    def _pushed(self, push: Any) -> None:
-        if not isinstance(push, list):
+    async def _connect(self) -> None:
+        self._lanes_opened += 1
+        self._asked.clear()
+        self._due.clear()
+        self._lane = await self._open_lane(None, on_push=partial(self._pushed, self._lanes_opened))
+
+    def _ask(self, name: bytes) -> asyncio.Future[None]:
+        asked = self._asked[name] = asyncio.get_running_loop().create_future()
+        # An answer that nobody waits for any more is no mistake.
+        asked.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._due.append(name)
+        if self._lane is not None:
+            self._lane.send(hiredis.pack_command((b"SUBSCRIBE", name)))
+        return asked
+
+    def _pushed(self, lane: int, push: Any) -> None:
+        if lane != self._lanes_opened:
+            return
+        if push is None:
             self._deafened()
-        elif push[0] == b"subscribe" and push[1] in self._confirmed:
-            self._confirmed[push[1]].set()
+        elif isinstance(push, hiredis.ReplyError):
+            self._answered(translate(push, ()))
+        elif push[0] == b"subscribe":
+            self._answered(None)
         elif push[0] == b"message":
             for hearing in self._hearings.get(push[1], ()):
                 hearing.rouse()
 
+    def _answered(self, refusal: StoreError | None) -> None:
+        """Pass on the answer to the oldest SUBSCRIBE: they come in order."""
+        name = self._due.popleft()
+        # While more are due, this one answers what has been taken back since.
+        if name not in self._asked or name in self._due:
+            return
+        if refusal is None:
+            self._asked[name].set_result(None)
+        else:
+            self._asked.pop(name).set_exception(refusal)
+
     def _deafened(self) -> None:
         """Let nobody go on waiting for news of a connection that has ended."""
-        for confirmed in self._confirmed.values():
-            confirmed.set()
+        for asked in self._asked.values():
+            if not asked.done():
+                asked.set_exception(StoreUnavailable("lost the server while subscribing"))
         for hearings in self._hearings.values():
             for hearing in hearings:
                 hearing.rouse(sound=False)

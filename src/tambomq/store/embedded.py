@@ -82,7 +82,7 @@ class Embedded:
     def starting(self) -> Iterator[float]:
         """Start it step by step: yields the percentage loaded and ends when it is ready.
 
-        For callers who wait in their own way. Also the way to start it again after it died.
+        For callers who wait in their own way. A server that runs is stopped first.
         """
         self.dir.acquire()
         for _ in range(_TRIES):
@@ -168,7 +168,7 @@ class Embedded:
             )
 
     def _loading(self) -> Iterator[float]:
-        heard = time.monotonic()
+        heard, percent = time.monotonic(), 0.0
         while self.poll() is None:
             facts = ports.info(self.host, self.port)
             if facts.get("process_id", str(self.pid)) != str(self.pid):
@@ -180,7 +180,8 @@ class Embedded:
                 heard = time.monotonic()
             elif time.monotonic() - heard > _SILENT_FOR_S:
                 raise EmbeddedError(f"the embedded server does not answer on {self.url}")
-            yield float(facts.get("loading_loaded_perc", 0))
+            percent = float(facts.get("loading_loaded_perc", percent))
+            yield percent
         raise self.failure()
 
     def _end_keeper(self) -> None:

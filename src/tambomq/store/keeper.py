@@ -2,8 +2,9 @@
 
 Run as a script with nothing but the standard library, as ``keeper.py LEASE COMMAND…``. LEASE is the
 read end of a pipe whose other end only the owner holds: the kernel closes that even for an owner
-who got SIGKILL, and this works on macOS as on Linux. When the lease ends, or on SIGTERM, the server
-is asked to stop, then killed after `GRACE_S`. The keeper's exit status is the server's.
+who got SIGKILL, and this works on macOS as on Linux. (A child that the owner forks without exec
+would hold it too: spawn instead.) When the lease ends, or on SIGTERM, the server is asked to stop,
+then killed after `GRACE_S`. The keeper's exit status is the server's.
 
 Stdout carries one line, the server's pid. The locks the owner passes down are inherited and held
 by being alive.

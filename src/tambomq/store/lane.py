@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import select
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import hiredis
 
 from tambomq.errors import StoreUnavailable
+from tambomq.store.call import Arg
 from tambomq.store.connect import Endpoint
 from tambomq.store.trip import Address
-from tambomq.store.wire import check_greeting
+from tambomq.store.wire import check_greeting, unreachable
 
 
 class _Waiter:
@@ -33,15 +35,24 @@ class _Waiter:
 class Lane(asyncio.Protocol):
     """A connection that has been let in. Only for the loop that opened it."""
 
-    def __init__(self, reply_timeout_s: float, on_push: Callable[[Any], None] | None) -> None:
+    def __init__(
+        self, node: Address, reply_timeout_s: float, on_push: Callable[[Any], None] | None
+    ) -> None:
         """Use `open` instead."""
-        self.loop = asyncio.get_running_loop()
+        self.node = node
+        self.reason: Exception | None = None
+        """Why it broke, where that is known."""
+        self._loop = asyncio.get_running_loop()
         self._reader = hiredis.Reader()
         self._waiters: deque[_Waiter] = deque()
         self._outbox: list[bytes] = []
+        self._unsent = 0
+        """How many of the waiters, counted from the last, have their commands in the outbox."""
         self._transport: asyncio.Transport | None = None
+        self._news = select.poll()
         self._room = asyncio.Event()
         self._room.set()
+        self._retired = False
         self._on_push = on_push
         self._reply_timeout_s = reply_timeout_s
         self._watch: asyncio.TimerHandle | None = None
@@ -53,57 +64,83 @@ class Lane(asyncio.Protocol):
     ) -> Lane:
         """Connect; raise `StoreUnavailable` or `StoreRefused`.
 
-        *on_push* gets what nobody asked for: published messages.
+        *on_push* gets what nobody asked for: published messages, and `None` at the end.
         """
-        loop = asyncio.get_running_loop()
-        login = await endpoint.login_async()
-
-        def make() -> Lane:
-            return cls(endpoint.reply_timeout_s, on_push)
-
+        greeting = endpoint.greeting(await endpoint.login_async())
         try:
             async with asyncio.timeout(endpoint.connect_timeout_s):
-                if endpoint.path:
-                    _, lane = await loop.create_unix_connection(make, endpoint.path)
-                else:
-                    tls = endpoint.tls.context() if endpoint.tls else None
-                    _, lane = await loop.create_connection(make, *node, ssl=tls)
-                greeting = endpoint.greeting(login)
-                packed = b"".join(map(hiredis.pack_command, greeting))
-                replies = await lane.exchange(packed, len(greeting))
-        except OSError as error:
-            what = str(error) or "no answer in time"
-            raise StoreUnavailable(f"cannot reach {endpoint}: {what}") from error
-        try:
-            check_greeting(endpoint, greeting, replies)
-        except Exception:
-            lane.close()
-            raise
+                lane = await cls._connected(endpoint, node, on_push)
+                try:
+                    check_greeting(endpoint, greeting, await lane.greet(greeting))
+                except BaseException:
+                    lane.abort()
+                    raise
+        except (OSError, UnicodeError) as error:
+            raise unreachable(endpoint, error) from error
         return lane
+
+    @classmethod
+    async def _connected(
+        cls, endpoint: Endpoint, node: Address, on_push: Callable[[Any], None] | None
+    ) -> Lane:
+        loop = asyncio.get_running_loop()
+
+        def make() -> Lane:
+            return cls(node, endpoint.reply_timeout_s, on_push)
+
+        if endpoint.path:
+            return (await loop.create_unix_connection(make, endpoint.path))[1]
+        tls = endpoint.tls.context() if endpoint.tls else None
+        return (await loop.create_connection(make, *node, ssl=tls))[1]
+
+    async def greet(self, greeting: Sequence[tuple[Arg, ...]]) -> list[Any]:
+        """Say the first words and return the replies; raise `OSError` if they do not all come."""
+        packed = b"".join(map(hiredis.pack_command, greeting))
+        replies = await self.exchange(packed, len(greeting))
+        if len(replies) < len(greeting):
+            raise ConnectionResetError(str(self.reason or "the server closed the connection"))
+        return replies
 
     @property
     def sound(self) -> bool:
-        """Whether it can still carry anything."""
+        """Whether it takes more calls."""
+        return self._is_up and not self._retired
+
+    @property
+    def _is_up(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
     async def exchange(self, packed: bytes, due: int) -> list[Any]:
-        """Send commands and return their replies; fewer than *due* if the connection broke."""
+        """Send commands and return their replies; fewer than *due* if the connection broke.
+
+        Raises `StoreUnavailable` if it broke before they were sent.
+        """
         while not self._room.is_set():
             await self._room.wait()
-        future: asyncio.Future[list[Any]] = self.loop.create_future()
         if not self.sound:
-            return []
+            raise self._never_sent()
+        if not self._waiters:
+            # The silence before this call is not the server's fault.
+            self._heard_at = self._loop.time()
+        future: asyncio.Future[list[Any]] = self._loop.create_future()
         self._waiters.append(_Waiter(due, future))
+        self._unsent += 1
         self.send(packed)
         return await future
 
     def send(self, packed: bytes) -> None:
         """Send commands whose replies go to *on_push*."""
         if not self._outbox:
-            self.loop.call_soon(self._flush)
+            self._loop.call_soon(self._flush)
         self._outbox.append(packed)
         if self._watch is None and self._waiters:
             self._watch_replies()
+
+    def retire(self) -> None:
+        """Take no more calls, and hang up when the last reply is here."""
+        self._retired = True
+        if not self._waiters:
+            self.close()
 
     def close(self) -> None:
         """Hang up, once what was sent is on its way."""
@@ -111,25 +148,47 @@ class Lane(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def abort(self) -> None:
+        """Hang up at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
     def _flush(self) -> None:
-        if self._outbox and self._transport is not None:
-            self._transport.write(b"".join(self._outbox))
-            self._outbox.clear()
+        if self._transport is None or not self._outbox or self._transport.is_closing():
+            return
+        if self._hung_up_upon():
+            # The loop was too busy to notice. It will now; `connection_lost` comes next.
+            self._loop.call_soon(self._flush)
+            return
+        box = self._outbox
+        self._transport.write(box[0] if len(box) == 1 else b"".join(box))
+        self._outbox = []
+        self._unsent = 0
+
+    def _hung_up_upon(self) -> bool:
+        """Whether there is something to read although no reply is due: the end of the line."""
+        if len(self._waiters) > self._unsent or self._on_push is not None:
+            return False
+        return bool(self._news.poll(0))
+
+    def _never_sent(self) -> StoreUnavailable:
+        why = f": {self.reason}" if self.reason else ""
+        return StoreUnavailable(f"the connection closed before the call was sent{why}")
 
     def _watch_replies(self) -> None:
         """Hang up on a server that owes a reply and has said nothing for too long."""
-        self._heard_at = self.loop.time()
-        self._watch = self.loop.call_later(self._reply_timeout_s, self._check_replies)
+        self._watch = self._loop.call_later(self._reply_timeout_s, self._check_replies)
 
     def _check_replies(self) -> None:
         self._watch = None
         if not self._waiters or self._transport is None:
             return
-        silent_s = self.loop.time() - self._heard_at
+        silent_s = self._loop.time() - self._heard_at
         if silent_s >= self._reply_timeout_s:
+            self.reason = TimeoutError(f"no reply within {self._reply_timeout_s} s")
             self._transport.abort()
         else:
-            self._watch = self.loop.call_later(
+            self._watch = self._loop.call_later(
                 self._reply_timeout_s - silent_s, self._check_replies
             )
 
@@ -140,20 +199,29 @@ class Lane(asyncio.Protocol):
         # Not isinstance: uvloop's transports are no subclasses.
         self._transport = cast("asyncio.Transport", transport)
         link = transport.get_extra_info("socket")
-        if link is not None and link.family != getattr(socket, "AF_UNIX", None):
+        self._news.register(link.fileno(), select.POLLIN)
+        if link.family != getattr(socket, "AF_UNIX", None):
             with contextlib.suppress(OSError):
                 link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     def data_received(self, data: bytes) -> None:
         """Hand replies to those who wait for them, in order."""
-        self._heard_at = self.loop.time()
+        self._heard_at = self._loop.time()
+        try:
+            self._reader.feed(data)
+            self._hand_out()
+        except hiredis.ProtocolError as error:
+            self.reason = ConnectionAbortedError(f"what answers is no Redis: {error}")
+            self.abort()
+        if self._retired and not self._waiters:
+            self.close()
+
+    def _hand_out(self) -> None:
         reader, waiters = self._reader, self._waiters
-        reader.feed(data)
         while (reply := reader.gets()) is not False:
             if not waiters:
-                if self._on_push is not None:
-                    self._on_push(reply)
+                self._unasked(reply)
                 continue
             waiter = waiters[0]
             waiter.replies.append(reply)
@@ -161,6 +229,16 @@ class Lane(asyncio.Protocol):
                 waiters.popleft()
                 if not waiter.future.done():
                     waiter.future.set_result(waiter.replies)
+
+    def _unasked(self, reply: Any) -> None:
+        if self._on_push is not None:
+            self._on_push(reply)
+        else:
+            # What it says before it hangs up on one client too many, for example.
+            self.reason = self.reason or ConnectionAbortedError(
+                f"unasked, the server says: {reply}"
+            )
+            self.abort()
 
     def pause_writing(self) -> None:
         """Let senders wait: the server does not keep up."""
@@ -172,14 +250,19 @@ class Lane(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell all who wait that no more is coming."""
-        del exc
+        self.reason = self.reason or exc
         self._transport = None
         self._room.set()
         if self._watch is not None:
             self._watch.cancel()
-        while self._waiters:
-            waiter = self._waiters.popleft()
-            if not waiter.future.done():
+        sent = len(self._waiters) - self._unsent
+        for place, waiter in enumerate(self._waiters):
+            if waiter.future.done():
+                continue
+            if place < sent:
                 waiter.future.set_result(waiter.replies)
+            else:
+                waiter.future.set_exception(self._never_sent())
+        self._waiters.clear()
         if self._on_push is not None:
             self._on_push(None)

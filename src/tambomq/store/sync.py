@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import hiredis
 
 from tambomq.clock import Patience
-from tambomq.errors import StoreUnavailable
+from tambomq.errors import StoreError, StoreUnavailable
 from tambomq.store.call import Call, Outcome, Plan, results
 from tambomq.store.connect import PATIENCE_S, URL, Credentials, Endpoint, Tls, endpoint
-from tambomq.store.trip import Address, Trip
+from tambomq.store.trip import Address, Trip, translate
 from tambomq.store.wire import Wire
 
 T = TypeVar("T")
@@ -73,8 +73,12 @@ class Store:
                 time.sleep(patience.next_pause_s())
             trip.pause = False
             nodes = trip.by_node(self._homes)
-            trip.waiting = [p for node, places in nodes.items() for p in self._round(trip, node, places)]
+            trip.waiting = [
+                p for node, places in nodes.items() for p in self._round(trip, node, places)
+            ]
             self._homes.update(trip.moved)
+            # Else what is learned next, that a node is gone, would be unlearned.
+            trip.moved.clear()
         return trip.outcomes
 
     @contextmanager
@@ -106,36 +110,41 @@ class Store:
                 time.sleep(patience.next_pause_s())
 
     def _round(self, trip: Trip, node: Address | None, places: Sequence[int]) -> list[int]:
+        packed, due = trip.pack(places)
         try:
             where, wire = self._reach(node)
         except StoreUnavailable as reason:
             # Its slots may have moved to another node: ask the first ones again.
             self._homes = {slot: home for slot, home in self._homes.items() if home != node}
             return trip.unreachable(places, reason)
-        packed, due = trip.pack(places)
+        except StoreError as refusal:
+            return trip.refused(places, refusal)
         replies = wire.exchange(packed, due)
-        again = trip.arrive(places, replies)
-        if len(replies) == due and not trip.pause:
+        if len(replies) == due:
             self._give(where, wire)
-        else:
-            wire.close()
+        again = trip.arrive(places, replies, where[0])
+        if trip.pause:
+            # Its name may lead to another server by now, one that is ready.
+            self.close()
         return again
 
     def _reach(self, node: Address | None) -> tuple[Address, Wire]:
         if node is not None:
             return node, self._take(node)
-        for first in self.endpoint.nodes[:-1]:
-            try:
-                return first, self._take(first)
-            except StoreUnavailable:
-                continue
-        last = self.endpoint.nodes[-1]
-        return last, self._take(last)
+        first, *others = self.endpoint.nodes
+        try:
+            return first, self._take(first)
+        except StoreUnavailable as reason:
+            for other in dict.fromkeys((*others, *self._homes.values())):
+                with suppress(StoreUnavailable):
+                    return other, self._take(other)
+            raise reason from None
 
     def _take(self, node: Address) -> Wire:
         if self._process != os.getpid():
             # Sockets shared with a parent process would mix up its replies and ours.
-            self._process, self._idle = os.getpid(), {}
+            self._process = os.getpid()
+            self.close()
         idle = self._idle.get(node)
         while idle:
             wire = idle.pop()
@@ -162,6 +171,9 @@ class Listener:
         except OSError as error:
             wire.close()
             raise StoreUnavailable(f"lost the server while subscribing: {error}") from error
+        except BaseException:
+            wire.close()
+            raise
 
     def wait(self, within_s: float) -> bool:
         """Whether something was published, or may have been, within *within_s* seconds."""
@@ -181,7 +193,7 @@ class Listener:
                 raise ConnectionResetError
             self._wire.send(hiredis.pack_command(("UNSUBSCRIBE", self._channel)))
             self._until(b"unsubscribe")
-        except (OSError, ValueError):
+        except (OSError, StoreError):
             self._wire.close()
             return False
         return True
@@ -190,5 +202,5 @@ class Listener:
         reply = self._wire.read()
         while not isinstance(reply, list) or reply[0] != kind:
             if isinstance(reply, hiredis.ReplyError):
-                raise ConnectionAbortedError(str(reply))
+                raise translate(reply, ())
             reply = self._wire.read()

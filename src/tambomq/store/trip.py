@@ -5,15 +5,15 @@ script the server has forgotten is sent with its source, a call that belongs to
 another node of a cluster is sent there, a server that is still loading is asked
 again. When a connection breaks, only calls that are safe to repeat are.
 
-Calls of one trip are done in their order. That is why, in a trip of several,
-the first use of each script carries its source: else one that the server has
-forgotten would be overtaken by those behind it.
+Calls of one trip to one node are done in their order. That is why, where several
+go together, the first use of each script carries its source: else one that the
+server has forgotten would be overtaken by those behind it.
 """
 
 from __future__ import annotations
 
 from binascii import crc_hqx
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import hiredis
@@ -37,11 +37,27 @@ _NOT_YOU = ("NOAUTH", "WRONGPASS", "NOPERM", "DENIED")
 _SLOTS = 16384
 _ASKING = hiredis.pack_command(("ASKING",))
 
+# A call finds its node in two redirections, three while a slot is on the move.
+# More mean that the nodes disagree: then it is time to pause between rounds.
+_REDIRECTIONS = 4
+_BROKEN = "the connection broke before the reply came"
+
 
 class Trip:
     """Calls on their way. `waiting` holds the places of those without an outcome."""
 
-    __slots__ = ("_ask", "_calls", "_reason", "_source", "moved", "outcomes", "pause", "waiting")
+    __slots__ = (
+        "_ask",
+        "_calls",
+        "_lost",
+        "_reason",
+        "_redirected",
+        "_source",
+        "moved",
+        "outcomes",
+        "pause",
+        "waiting",
+    )
 
     def __init__(self, calls: Sequence[Call[Any]]) -> None:
         self._calls = calls
@@ -51,8 +67,10 @@ class Trip:
         """Whether to wait a little before the next round."""
         self.moved: dict[int, Address] = {}
         """Cluster slots and the nodes that a server said they are on."""
-        self._source = _first_uses(calls) if len(calls) > 1 else set()
+        self._source: set[int] = set()
         self._ask: dict[int, Address] = {}
+        self._lost: set[int] = set()
+        self._redirected = 0
         self._reason: StoreUnavailable | None = None
 
     def by_node(self, home: dict[int, Address]) -> dict[Address | None, list[int]]:
@@ -60,52 +78,74 @@ class Trip:
         if not home and not self._ask:
             return {None: list(self.waiting)}
         nodes: dict[Address | None, list[int]] = {}
-        for place in self.waiting:
+        # Several nodes may have sent calls on to the same one.
+        for place in sorted(self.waiting):
             keys = self._calls[place].keys
             node = self._ask.get(place) or (home.get(slot_of(keys[0])) if keys else None)
             nodes.setdefault(node, []).append(place)
         return nodes
 
-    def pack(self, places: Iterable[int]) -> tuple[bytes, int]:
+    def pack(self, places: Sequence[int]) -> tuple[bytes, int]:
         """Return the bytes of the calls at *places*, and how many replies they will get."""
-        commands, replies = [], 0
+        first_uses = self._first_uses(places) if len(places) > 1 else ()
+        commands = []
         for place in places:
             call = self._calls[place]
             if place in self._ask:
                 commands.append(_ASKING)
-                replies += 1
-            parts = call.parts_with_source if place in self._source else call.parts
+            with_source = place in self._source or place in first_uses
+            parts = call.parts_with_source if with_source else call.parts
             commands.append(hiredis.pack_command(parts))
-            replies += 1
-        return (commands[0] if len(commands) == 1 else b"".join(commands)), replies
+        return (commands[0] if len(commands) == 1 else b"".join(commands)), len(commands)
 
-    def arrive(self, places: Sequence[int], replies: Sequence[Any]) -> list[int]:
+    def arrive(self, places: Sequence[int], replies: Sequence[Any], host: str = "") -> list[int]:
         """Take the replies to `pack(places)`; return the places that need another round.
 
-        Fewer replies than were due mean that the connection broke.
+        Fewer replies than were due mean that the connection broke. *host* is
+        where they come from: a node that redirects may leave its own host out.
         """
         if self._ask:
             replies = self._without_asking(places, replies)
         again = []
         for place, reply in zip(places, replies, strict=False):
             if isinstance(reply, hiredis.ReplyError):
-                if not self._failed(place, reply):
+                if not self._failed(place, reply, host):
                     again.append(place)
             else:
                 self._settle(place, reply)
-        return again + self._lost(places[len(replies) :])
+        return again + self._broken(places[len(replies) :])
 
     def unreachable(self, places: Sequence[int], reason: StoreUnavailable) -> list[int]:
         """Note that nothing could be sent; all *places* need another round."""
         self._reason, self.pause = reason, True
+        for place in places:
+            # A node that a slot was moving to may be gone; its old home knows more.
+            self._ask.pop(place, None)
         return list(places)
+
+    def refused(self, places: Sequence[int], reason: StoreError) -> list[int]:
+        """Note that the server does not let us in: the end of the calls at *places*."""
+        for place in places:
+            self.outcomes[place] = reason
+        return []
 
     def give_up(self) -> None:
         """Let what is still waiting fail."""
         reason = self._reason or StoreUnavailable("the server is not ready")
         for place in self.waiting:
-            self.outcomes[place] = reason
+            # "Nothing was done" would be a lie about one that was once sent in vain.
+            self.outcomes[place] = (
+                ReplyLost(f"{_BROKEN}; since then: {reason}") if place in self._lost else reason
+            )
         self.waiting = ()
+
+    def _first_uses(self, places: Sequence[int]) -> set[int]:
+        first: dict[str, int] = {}
+        for place in places:
+            verb = self._calls[place].verb
+            if not isinstance(verb, str):
+                first.setdefault(verb.sha, place)
+        return set(first.values())
 
     def _settle(self, place: int, reply: Any) -> None:
         try:
@@ -113,32 +153,35 @@ class Trip:
         except TamboError as error:
             self.outcomes[place] = error
 
-    def _failed(self, place: int, error: hiredis.ReplyError) -> bool:
+    def _failed(self, place: int, error: hiredis.ReplyError, host: str) -> bool:
         """Whether *error* is the end of this call."""
         kind, _, detail = str(error).partition(" ")
         if kind == "NOSCRIPT":
             self._source.add(place)
         elif kind in ("MOVED", "ASK"):
             slot, _, address = detail.partition(" ")
-            host, _, port = address.rpartition(":")
+            name, _, port = address.rpartition(":")
             home = self.moved if kind == "MOVED" else self._ask
-            home[int(slot) if kind == "MOVED" else place] = (host, int(port))
+            home[int(slot) if kind == "MOVED" else place] = (name or host, int(port))
+            self._redirected += 1
+            if self._redirected > _REDIRECTIONS * len(self._calls):
+                self._reason, self.pause = StoreUnavailable(f"nodes disagree: {error}"), True
         elif kind in _NOT_NOW:
             self._reason, self.pause = StoreUnavailable(str(error)), True
         else:
-            self.outcomes[place] = _translate(error, self._calls[place])
+            self.outcomes[place] = translate(error, self._calls[place].keys)
             return True
         return False
 
-    def _lost(self, places: Sequence[int]) -> list[int]:
+    def _broken(self, places: Sequence[int]) -> list[int]:
         again = []
         for place in places:
-            self._reason = ReplyLost("the connection broke before the reply came")
             if self._calls[place].repeatable:
-                self.pause = True
+                self._reason, self.pause = ReplyLost(_BROKEN), True
+                self._lost.add(place)
                 again.append(place)
             else:
-                self.outcomes[place] = self._reason
+                self.outcomes[place] = ReplyLost(_BROKEN)
         return again
 
     def _without_asking(self, places: Sequence[int], replies: Sequence[Any]) -> list[Any]:
@@ -151,14 +194,6 @@ class Trip:
         return kept
 
 
-def _first_uses(calls: Sequence[Call[Any]]) -> set[int]:
-    first: dict[str, int] = {}
-    for place, call in enumerate(calls):
-        if not isinstance(call.verb, str):
-            first.setdefault(call.verb.sha, place)
-    return set(first.values())
-
-
 def slot_of(key: str) -> int:
     """Return the cluster slot of *key*: of what is between its first braces, if anything."""
     _, brace, rest = key.partition("{")
@@ -166,11 +201,12 @@ def slot_of(key: str) -> int:
     return crc_hqx((tag if brace and closed and tag else key).encode(), 0) % _SLOTS
 
 
-def _translate(error: hiredis.ReplyError, call: Call[Any]) -> StoreError:
+def translate(error: hiredis.ReplyError, keys: tuple[str, ...]) -> StoreError:
+    """Return what *error* means for an operation on *keys*."""
     text = str(error)
     kind = text.partition(" ")[0]
     if kind == "WRONGTYPE":
-        return WrongType(call.keys)
+        return WrongType(keys)
     if kind == "OOM":
         return StoreFull("the server is out of memory (maxmemory): free some, or raise the limit")
     if kind in _NOT_YOU:

@@ -20,6 +20,9 @@ from tambomq.store.trip import Address
 
 _CHUNK = 1 << 16
 
+# What a server says before it hangs up, or when it cannot serve anybody now.
+_NOT_YET = ("LOADING", "MASTERDOWN", "BUSY", "ERR max number of clients")
+
 
 class Wire:
     """A connection that has been let in. Not for two threads at once."""
@@ -28,16 +31,20 @@ class Wire:
         """Connect; raise `StoreUnavailable` or `StoreRefused`."""
         self._endpoint = endpoint
         self._reader = hiredis.Reader()
-        login = endpoint.login()
+        greeting = endpoint.greeting(endpoint.login())
         try:
             self._socket = _connected(endpoint, node)
-            greeting = endpoint.greeting(login)
-            replies = self.exchange(b"".join(map(hiredis.pack_command, greeting)), len(greeting))
-        except OSError as error:
-            raise StoreUnavailable(f"cannot reach {endpoint}: {error}") from error
+        except (OSError, UnicodeError) as error:
+            raise unreachable(endpoint, error) from error
         try:
-            check_greeting(endpoint, greeting, replies)
-        except Exception:
+            # Under the timeout for connecting: a port where nobody answers is not connected to.
+            self.send(b"".join(map(hiredis.pack_command, greeting)))
+            check_greeting(endpoint, greeting, [self.read() for _ in greeting])
+            self._socket.settimeout(endpoint.reply_timeout_s)
+        except OSError as error:
+            self.close()
+            raise unreachable(endpoint, error) from error
+        except BaseException:
             self.close()
             raise
 
@@ -50,17 +57,24 @@ class Wire:
                 replies.append(self.read())
         except OSError:
             self.close()
+        except BaseException:
+            # Ctrl-C: the replies that are still to come belong to nobody.
+            self.close()
+            raise
         return replies
 
     def read(self) -> Any:
         """Return the next reply, an error reply as a value; raise `OSError` without one."""
-        reply = self._reader.gets()
-        while reply is False:
-            data = self._socket.recv(_CHUNK)
-            if not data:
-                raise ConnectionResetError("the server closed the connection")
-            self._reader.feed(data)
+        try:
             reply = self._reader.gets()
+            while reply is False:
+                data = self._socket.recv(_CHUNK)
+                if not data:
+                    raise ConnectionResetError("the server closed the connection")
+                self._reader.feed(data)
+                reply = self._reader.gets()
+        except hiredis.ProtocolError as error:
+            raise ConnectionAbortedError(f"what answers is no Redis: {error}") from error
         return reply
 
     def send(self, packed: bytes) -> None:
@@ -95,25 +109,33 @@ class Wire:
 def _connected(endpoint: Endpoint, node: Address) -> socket.socket:
     if endpoint.path:
         link = socket.socket(socket.AF_UNIX)
-        link.settimeout(endpoint.connect_timeout_s)
-        link.connect(endpoint.path)
-    else:
-        link = socket.create_connection(node, endpoint.connect_timeout_s)
-        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if endpoint.tls:
-            link = endpoint.tls.context().wrap_socket(link, server_hostname=node[0])
-    link.settimeout(endpoint.reply_timeout_s)
-    return link
+        try:
+            link.settimeout(endpoint.connect_timeout_s)
+            link.connect(endpoint.path)
+        except OSError:
+            link.close()
+            raise
+        return link
+    tls = endpoint.tls.context() if endpoint.tls else None
+    link = socket.create_connection(node, endpoint.connect_timeout_s)
+    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return tls.wrap_socket(link, server_hostname=node[0]) if tls else link
 
 
 def check_greeting(endpoint: Endpoint, greeting: Sequence[Any], replies: Sequence[Any]) -> None:
     """Raise if the server did not like the *greeting*."""
-    if len(replies) < len(greeting):
-        raise StoreUnavailable(f"{endpoint} hung up at the greeting")
     for command, reply in zip(greeting, replies, strict=True):
+        if not isinstance(reply, hiredis.ReplyError):
+            continue
+        if str(reply).startswith(_NOT_YET):
+            raise StoreUnavailable(f"{endpoint}: {reply}")
         # A name is only for people who look at CLIENT LIST; an ACL may forbid it.
-        if isinstance(reply, hiredis.ReplyError) and command[0] != "CLIENT":
-            if str(reply).startswith(("LOADING", "MASTERDOWN")):
-                raise StoreUnavailable(f"{endpoint}: {reply}")
+        if command[0] != "CLIENT" or not str(reply).startswith(("NOPERM", "ERR")):
             raise StoreRefused(f"{endpoint}: {reply}")
+
+
+def unreachable(endpoint: Endpoint, error: BaseException | None) -> StoreUnavailable:
+    """Return what to tell a caller when *error* kept us from being let in."""
+    why = str(error or "") or "no answer in time"
+    return StoreUnavailable(f"cannot reach {endpoint}: {why}")

@@ -3,7 +3,7 @@
 --
 -- KEYS  messages     zset  <ns>:<queue>
 --       data         hash  <ns>:<queue>:Q
--- ARGV  id, receipt  …     a message, and the rc it must still have, or ''
+-- ARGV  id, receipt  …     a message, and the rc (0: never received) it must still have, or ''
 -- REPLY 1 or 0 for each: forgotten, or not there or received by another since;
 --       nil when there is no such queue
 
@@ -16,7 +16,7 @@ end
 local reply = {}
 for i = 1, #ARGV, 2 do
   local id, receipt = ARGV[i], ARGV[i + 1]
-  local ours = receipt == '' or redis.call('HGET', data, id .. ':rc') == receipt
+  local ours = receipt == '' or (redis.call('HGET', data, id .. ':rc') or '0') == receipt
   if ours and redis.call('ZREM', messages, id) == 1 then
     redis.call('HDEL', data, id, id .. ':rc', id .. ':fr', id .. ':why')
     reply[#reply + 1] = 1

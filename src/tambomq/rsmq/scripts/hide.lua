@@ -4,7 +4,7 @@
 -- KEYS  messages     zset  <ns>:<queue>
 --       data         hash  <ns>:<queue>:Q
 -- ARGV  vt           seconds from now
---       id, receipt  …     a message, and the rc it must still have, or ''
+--       id, receipt  …     a message, and the rc (0: never received) it must still have, or ''
 -- REPLY 1 or 0 for each: done, or not there or received by another since;
 --       nil when there is no such queue
 
@@ -21,7 +21,7 @@ local visible_at = time[1] * 1000 + math.floor(time[2] / 1000) + math.floor(vt *
 local reply = {}
 for i = 2, #ARGV, 2 do
   local id, receipt = ARGV[i], ARGV[i + 1]
-  local ours = receipt == '' or redis.call('HGET', data, id .. ':rc') == receipt
+  local ours = receipt == '' or (redis.call('HGET', data, id .. ':rc') or '0') == receipt
   if ours and redis.call('ZSCORE', messages, id) then
     redis.call('ZADD', messages, visible_at, id)
     reply[#reply + 1] = 1

@@ -4,7 +4,8 @@
 -- KEYS  messages  zset  <ns>:<queue>
 --       data      hash  <ns>:<queue>:Q
 -- ARGV  none
--- REPLY now (ms), id, body, rc, fr; only now when nothing is visible; nil when there is no queue
+-- REPLY now (ms), id, body, rc, fr; only now when nothing is visible; only 0 when there may be
+--       more behind the ids without a body; nil when there is no such queue
 
 local messages, data = KEYS[1], KEYS[2]
 
@@ -19,15 +20,15 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 for _ = 1, 1000 do
   local id = redis.call('ZRANGEBYSCORE', messages, '-inf', now, 'LIMIT', 0, 1)[1]
   if not id then
-    break
+    return {now}
   end
   local stored = redis.call('HMGET', data, id, id .. ':rc', id .. ':fr')
   if stored[1] then
     redis.call('ZREM', messages, id)
-    redis.call('HINCRBY', data, 'totalrecv', 1)
+    redis.pcall('HINCRBY', data, 'totalrecv', 1)
     redis.call('HDEL', data, id, id .. ':rc', id .. ':fr', id .. ':why')
-    return {now, id, stored[1], (tonumber(stored[2]) or 0) + 1, stored[3] or now}
+    return {now, id, stored[1], (tonumber(stored[2]) or 0) + 1, tonumber(stored[3]) or now}
   end
   redis.call('ZADD', messages, now + 30000, id)
 end
-return {now}
+return {0}

@@ -6,7 +6,7 @@
 -- ARGV  count     how many at most
 --       vt        seconds to hide them, or '' for the queue's own
 -- REPLY visible_at (ms), then id, body, rc, fr of each; nothing visible: 0, then the ms until
---       something is, or -1 when nothing will be; nil when there is no such queue;
+--       something is (0: may be already), or -1 when nothing will be; nil when there is no such queue;
 --       a string when its settings are no numbers
 
 local messages, data = KEYS[1], KEYS[2]
@@ -17,7 +17,7 @@ if not own then
   return nil
 end
 local hide = tonumber(vt == '' and own or vt)
-if not hide then
+if not (hide and hide >= 0 and hide <= 9999999) then
   return 'vt is "' .. own .. '"'
 end
 
@@ -25,13 +25,18 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local visible_at = now + math.floor(hide * 1000 + 0.5)
 
+-- Counts that somebody has damaged are no reason to fail half-way: those of a message begin anew.
 local reply = {visible_at}
 local function take(id, body)
   redis.call('ZADD', messages, visible_at, id)
-  redis.call('HINCRBY', data, 'totalrecv', 1)
-  local rc, fr = redis.call('HINCRBY', data, id .. ':rc', 1), nil
+  redis.pcall('HINCRBY', data, 'totalrecv', 1)
+  local rc, fr = redis.pcall('HINCRBY', data, id .. ':rc', 1), nil
+  if type(rc) ~= 'number' then
+    rc = 1
+    redis.call('HSET', data, id .. ':rc', rc)
+  end
   if rc > 1 then
-    fr = redis.call('HGET', data, id .. ':fr')
+    fr = tonumber(redis.call('HGET', data, id .. ':fr'))
   end
   if not fr then
     fr = now
@@ -43,7 +48,7 @@ end
 
 -- An id without a body is nobody's message. It is put aside for as long as a message is,
 -- but at least 30 s, so that it never stands in the way; `queue stats` counts it.
-local aside, skipped = now + math.max(hide, 30) * 1000, 0
+local aside, skipped = math.max(visible_at, now + 30000), 0
 repeat
   local seen = skipped
   local ids = redis.call('ZRANGEBYSCORE', messages, '-inf', now, 'LIMIT', 0, count)

@@ -14,13 +14,13 @@
 local messages, data = KEYS[1], KEYS[2]
 local delay, longest, channel, first = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
-local own = redis.call('HMGET', data, 'delay', 'maxsize')
-if not (own[1] and own[2]) then
+local own = redis.call('HMGET', data, 'vt', 'delay', 'maxsize')
+if not own[1] then
   return nil
 end
-local wait, maxsize = tonumber(delay == '' and own[1] or delay), tonumber(own[2])
-if not (wait and maxsize) then
-  return 'delay is "' .. own[1] .. '", maxsize is "' .. own[2] .. '"'
+local wait, maxsize = tonumber(delay == '' and own[2] or delay), tonumber(own[3])
+if not (wait and maxsize and wait >= 0 and wait <= 9999999) then
+  return 'delay is "' .. tostring(own[2]) .. '", maxsize is "' .. tostring(own[3]) .. '"'
 end
 if maxsize ~= -1 and tonumber(longest) > maxsize then
   return maxsize
@@ -55,7 +55,8 @@ end
 -- First the zset: if its key is of another type, nothing has been written yet.
 redis.call('ZADD', messages, unpack(scores))
 redis.call('HSET', data, unpack(bodies))
-redis.call('HINCRBY', data, 'totalsent', #ids)
+-- A counter that somebody has damaged is no reason to fail half-way.
+redis.pcall('HINCRBY', data, 'totalsent', #ids)
 if channel ~= '' then
   local size = redis.call('ZCARD', messages) - #ids
   for i = 1, #ids do

@@ -1,0 +1,84 @@
+"""Which server, namespace and queue: what ``rsmqctl`` and ``tambo rsmq`` are told alike.
+
+Both ask here for their client; it is closed when the command ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import click
+
+from tambomq.cli.output import Command
+from tambomq.rsmq.client import Rsmq
+from tambomq.rsmq.keys import NAMESPACE
+from tambomq.store.call import Call
+from tambomq.store.connect import URL
+from tambomq.store.sync import Store
+
+# Somebody sits and waits: long enough for a server that restarts, short enough to ask again.
+PATIENCE_S: Final = 1.0
+_TOLD: Final = "tambomq.rsmq."
+
+
+def url_option(*flags: str, env: Sequence[str] = ()) -> Callable[[Command], Command]:
+    """Make a decorator that lets a command, or its group, be told the server."""
+    return click.option(
+        *flags,
+        "redis_url",
+        metavar="URL",
+        envvar=env,
+        show_envvar=bool(env),
+        expose_value=False,
+        callback=_remember,
+        help=f"The server. [{URL}]",
+    )
+
+
+def ns_option(command: Command) -> Command:
+    """Give *command*, or its group, ``--ns``."""
+    return click.option(
+        "--ns",
+        metavar="NAME",
+        expose_value=False,
+        callback=_remember,
+        help=f"The namespace of the queues. [{NAMESPACE}]",
+    )(command)
+
+
+def name_option(command: Command) -> Command:
+    """Give *command* ``-n``, the name of its queue."""
+    return click.option("-n", "--name", required=True, metavar="QUEUE", help="The queue.")(command)
+
+
+def open_client(*, realtime: bool = False) -> Rsmq:
+    """Return a client for what the command line says; the first operation connects."""
+    ctx = click.get_current_context()
+    client = Rsmq(open_store(), ns=ctx.meta.get(f"{_TOLD}ns", NAMESPACE), realtime=realtime)
+    return ctx.with_resource(client)
+
+
+def open_store() -> Store:
+    """Return the server that the command line names; the same for all who ask."""
+    told = click.get_current_context().meta
+    if (store := told.get(f"{_TOLD}store")) is None:
+        store = Store(told.get(f"{_TOLD}redis_url", URL), patience_s=PATIENCE_S)
+        told[f"{_TOLD}store"] = store
+    found: Store = store
+    return found
+
+
+def server_time_ms() -> int:
+    """Ask the server for its clock: the one that says what is visible."""
+    return open_store().run(Call("TIME", (), (), _milliseconds, repeatable=True))
+
+
+def _milliseconds(time: Sequence[bytes]) -> int:
+    return int(time[0]) * 1000 + int(time[1]) // 1000
+
+
+def _remember(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    # Groups come before their commands, so what is said closer to the command wins.
+    if value:
+        ctx.meta[f"{_TOLD}{param.name}"] = value

@@ -1,0 +1,73 @@
+"""Options that several commands of ``tambo rsmq`` share, and the question before a loss."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import click
+
+from tambomq.cli.output import Command, json_option, verbose_option
+from tambomq.cli.rsmq_client import ns_option, url_option
+
+
+def example(*lines: str) -> str:
+    """Return *lines* as the end of a help page, each on a line of its own."""
+    return "\n".join(("\b", "Example:", *(f"  {line}" for line in lines)))
+
+
+def every_command(command: Command) -> Command:
+    """Give *command* what all have: ``--json``, ``--redis-url``, ``--ns``, ``--verbose``."""
+    for option in (verbose_option, ns_option, url_option("--redis-url"), json_option):
+        command = option(command)
+    return command
+
+
+def settings_options(command: Command) -> Command:
+    """Give *command* the settings of a queue: ``vt``, ``delay``, ``maxsize``."""
+    for option in (
+        click.option(
+            "-m",
+            "--maxsize",
+            type=int,
+            metavar="BYTES",
+            help="The longest message, 1024 to 65536, or -1 for no limit.",
+        ),
+        click.option(
+            "-d",
+            "--delay",
+            type=int,
+            metavar="SECONDS",
+            help="How long a sent message stays hidden.",
+        ),
+        click.option(
+            "-t",
+            "--visibility-timeout",
+            "vt",
+            type=int,
+            metavar="SECONDS",
+            help="How long a received message stays hidden.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def yes_option(command: Command) -> Command:
+    """Give *command* ``--yes``, for `confirm`."""
+    return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(command)
+
+
+def base64_option(what: str) -> Callable[[Command], Command]:
+    """Make a decorator that gives a command ``--base64``, which arrives as ``as_base64``."""
+    return click.option("--base64", "as_base64", is_flag=True, help=what)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Return if the answer is yes; without a terminal nobody is asked and nothing is done."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError("there is no terminal to ask on; --yes does it without asking")
+    if not click.confirm(question, err=True):
+        raise click.ClickException("nothing was done")

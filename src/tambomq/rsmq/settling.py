@@ -1,0 +1,107 @@
+"""Tells the server what became of messages: done, to be retried, dead, or given back.
+
+Deletions that come up while one is on its way leave together in the next. A
+server that cannot be reached is told when it is back; until then the messages
+stay held, so that nobody runs them again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+import msgspec
+
+from tambomq.clock import pauses
+from tambomq.errors import QueueNotFound, StoreUnavailable
+from tambomq.rsmq import ops
+from tambomq.rsmq.heartbeat import Heartbeat
+from tambomq.rsmq.keys import Keys
+from tambomq.rsmq.model import Message
+from tambomq.store.aio import AsyncStore
+from tambomq.store.call import Plan, only
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class WorkerStats(msgspec.Struct):
+    """What a worker has done so far."""
+
+    received: int = 0
+    done: int = 0
+    """Handled and deleted."""
+    failed: int = 0
+    """Handlers that raised."""
+    retried: int = 0
+    """Put back to wait for another try."""
+    buried: int = 0
+    """Moved to the dead-letter queue."""
+    lost: int = 0
+    """Handled, but received by another or deleted in the meantime."""
+
+
+class Settler:
+    """Settles the messages of one queue."""
+
+    def __init__(
+        self, store: AsyncStore, keys: Keys, queue: str, beat: Heartbeat, stats: WorkerStats
+    ) -> None:
+        """Count into *stats*."""
+        self._store, self._keys, self._queue, self._beat = store, keys, queue, beat
+        self._done: list[Message] = []
+        self._deleting: asyncio.Task[None] | None = None
+        self._stats = stats
+
+    def done(self, message: Message) -> None:
+        """Delete *message*, soon."""
+        self._done.append(message)
+        if self._deleting is None:
+            self._deleting = asyncio.create_task(self._delete())
+
+    async def retry(self, message: Message, wait_s: float) -> None:
+        """Let *message* be received again in *wait_s* seconds."""
+        self._beat.let_go((message,))
+        hide = ops.hide(self._keys, self._queue, message.id, wait_s, receipt=message.receipt)
+        if await self._told(lambda: only(hide)):
+            self._stats.retried += 1
+
+    async def bury(self, message: Message, dead: str, why: str, *, realtime: bool) -> None:
+        """Move *message* to queue *dead*."""
+        bury = ops.bury(self._keys, self._queue, message, dead, why, realtime=realtime)
+        if await self._told(lambda: only(bury)):
+            self._stats.buried += 1
+        self._beat.let_go((message,))
+
+    async def drain(self) -> None:
+        """Return when everything has been told."""
+        if self._deleting is not None:
+            await self._deleting
+
+    async def _delete(self) -> None:
+        try:
+            while self._done:
+                batch, self._done = self._done, []
+                delete = partial(ops.delete_batch, self._keys, self._queue, batch)
+                gone = sum(await self._told(delete) or ())
+                self._beat.let_go(batch)
+                self._stats.done += gone
+                self._stats.lost += len(batch) - gone
+        finally:
+            self._deleting = None
+
+    async def _told(self, plan: Callable[[], Plan[T]]) -> T | None:
+        """Follow *plan* until the server has answered; `None` if the queue is gone."""
+        wait = pauses()
+        while True:
+            try:
+                return await self._store.follow(plan())
+            except QueueNotFound:
+                return None
+            except StoreUnavailable as error:
+                log.warning("cannot settle messages of %r yet: %s", self._queue, error)
+            await asyncio.sleep(next(wait))

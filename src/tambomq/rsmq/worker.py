@@ -1,0 +1,281 @@
+"""Runs a handler for each message of an RSMQ queue.
+
+A message is deleted when its handler returns. When the handler raises, the
+message waits and is tried again; after `max_receives` it goes to the
+dead-letter queue. While the handler runs, the message stays hidden from others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from asyncio import CancelledError
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from inspect import iscoroutinefunction
+from typing import Any, TypeAlias
+
+from tambomq.clock import pauses
+from tambomq.errors import Reject, StoreRefused, StoreUnavailable
+from tambomq.rsmq import ops, queue_ops
+from tambomq.rsmq.backoff import Backoff
+from tambomq.rsmq.heartbeat import Lease, heartbeat
+from tambomq.rsmq.keys import DEAD_SUFFIX, NAMESPACE, Keys, check_queue
+from tambomq.rsmq.longpoll import LOOK_EVERY_S, nap_s
+from tambomq.rsmq.model import DEFAULT_VT, Message, check_count, check_seconds
+from tambomq.rsmq.settling import Settler, WorkerStats
+from tambomq.store.aio import AsyncStore
+from tambomq.store.connect import URL, Credentials, Tls
+from tambomq.store.ears import Hearing
+
+log = logging.getLogger(__name__)
+
+Handler: TypeAlias = Callable[[Message], Any]
+"""A coroutine function, or a plain one, which runs in a thread."""
+
+
+class RsmqWorker:
+    """Takes messages off *queue* and runs *handler* for each, *concurrency* at a time.
+
+    *vt*: seconds a message is hidden at a time; without one, the queue's own. It
+    is renewed while the handler runs, by a ``"thread"``, or by a ``"process"`` if
+    handlers hold the interpreter's lock for longer than *vt*; ``None`` renews nothing.
+
+    *max_receives*: after so many the message goes to *dead_queue* (``<queue>-dead``);
+    ``None`` tries for ever. *timeout_s*: a handler that takes longer has failed.
+    *grace_s*: how long `stop` waits for handlers before it gives their messages back.
+    """
+
+    def __init__(  # noqa: PLR0913  (options, all by keyword)
+        self,
+        queue: str,
+        handler: Handler,
+        *,
+        url: str | AsyncStore = URL,
+        ns: str = NAMESPACE,
+        concurrency: int = 10,
+        vt: float | None = None,
+        heartbeat: str | None = "thread",
+        max_receives: int | None = 5,
+        dead_queue: str | None = None,
+        backoff: Backoff | None = None,
+        timeout_s: float | None = None,
+        grace_s: float = 30.0,
+        realtime: bool = False,
+        tls: Tls | None = None,
+        credentials: Credentials | None = None,
+    ) -> None:
+        """Check the options; nothing is connected before `run`."""
+        self.queue, self.dead_queue = (
+            check_queue(queue),
+            check_queue(dead_queue or queue + DEAD_SUFFIX),
+        )
+        self._handler, self._keys, self._realtime = handler, Keys(ns), realtime
+        # An object whose __call__ is async is a coroutine function to us.
+        self._is_async = iscoroutinefunction(handler) or iscoroutinefunction(type(handler).__call__)
+        self._own_store = not isinstance(url, AsyncStore)
+        self._store = (
+            url
+            if isinstance(url, AsyncStore)
+            else AsyncStore(url, tls=tls, credentials=credentials)
+        )
+        self._concurrency = check_count(concurrency)
+        self._vt = None if vt is None else check_seconds("vt", vt)
+        self._heartbeat = heartbeat
+        self._max_receives = None if max_receives is None else check_count(max_receives)
+        self._backoff = backoff or Backoff()
+        self._timeout_s, self._grace_s = timeout_s, grace_s
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping = False
+        self._notices: Hearing | None = None
+        self.stats = WorkerStats()
+        """What it has done so far."""
+
+    # ── life ─────────────────────────────────────────────────────────────────
+
+    def stop(self) -> None:
+        """Let `run` end: take nothing more, finish what has begun. From any thread."""
+        self._stopping = True
+        if self._loop is not None:
+            # The loop may have closed meanwhile; then there is nothing to stop.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._wake)
+
+    def run_forever(self) -> None:
+        """Run until SIGINT or SIGTERM; a second one gives running messages back at once."""
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner, suppress(CancelledError):
+            runner.run(self._run_until_signalled())
+
+    async def run(self) -> None:
+        """Work until `stop`; raise `QueueNotFound` if there is no queue, or no longer.
+
+        Survives any absence of the server. Cancelled, it gives running messages
+        back and ends at once.
+        """
+        try:
+            await self._work()
+        finally:
+            if self._own_store:
+                await self._store.close()
+
+    async def _work(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._inbox: asyncio.Queue[Message] = asyncio.Queue()
+        self._busy, self._room = 0, asyncio.Event()
+        found = await self._store.run(queue_ops.attributes(self._keys, self.queue))
+        self._hide_s = self._vt or found.vt or DEFAULT_VT
+        lease = Lease(self._store.endpoint, self._keys.ns, self.queue, self._hide_s)
+        self._beat = heartbeat(self._heartbeat, lease)
+        self._settler = Settler(self._store, self._keys, self.queue, self._beat, self.stats)
+        self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="rsmq-handler")
+        fetching = asyncio.create_task(self._fetch())
+        runners = [asyncio.create_task(self._run_handlers()) for _ in range(self._concurrency)]
+        try:
+            await asyncio.wait([fetching])
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._grace_s):
+                    await self._idle()
+        finally:
+            await self._end([fetching, *runners])
+        fetching.result()
+
+    async def _run_until_signalled(self) -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+        def on_signal() -> None:
+            if self._stopping and task is not None:
+                task.cancel()
+            self.stop()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, on_signal)
+        await self.run()
+
+    def _wake(self) -> None:
+        self._room.set()
+        if self._notices is not None:
+            self._notices.rouse()
+
+    async def _idle(self) -> None:
+        while self._busy:
+            self._room.clear()
+            await self._room.wait()
+        await self._settler.drain()
+
+    async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        await asyncio.to_thread(self._beat.close)
+
+    # ── receive ──────────────────────────────────────────────────────────────
+
+    async def _fetch(self) -> None:
+        wait = pauses()
+        while not self._stopping:
+            try:
+                async with self._store.listen(self._keys.notices(self.queue)) as self._notices:
+                    while self._notices.sound and not self._stopping:
+                        await self._fetch_once(self._notices)
+                        wait = pauses()
+            except (StoreUnavailable, StoreRefused) as error:
+                pause_s = next(wait)
+                log.warning("%r: %s; next try in %.1f s", self.queue, error, pause_s)
+                await self._sleep(pause_s)
+        self._notices = None
+
+    async def _fetch_once(self, notices: Hearing) -> None:
+        while self._busy == self._concurrency and not self._stopping:
+            self._room.clear()
+            await self._room.wait()
+        if self._stopping:
+            return
+        free = self._concurrency - self._busy
+        haul = await self._store.run(ops.receive(self._keys, self.queue, free, vt=self._hide_s))
+        if not haul.messages:
+            await notices.wait(nap_s(haul, LOOK_EVERY_S))
+            return
+        self._beat.hold(haul.messages)
+        self._busy += len(haul.messages)
+        self.stats.received += len(haul.messages)
+        for message in haul.messages:
+            self._inbox.put_nowait(message)
+
+    async def _sleep(self, for_s: float) -> None:
+        """Sleep, unless told to stop."""
+        self._room.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(for_s):
+                while not self._stopping:
+                    await self._room.wait()
+                    self._room.clear()
+
+    # ── handle ───────────────────────────────────────────────────────────────
+
+    async def _run_handlers(self) -> None:
+        while True:
+            message = await self._inbox.get()
+            try:
+                await self._handle(message)
+            finally:
+                self._busy -= 1
+                self._room.set()
+
+    async def _handle(self, message: Message) -> None:
+        if self._max_receives is not None and message.rc > self._max_receives:
+            await self._bury(message, f"received {message.rc - 1} times and never finished")
+            return
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._call(message)
+        except Reject as verdict:
+            await self._bury(message, str(verdict))
+        except CancelledError:
+            # Ours only if this very task is being cancelled; a handler may raise it by itself.
+            if (task := asyncio.current_task()) is None or not task.cancelling():
+                await self._failed(message, "the handler was cancelled")
+                return
+            await self._give_back(message)
+            raise
+        except Exception as error:
+            log.warning("message %s of %r failed", message.id, self.queue, exc_info=error)
+            await self._failed(message, f"{type(error).__name__}: {error}".removesuffix(": "))
+        else:
+            self._settler.done(message)
+
+    async def _call(self, message: Message) -> None:
+        if self._is_async:
+            await self._handler(message)
+        else:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._threads, self._handler, message)
+
+    async def _failed(self, message: Message, what: str) -> None:
+        self.stats.failed += 1
+        if self._max_receives is not None and message.rc >= self._max_receives:
+            await self._bury(message, what)
+        else:
+            await self._settler.retry(message, self._backoff.wait_s(message.rc))
+            # Look again: the queue now says when the message is due.
+            self._wake()
+
+    async def _bury(self, message: Message, why: str) -> None:
+        log.error("message %s goes from %r to %r: %s", message.id, self.queue, self.dead_queue, why)
+        await self._settler.bury(message, self.dead_queue, why, realtime=self._realtime)
+
+    async def _give_back(self, message: Message) -> None:
+        """Let others have *message* at once; if they cannot be told, when its time is up."""
+        with suppress(StoreUnavailable, CancelledError):
+            async with asyncio.timeout(1):
+                await self._settler.retry(message, 0)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop  # noqa: PLC0415  (not installed everywhere)
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+import pytest
+
+import tambomq
+from tambomq.cli import main
+from tambomq.cli.output import run
+from tests.serve.processes import clean_environment
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(main.tambo, "tambo", ["--help"]) == 0
+    told = capsys.readouterr().out
+    for name, entry in main.COMMANDS.items():
+        assert name in told
+        assert entry.help in told
+
+
+def test_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(main.tambo, "tambo", ["--version"]) == 0
+    assert capsys.readouterr().out == f"tambo, version {tambomq.__version__}\n"
+
+
+@pytest.mark.parametrize("args", [["nonsense"], ["serve", "--nonsense"]])
+def test_what_does_not_exist_is_a_usage_error(
+    args: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(main.tambo, "tambo", args) == 2
+    assert "nonsense" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", main.COMMANDS)
+def test_every_command_can_be_imported(name: str) -> None:
+    context = click.Context(main.tambo)
+    assert isinstance(main.tambo.get_command(context, name), click.Command)
+
+
+def test_help_imports_no_command_and_nothing_slow() -> None:
+    code = (
+        "import sys; from tambomq.cli.main import tambo;"
+        "tambo.main(['--help'], standalone_mode=False);"
+        "print(*sys.modules, sep='\\n')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    slow = {"asyncio", "redis", "rich", "tambomq.cli.serve", "tambomq.store", "tambomq.rsmq"}
+    assert slow.isdisjoint(done.stdout.split())

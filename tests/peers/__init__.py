@@ -1,0 +1,1 @@
+"""Foreign clients for tests. `scripts/peers` installs each beside its manifest."""

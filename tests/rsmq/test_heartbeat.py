@@ -1,0 +1,168 @@
+"""A message stays with the worker that runs it, whatever its handler does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable
+
+import pytest
+import redis
+
+from tambomq.rsmq import AsyncRsmq, Message, Rsmq, RsmqWorker
+from tambomq.rsmq.heartbeat import Lease, ProcessHeartbeat, ThreadHeartbeat, heartbeat
+from tambomq.store.connect import Endpoint, endpoint
+from tests.rsmq.worker_process import worker_process
+from tests.servers.poll import eventually, eventually_async
+from tests.servers.run import Server
+
+KINDS = [ThreadHeartbeat, ProcessHeartbeat]
+
+
+def outlive_its_time(db: redis.Redis, message: Message) -> None:
+    """Return when *message*, had nobody renewed it, would long be visible, and it is not."""
+    (score,) = db.zmscore("rsmq:q", [message.id])
+
+    def renewed() -> bool:
+        seconds, micros = db.time()
+        now = seconds * 1000 + micros // 1000
+        (current,) = db.zmscore("rsmq:q", [message.id])
+        assert current is not None
+        return now > message.visible_at + 500 and current > now
+
+    assert score == message.visible_at
+    eventually(renewed, within_s=20)
+
+
+async def test_a_handler_that_blocks_the_loop_keeps_its_message(
+    server: Server, rsmq: Rsmq, db: redis.Redis
+) -> None:
+    rsmq.create_queue("q", vt=1)
+    rsmq.send_message("q", "heavy")
+
+    async def handler(message: Message) -> None:
+        outlive_its_time(db, message)
+
+    worker = RsmqWorker("q", handler, url=server.url)
+    task = asyncio.create_task(worker.run())
+    await eventually_async(lambda: worker.stats.done == 1, within_s=30)
+    worker.stop()
+    await task
+    assert (worker.stats.received, worker.stats.lost) == (1, 0)
+
+
+async def test_a_thread_that_blocks_keeps_its_message(
+    server: Server, rsmq: Rsmq, db: redis.Redis
+) -> None:
+    rsmq.create_queue("q", vt=1)
+    rsmq.send_message("q", "heavy")
+    worker = RsmqWorker("q", lambda message: outlive_its_time(db, message), url=server.url)
+    task = asyncio.create_task(worker.run())
+    await eventually_async(lambda: worker.stats.done == 1, within_s=30)
+    worker.stop()
+    await task
+    assert (worker.stats.received, worker.stats.lost) == (1, 0)
+
+
+def test_a_handler_that_holds_the_interpreter_keeps_its_message(
+    server: Server, rsmq: Rsmq, db: redis.Redis
+) -> None:
+    rsmq.create_queue("q", vt=1)
+    rsmq.send_message("q", "heavy")
+    with worker_process(server.url, heartbeat="process", hold_interpreter_s=3) as worker:
+        eventually(lambda: db.llen("begun"), within_s=20)
+        # A second consumer that waits all the while gets nothing.
+        while not db.llen("ended"):
+            assert rsmq.receive_message("q", wait=0.5) is None
+        eventually(lambda: rsmq.get_queue_attributes("q").msgs == 0)
+        worker.terminate()
+        assert worker.wait(20) == 0
+    assert db.lrange("begun", 0, -1) == [f"{worker.pid} heavy".encode()]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_held_messages_are_renewed_until_let_go(
+    server: Server, rsmq: Rsmq, db: redis.Redis, kind: Callable[[Lease], ThreadHeartbeat]
+) -> None:
+    rsmq.create_queue("q", vt=1)
+    rsmq.send_messages("q", ["kept", "let go"])
+    kept, gone = rsmq.receive_messages("q", 2)
+    keeping = kind(Lease(endpoint(server.url), "rsmq", "q", 1))
+    try:
+        keeping.hold((kept, gone))
+        keeping.let_go((gone,))
+        outlive_its_time(db, kept)
+        again = rsmq.receive_message("q", wait=5)
+        assert again is not None
+        assert again.id == gone.id
+    finally:
+        keeping.close()
+    eventually(lambda: rsmq.receive_message("q"), within_s=10)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_another_received_is_not_renewed(
+    server: Server, rsmq: Rsmq, kind: Callable[[Lease], ThreadHeartbeat]
+) -> None:
+    rsmq.create_queue("q", vt=1)
+    rsmq.send_messages("q", ["stale", "fresh"])
+    stale, fresh = rsmq.receive_messages("q", 2, vt=0)
+    (other,) = rsmq.receive_messages("q", 1, vt=3600)
+    assert other.id == stale.id
+    keeping = kind(Lease(endpoint(server.url), "rsmq", "q", 1))
+    try:
+        keeping.hold((stale, fresh))
+        eventually(lambda: rsmq.peek_messages("q")[0].visible_at > fresh.visible_at)
+        assert rsmq.peek_messages("q")[1].visible_at == other.visible_at
+    finally:
+        keeping.close()
+
+
+def test_a_renewing_process_that_dies_is_replaced(server: Server, rsmq: Rsmq) -> None:
+    rsmq.create_queue("q", vt=1)
+    rsmq.send_messages("q", ["first", "second"])
+    first, second = rsmq.receive_messages("q", 2)
+    keeping = ProcessHeartbeat(Lease(endpoint(server.url), "rsmq", "q", 1))
+    try:
+        keeping.hold((first,))
+        os.kill(keeping._process.pid, signal.SIGKILL)
+        keeping._process.wait()
+        keeping.hold((second,))
+        for message in (first, second):
+            eventually(lambda m=message: score(rsmq, m) > m.visible_at, within_s=20)  # type: ignore[misc]
+    finally:
+        keeping.close()
+
+
+def score(rsmq: Rsmq, message: Message) -> int:
+    return next(m.visible_at for m in rsmq.peek_messages("q") if m.id == message.id)
+
+
+async def test_a_stale_worker_cannot_delete_what_another_holds(
+    server: Server, async_rsmq: AsyncRsmq
+) -> None:
+    await async_rsmq.create_queue("q", vt=1)
+    await async_rsmq.send_message("q", "contested")
+    taken: list[Message] = []
+
+    async def handler(_: Message) -> None:
+        other = await async_rsmq.receive_message("q", vt=3600, wait=10)
+        assert other is not None
+        taken.append(other)
+
+    worker = RsmqWorker("q", handler, url=server.url, heartbeat=None, concurrency=1)
+    task = asyncio.create_task(worker.run())
+    await eventually_async(lambda: worker.stats.lost == 1, within_s=20)
+    worker.stop()
+    await task
+    assert worker.stats.done == 0
+    assert await async_rsmq.delete_message("q", taken[0].id, receipt=taken[0].receipt)
+
+
+def test_no_heartbeat_starts_neither_thread_nor_process() -> None:
+    before = threading.active_count()
+    keeping = heartbeat(None, Lease(Endpoint(), "rsmq", "q", 1))
+    assert threading.active_count() == before
+    keeping.close()

@@ -1,0 +1,270 @@
+"""Operations on messages, by looking at the calls they would make."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tambomq.errors import (
+    BatchIncomplete,
+    InvalidBody,
+    InvalidFormat,
+    InvalidValue,
+    MessageTooLong,
+    QueueCorrupt,
+    QueueNotFound,
+    StoreFull,
+    WrongType,
+)
+from tambomq.rsmq import Message, ops
+from tambomq.rsmq.keys import Keys
+from tambomq.store.call import Call, Plan, Script
+
+T = TypeVar("T")
+
+KEYS = Keys("ns")
+OWN = ("ns:q", "ns:q:Q")
+ID = "g73zkl38qzSBNq2NcnVVlCldqwqFXRJd"
+HELD = Message(ID, b"body", rc=3, fr=1, visible_at=2)
+
+
+def script(call: Call[Any]) -> str:
+    assert isinstance(call.verb, Script)
+    return call.verb.name
+
+
+def first_trip(plan: Plan[Any]) -> list[Call[Any]]:
+    return list(next(plan))
+
+
+def told(plan: Plan[T], *trips: list[Any]) -> T:
+    """What *plan* comes to when its trips have these outcomes."""
+    next(plan)
+    for outcomes in trips[:-1]:
+        plan.send(outcomes)
+    with pytest.raises(StopIteration) as end:
+        plan.send(trips[-1])
+    value: T = end.value.value
+    return value
+
+
+# ── send ─────────────────────────────────────────────────────────────────────
+
+
+def test_a_send_is_one_call_with_a_suffix_of_22_letters() -> None:
+    call = ops.send(KEYS, "q", "é")
+    delay, longest, channel, first, suffix, body = call.args
+    assert (script(call), call.keys) == ("send", OWN)
+    assert (delay, longest, channel, first, body) == ("", 2, "", 0, "é".encode())
+    assert isinstance(suffix, str)
+    assert len(suffix) == 22
+    assert suffix.isascii()
+    assert suffix.isalnum()
+
+
+def test_a_delay_and_a_channel_are_passed_on() -> None:
+    call = ops.send(KEYS, "q", b"x", delay=0.5, realtime=True)
+    assert call.args[:3] == (0.5, 1, "ns:rt:q")
+
+
+@pytest.mark.parametrize("batch", [1, 499, 500])
+def test_a_batch_up_to_500_is_one_trip(batch: int) -> None:
+    (call,) = first_trip(ops.send_batch(KEYS, "q", ["x"] * batch))
+    assert len(call.args) == 4 + 2 * batch
+
+
+def test_a_larger_batch_knows_its_longest_body_from_the_start() -> None:
+    plan = ops.send_batch(KEYS, "q", ["x"] * 500 + ["long"])
+    (one,) = first_trip(plan)
+    (two,) = plan.send([["id"]])
+    assert one.args[:4] == ("", 4, "", 0)
+    assert two.args[:4] == ("", 4, "", 500)
+    assert two.args[5:] == (b"long",)
+
+
+def test_an_empty_batch_makes_no_trip() -> None:
+    with pytest.raises(StopIteration) as end:
+        next(ops.send_batch(KEYS, "q", []))
+    assert end.value.value == []
+
+
+def test_a_batch_that_fails_in_the_middle_stops_there_and_tells_what_was_done() -> None:
+    plan = ops.send_batch(KEYS, "q", ["x"] * 1500)
+    next(plan)
+    plan.send([["one"]])
+    failure = StoreFull("full")
+    with pytest.raises(BatchIncomplete) as caught:
+        plan.send([failure])
+    assert (caught.value.done, caught.value.of) == (["one"], 1500)
+    assert caught.value.__cause__ is failure
+
+
+def test_a_batch_that_fails_at_once_raises_why() -> None:
+    plan = ops.send_batch(KEYS, "q", ["x"] * 501)
+    next(plan)
+    with pytest.raises(StoreFull):
+        plan.send([StoreFull("full")])
+
+
+@pytest.mark.parametrize("bodies", [[], ["x"]])
+def test_a_batch_checks_its_queue_and_bodies_before_anything_is_sent(bodies: list[str]) -> None:
+    with pytest.raises(InvalidFormat):
+        ops.send_batch(KEYS, "a:b", bodies)
+    with pytest.raises(InvalidBody):
+        ops.send_batch(KEYS, "q", [*bodies, 7])  # type: ignore[list-item]
+
+
+def test_the_replies_of_a_send_are_understood() -> None:
+    decode = ops.send(KEYS, "q", b"12345").decode
+    assert decode([ID.encode()]) == ID
+    with pytest.raises(MessageTooLong, match="5 bytes exceeds the 3"):
+        decode(3)
+    with pytest.raises(QueueNotFound):
+        decode(None)
+    with pytest.raises(QueueCorrupt, match="delay is"):
+        decode(b'delay is "abc"')
+
+
+def test_no_send_is_repeated_unasked() -> None:
+    assert not ops.send(KEYS, "q", b"").repeatable
+    assert not first_trip(ops.send_batch(KEYS, "q", [b""]))[0].repeatable
+
+
+# ── receive ──────────────────────────────────────────────────────────────────
+
+
+def test_a_receive_is_one_call() -> None:
+    call = ops.receive(KEYS, "q", 3, vt=0)
+    assert (script(call), call.keys, call.args) == ("receive", OWN, (3, 0))
+    assert ops.receive(KEYS, "q").args == (1, "")
+    assert not call.repeatable
+
+
+@pytest.mark.parametrize(
+    ("count", "sizes"),
+    [(1, [1]), (500, [500]), (501, [500, 1]), (1500, [500, 500, 500])],
+)
+def test_a_large_receive_is_one_trip_of_several_calls(count: int, sizes: list[int]) -> None:
+    assert [call.args[0] for call in first_trip(ops.receive_batch(KEYS, "q", count))] == sizes
+
+
+field = st.tuples(
+    st.text("abcdefghij0123456789", min_size=32, max_size=32).map(str.encode),
+    st.binary(),
+    st.integers(1, 2**31),
+    st.integers(0, 2**53),
+)
+
+
+@given(st.lists(field, min_size=1, unique_by=lambda each: each[0]), st.integers(1, 2**53))
+def test_every_reply_of_a_receive_becomes_its_messages(fields: list[Any], until: int) -> None:
+    reply = [until, *(item for each in fields for item in each)]
+    haul = ops.receive(KEYS, "q", 500).decode(reply)
+    assert [(m.id.encode(), m.body, m.rc, m.fr) for m in haul.messages] == fields
+    assert all(m.visible_at == until for m in haul.messages)
+
+
+@pytest.mark.parametrize(("said", "next_in_ms"), [(-1, None), (0, 0), (250, 250)])
+def test_an_empty_receive_tells_when_to_look_again(said: int, next_in_ms: int | None) -> None:
+    assert ops.receive(KEYS, "q").decode([0, said]) == ops.Haul([], next_in_ms)
+
+
+def test_what_one_call_took_is_handed_over_even_if_another_failed() -> None:
+    haul = ops.Haul([HELD])
+    assert told(ops.receive_batch(KEYS, "q", 600), [haul, StoreFull("x")]).messages == [HELD]
+    plan = ops.receive_batch(KEYS, "q", 600)
+    next(plan)
+    with pytest.raises(WrongType):
+        plan.send([WrongType(OWN), StoreFull("x")])
+
+
+def test_a_message_taken_twice_in_one_trip_is_handed_over_once() -> None:
+    again = Message(ID, b"body", rc=4, fr=1, visible_at=2)
+    took = told(ops.receive_batch(KEYS, "q", 600, vt=0), [ops.Haul([HELD]), ops.Haul([again])])
+    assert took.messages == [again]
+
+
+def test_a_receive_goes_on_behind_ids_without_a_body() -> None:
+    unfinished, found = ops.Haul([], 0), ops.Haul([HELD])
+    assert told(ops.receive_batch(KEYS, "q", 1), [unfinished], [unfinished], [found]) == found
+    assert told(ops.pop(KEYS, "q"), [None], [None], [[HELD]]) == HELD
+
+
+def test_the_replies_of_a_pop_are_understood() -> None:
+    (call,) = first_trip(ops.pop(KEYS, "q"))
+    assert (script(call), call.keys, call.args, call.repeatable) == ("pop", OWN, (), False)
+    assert call.decode([9, ID.encode(), b"x", 2, 5]) == [Message(ID, b"x", 2, 5, 9)]
+    assert call.decode([9]) == []
+    assert call.decode([0]) is None
+    with pytest.raises(QueueNotFound):
+        call.decode(None)
+
+
+@given(st.binary(), st.binary(), st.binary(), st.floats(allow_nan=False), st.binary())
+def test_no_stored_bytes_crash_a_peek(
+    id: bytes, rc: bytes, fr: bytes, score: float, why: bytes
+) -> None:
+    reply = [[str(score).encode(), id, b"body", rc, fr, why]]
+    (seen,) = ops.peek(KEYS, "q", 1).decode(reply)
+    assert seen.body == b"body"
+    assert seen.rc >= 0
+    assert seen.sent >= 0 or seen.id.startswith("-")
+
+
+def test_a_peek_shows_what_a_message_does_not_have_as_nothing() -> None:
+    call = ops.peek(KEYS, "q", 5, first=2)
+    assert (script(call), call.args, call.repeatable) == ("peek", (2, 5), True)
+    assert call.decode([[b"12.7", ID.encode(), b"x", None, None, None]]) == [
+        Message(ID, b"x", 0, 0, 12, None)
+    ]
+    assert call.decode([[b"1", ID.encode(), b"x", b"2", b"3", b"why"]]) == [
+        Message(ID, b"x", 2, 3, 1, "why")
+    ]
+
+
+# ── settle ───────────────────────────────────────────────────────────────────
+
+
+def test_a_delete_may_carry_a_receipt() -> None:
+    assert ops.delete(KEYS, "q", ID).args == (ID, "")
+    assert ops.delete(KEYS, "q", ID, receipt=0).args == (ID, 0)
+    assert ops.hide(KEYS, "q", ID, 0.5).args == (0.5, ID, "")
+    assert ops.hide(KEYS, "q", ID, 60, receipt=3).args == (60, ID, 3)
+
+
+def test_what_settles_a_message_is_safe_to_repeat() -> None:
+    assert ops.delete(KEYS, "q", ID).repeatable
+    assert ops.hide(KEYS, "q", ID, 1).repeatable
+    assert all(call.repeatable for call in first_trip(ops.delete_batch(KEYS, "q", [ID])))
+
+
+def test_a_batch_of_deletes_takes_ids_and_messages_in_one_trip() -> None:
+    one, two = first_trip(ops.delete_batch(KEYS, "q", [HELD, ID] + [ID] * 499))
+    assert one.args[:4] == (ID, 3, ID, "")
+    assert (len(one.args), len(two.args)) == (1000, 2)
+    (hide,) = first_trip(ops.hide_batch(KEYS, "q", [HELD], 0.5))
+    assert hide.args == (0.5, ID, 3)
+
+
+def test_a_batch_of_deletes_answers_for_each_in_order() -> None:
+    flags = [[True] * 500, [False]]
+    assert told(ops.delete_batch(KEYS, "q", [ID] * 501), flags) == [True] * 500 + [False]
+    with pytest.raises(StopIteration) as end:
+        next(ops.delete_batch(KEYS, "q", []))
+    assert end.value.value == []
+
+
+def test_ids_and_numbers_are_checked_before_anything_is_sent() -> None:
+    with pytest.raises(InvalidFormat):
+        ops.delete(KEYS, "q", "short")
+    with pytest.raises(InvalidFormat):
+        next(ops.delete_batch(KEYS, "q", ["short"]))
+    with pytest.raises(InvalidValue):
+        ops.hide(KEYS, "q", ID, -1)
+    with pytest.raises(InvalidValue):
+        ops.receive(KEYS, "q", 0)
+    with pytest.raises(InvalidValue):
+        ops.peek(KEYS, "q", 1, first=-1)

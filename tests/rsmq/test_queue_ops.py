@@ -1,0 +1,128 @@
+"""Operations on whole queues, by looking at the calls they would make."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tambomq.errors import (
+    InvalidFormat,
+    InvalidValue,
+    NothingToSet,
+    QueueCorrupt,
+    QueueExists,
+    QueueNotFound,
+)
+from tambomq.rsmq import QueueAttributes, queue_ops
+from tambomq.rsmq.keys import Keys
+from tambomq.store.call import Call, Script
+
+KEYS = Keys("ns")
+OWN = ("ns:q", "ns:q:Q")
+ATTRIBUTES = [b"30", b"0", b"65536", b"4", b"5", b"1645018248", b"1645018249", 3, 2, 1]
+
+
+def script(call: Call[Any]) -> str:
+    assert isinstance(call.verb, Script)
+    return call.verb.name
+
+
+def test_a_queue_is_made_by_one_call() -> None:
+    call = queue_ops.create(KEYS, "q", vt=30, delay=0, maxsize=65536)
+    assert (script(call), call.keys) == ("create", ("ns:QUEUES", "ns:q:Q"))
+    assert call.args == ("q", 30, 0, 65536)
+    call.decode(1)
+    with pytest.raises(QueueExists):
+        call.decode(0)
+
+
+def test_a_queue_is_dropped_by_one_call() -> None:
+    call = queue_ops.drop(KEYS, "q")
+    assert (script(call), call.keys, call.args) == ("drop", ("ns:QUEUES", *OWN), ("q",))
+    call.decode(1)
+    with pytest.raises(QueueNotFound):
+        call.decode(0)
+
+
+def test_what_a_repetition_would_change_is_not_repeatable() -> None:
+    assert not queue_ops.create(KEYS, "q", vt=0, delay=0, maxsize=-1).repeatable
+    assert not queue_ops.drop(KEYS, "q").repeatable
+    assert not queue_ops.purge(KEYS, "q").repeatable
+    assert queue_ops.attributes(KEYS, "q").repeatable
+    assert queue_ops.list_queues(KEYS).repeatable
+
+
+def test_a_purge_keeps_settings_and_counters() -> None:
+    call = queue_ops.purge(KEYS, "q")
+    assert call.args == (
+        *("vt", "delay", "maxsize", "created", "modified"),
+        *("totalsent", "totalrecv"),
+    )
+    assert call.decode(0) == 0
+    with pytest.raises(QueueNotFound):
+        call.decode(None)
+
+
+@given(st.lists(st.binary()))
+def test_names_of_any_bytes_are_listed_in_order(found: list[bytes]) -> None:
+    names = queue_ops.list_queues(KEYS).decode(found)
+    assert names == sorted(names)
+    assert len(names) == len(found)
+
+
+def test_attributes_are_read_as_numbers() -> None:
+    assert queue_ops.attributes(KEYS, "q").decode(ATTRIBUTES) == QueueAttributes(
+        vt=30.0,
+        delay=0.0,
+        maxsize=65536,
+        totalrecv=4,
+        totalsent=5,
+        created=1645018248,
+        modified=1645018249,
+        msgs=3,
+        hiddenmsgs=2,
+    )
+
+
+@pytest.mark.parametrize("value", [b"abc", b"nan", b"inf", b"-inf", b"0x10", b"1e999"])
+@pytest.mark.parametrize("place", range(2, 7))
+def test_an_attribute_that_is_no_number_is_damage(value: bytes, place: int) -> None:
+    reply = [*ATTRIBUTES[:place], value, *ATTRIBUTES[place + 1 :]]
+    with pytest.raises(QueueCorrupt, match="'q' is damaged"):
+        queue_ops.attributes(KEYS, "q").decode(reply)
+
+
+@given(st.lists(st.binary() | st.none(), min_size=7, max_size=7))
+def test_no_stored_bytes_crash_the_attributes(values: list[bytes | None]) -> None:
+    try:
+        found = queue_ops.attributes(KEYS, "q").decode([*values, 0, 0, 0])
+    except QueueCorrupt:
+        return
+    assert isinstance(found.maxsize, int)
+
+
+def test_settings_are_changed_and_told_in_one_trip() -> None:
+    plan = queue_ops.set_attributes(KEYS, "q", vt=5, delay=None, maxsize=-1)
+    change, tell = next(plan)
+    assert (script(change), change.keys) == ("set_attributes", ("ns:q:Q",))
+    assert change.args == ("vt", 5, "maxsize", -1)
+    assert script(tell) == "attributes"
+    with pytest.raises(StopIteration) as end:
+        plan.send([1, "told"])
+    assert end.value.value == "told"
+
+
+def test_names_and_numbers_are_checked_before_anything_is_sent() -> None:
+    with pytest.raises(NothingToSet) as caught:
+        queue_ops.set_attributes(KEYS, "q", vt=None, delay=None, maxsize=None)
+    assert caught.value.code == "noAttributeSupplied"
+    with pytest.raises(InvalidValue):
+        queue_ops.set_attributes(KEYS, "q", vt=1, delay=-1, maxsize=None)
+    with pytest.raises(InvalidValue):
+        queue_ops.create(KEYS, "q", vt=1, delay=1, maxsize=7)
+    for make in (queue_ops.drop, queue_ops.purge, queue_ops.attributes):
+        with pytest.raises(InvalidFormat):
+            make(KEYS, "QUEUES")

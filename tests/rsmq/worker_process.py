@@ -1,0 +1,54 @@
+"""A worker in a process of its own, for tests that kill it. Run by ``python -m``, told in JSON.
+
+Its handler writes what it does into Redis: list ``begun`` and list ``ended``, of ``<pid> <body>``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import redis
+
+from tambomq.rsmq import Message, RsmqWorker
+
+_HOLDS_THE_LOCK = ctypes.PyDLL(None)
+
+
+def main() -> None:
+    options: dict[str, Any] = json.loads(sys.argv[1])
+    db = redis.Redis.from_url(options["url"])
+    hold_s = options.pop("hold_interpreter_s", 0)
+    die = options.pop("die", False)
+
+    def handler(message: Message) -> None:
+        db.rpush("begun", f"{os.getpid()} {message.text}")
+        if die:
+            os._exit(1)
+        # A function of a PyDLL does not release the interpreter's lock.
+        _HOLDS_THE_LOCK.sleep(hold_s)
+        db.rpush("ended", f"{os.getpid()} {message.text}")
+
+    RsmqWorker("q", handler, **options).run_forever()
+
+
+@contextmanager
+def worker_process(url: str, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """Start one; it is gone when the block ends."""
+    told = json.dumps({"url": url, **options})
+    process = subprocess.Popen([sys.executable, "-m", __name__, told])
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""Processes seen from outside: `tambo` as a user starts it, and who is alive."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import hiredis
+
+from tests.servers import eventually
+
+_COMMAND = [sys.executable, "-c", "from tambomq.cli.main import main; main()"]
+_END_WITHIN_S = 20.0
+
+
+def alive(pid: int) -> bool:
+    """Whether *pid* runs; one that has ended and waits to be reaped does not."""
+    return _ps("stat", pid)[:1] not in ("", "Z")
+
+
+def parent_of(pid: int) -> int:
+    """The process that started *pid*."""
+    return int(_ps("ppid", pid))
+
+
+def ask(url: str, *command: str | bytes) -> Any:
+    """The server's reply to one command."""
+    at = urlsplit(url)
+    with socket.create_connection((at.hostname, at.port), timeout=5) as peer:
+        peer.sendall(hiredis.pack_command(command))
+        reader = hiredis.Reader()
+        while (reply := reader.gets()) is False:
+            reader.feed(peer.recv(65_536))
+    return reply
+
+
+def server_pid(url: str) -> int:
+    """The process that answers at *url*."""
+    told = ask(url, "INFO", "server").decode()
+    return int(told.split("process_id:")[1].split()[0])
+
+
+class Serving:
+    """A running ``tambo serve``."""
+
+    def __init__(self, process: subprocess.Popen[bytes], folder: Path) -> None:
+        self.process, self._folder = process, folder
+
+    @property
+    def ready_file(self) -> Path:
+        """Where it tells that it is ready."""
+        return self._folder / "ready.json"
+
+    @property
+    def ready(self) -> dict[str, Any]:
+        """What it tells there, once it is."""
+        eventually(lambda: self.ready_file.exists() or self.process.poll() is not None, within_s=20)
+        assert self.ready_file.exists(), self.stderr
+        told: dict[str, Any] = json.loads(self.ready_file.read_text("utf-8"))
+        return told
+
+    @property
+    def url(self) -> str:
+        """Where its Redis is."""
+        return str(self.ready["endpoints"]["redis"]["address"])
+
+    @property
+    def stdout(self) -> str:
+        """What it has printed."""
+        return (self._folder / "stdout").read_text("utf-8")
+
+    @property
+    def stderr(self) -> str:
+        """What it has logged."""
+        return (self._folder / "stderr").read_text("utf-8")
+
+    def end(self, how: signal.Signals) -> int:
+        """Send a signal and return the exit code."""
+        self.process.send_signal(how)
+        return self.process.wait(_END_WITHIN_S)
+
+
+@contextmanager
+def serving(folder: Path, *args: str, stdout: int | None = None) -> Iterator[Serving]:
+    """``tambo serve`` with its data, output and ready file in *folder*, on a free port."""
+    folder.mkdir(exist_ok=True)
+    (folder / "ready.json").unlink(missing_ok=True)
+    flags = ["--data-dir", str(folder / "data"), "--redis-port", "0"]
+    flags += ["--ready-file", str(folder / "ready.json"), *args]
+    with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
+        process = subprocess.Popen(
+            [*_COMMAND, "serve", *flags],
+            cwd=folder,
+            env=clean_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=out if stdout is None else stdout,
+            stderr=err,
+        )
+    try:
+        yield Serving(process, folder)
+    finally:
+        process.terminate()
+        try:
+            process.wait(_END_WITHIN_S)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def tambo(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run ``tambo`` to its end."""
+    return subprocess.run(
+        [*_COMMAND, *args],
+        cwd=cwd,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def clean_environment() -> dict[str, str]:
+    """Our environment without settings."""
+    return {k: v for k, v in os.environ.items() if not k.startswith("TAMBO_")}
+
+
+def _ps(column: str, pid: int) -> str:
+    command = ["ps", "-o", f"{column}=", "-p", str(pid)]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()

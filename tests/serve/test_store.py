@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tambomq.errors import EmbeddedError, StoreRefused, StoreUnavailable
+from tambomq.serve import store
+from tambomq.settings import ServerSettings
+from tests.serve.processes import ask, server_pid
+from tests.servers import Server, binaries, eventually_async
+
+
+@pytest.fixture
+def door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> store.EmbeddedStore:
+    monkeypatch.setattr(store, "_FIRST_PAUSE_S", 0.001)
+    return store.EmbeddedStore(ServerSettings(data_dir=tmp_path, redis_port=0))
+
+
+def test_server_that_keeps_dying_is_given_up(
+    door: store.EmbeddedStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        await door.start()
+        url = door.endpoints[0].address
+        watch = asyncio.create_task(door.watch())
+        try:
+            for _ in range(store.RESTARTS_A_MINUTE + 1):
+                await kill_server(url, watch)
+            with pytest.raises(EmbeddedError, match="given up after the server failed 6 times"):
+                await asyncio.wait_for(watch, 10)
+        finally:
+            await door.stop()
+
+    asyncio.run(story())
+    assert caplog.text.count("starting the server again") == store.RESTARTS_A_MINUTE
+
+
+async def kill_server(url: str, watch: asyncio.Task[None]) -> None:
+    """Kill the server and wait until another is there, or its door has given up."""
+    pid = server_pid(url)
+    os.kill(pid, signal.SIGKILL)
+    await eventually_async(lambda: watch.done() or answers(url, pid))
+
+
+def answers(url: str, other_than: int) -> bool:
+    try:
+        return server_pid(url) != other_than and ask(url, "PING") == b"PONG"
+    except OSError:
+        return False
+
+
+def test_long_loading_is_told(
+    door: store.EmbeddedStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(store, "_TELL_EVERY_S", 0)
+    monkeypatch.setattr(door._server, "starting", lambda: iter([0.0, 41.7]))
+    with caplog.at_level(logging.INFO):
+        asyncio.run(door.start())
+    assert "loading the data: 42 %" in caplog.text
+
+
+@pytest.fixture
+def given() -> Iterator[Server]:
+    with Server(binaries.valkey(), password="right") as server:
+        yield server
+
+
+def refuse(url: str) -> Callable[[], None]:
+    return lambda: asyncio.run(store.GivenStore(url).start())
+
+
+def test_given_server_must_be_there_and_let_us_in(given: Server) -> None:
+    asyncio.run(store.GivenStore(given.url).start())
+    with pytest.raises(StoreRefused):
+        refuse(given.url.replace("right", "wrong"))()
+    given.kill()
+    with pytest.raises(StoreUnavailable):
+        refuse(given.url)()
+
+
+def test_settings_choose_the_door(tmp_path: Path) -> None:
+    assert isinstance(store.store_door(ServerSettings(redis_url="redis://h")), store.GivenStore)
+    assert isinstance(store.store_door(ServerSettings(data_dir=tmp_path)), store.EmbeddedStore)
