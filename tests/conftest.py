@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 
 import pytest
 import redis
@@ -15,7 +16,7 @@ from tests.servers.run import Server
 SERVERS = {
     "valkey": binaries.valkey,
     "redis7": binaries.debian_redis,
-    "redis8": binaries.redis8,
+    "redis8": partial(binaries.redis8, build=False),
 }
 """What the suite runs on. `TAMBO_TEST_SERVER` chooses for tests that need only one."""
 

@@ -30,10 +30,11 @@ def test_without_any_source_the_defaults_hold() -> None:
 
 
 def test_a_later_source_wins() -> None:
-    config("[server]\nredis_port = 1\nredis_host = 'file'\n[log]\nlevel = 'error'\n")
-    env = {"TAMBO_REDIS_PORT": "2", "TAMBO_REDIS_HOST": "env"}
-    told = settings.load(env=env, flags={"redis_port": "3", "redis_host": None})
-    assert (told.server.redis_port, told.server.redis_host, told.log.level) == (3, "env", "error")
+    config("[server]\nredis_port = 1\nredis_url = 'redis://file'\n[log]\nlevel = 'error'\n")
+    env = {"TAMBO_REDIS_PORT": "2", "TAMBO_REDIS_URL": "redis://env"}
+    told = settings.load(env=env, flags={"redis_port": "3", "redis_url": None})
+    assert (told.server.redis_port, told.server.redis_url) == (3, "redis://env")
+    assert told.log.level == "error"
 
 
 def test_the_process_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ TamboError
 │   ├── QueueExists
 │   ├── MessageTooLong
 │   ├── QueueCorrupt           what is stored there is not a queue of this protocol
-│   └── BatchIncomplete        some of a batch was done before it failed
+│   └── BatchIncomplete        part of a batch was done, part of it failed
 └── StoreError                 Redis cannot do what was asked
     ├── StoreUnavailable       it cannot be reached; nothing was done
     │   └── ReplyLost          it went away in between; the operation may have been done
@@ -82,7 +82,8 @@ class InvalidBody(LocalProtocolError):
     code = "messageNotString"
 
     def __init__(self, body: object) -> None:
-        super().__init__(f"a body is str or bytes, not {type(body).__name__}")
+        what = "text that no UTF-8 can carry" if isinstance(body, str) else type(body).__name__
+        super().__init__(f"a body is str or bytes, not {what}")
 
 
 class NothingToSet(LocalProtocolError):
@@ -145,11 +146,12 @@ class QueueCorrupt(QueueError):
 
 
 class BatchIncomplete(QueueError):
-    """A batch failed after part of it was done; *done* is that part, in order."""
+    """Part of a batch failed; *ids* has a message's id in its place, or `None` if it failed."""
 
-    def __init__(self, queue: str, done: list[str], of: int) -> None:
-        super().__init__(queue, f"{len(done)} of {of} messages reached queue {queue!r}")
-        self.done, self.of = done, of
+    def __init__(self, queue: str, ids: list[str | None]) -> None:
+        done = len(ids) - ids.count(None)
+        super().__init__(queue, f"{done} of {len(ids)} messages reached queue {queue!r}")
+        self.ids = ids
 
 
 class StoreError(TamboError):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tambomq.errors import SettingsError
-from tambomq.forms import Directory, Form, OneOf, Port, Text, Url
+from tambomq.forms import Directory, Form, OneOf, Port, Url
 
 CONFIG_FILE: Final = "tambo.toml"
 _ENV: Final = "TAMBO_"
@@ -53,8 +53,9 @@ class ServerSettings:
         "Use this server instead of the embedded one.",
         example='"redis://127.0.0.1:6379"',
     )
-    redis_host: str = setting(Text(), "127.0.0.1", "Where the embedded server listens.")
-    redis_port: int = setting(Port(), 6379, "Its port; 0 takes any free one.")
+    redis_port: int = setting(
+        Port(), 6379, "Where the embedded server listens, on loopback; 0 takes any free port."
+    )
     data_dir: Path = setting(  # noqa: RUF009  (`setting` makes a field)
         Directory(),
         default_data_dir,

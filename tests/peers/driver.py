@@ -33,7 +33,7 @@ class Driver:
         )
 
     def ask(self, op: str, **fields: object) -> Any:
-        """The driver's answer to *op*; raises `PeerError`. Fields that are ``None`` are not sent."""
+        """The answer to *op*; raises `PeerError`. A field that is ``None`` is not sent."""
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None

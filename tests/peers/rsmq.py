@@ -57,9 +57,7 @@ class Driven:
     def close(self) -> None:
         self._driver.ask("close")
 
-    def create(
-        self, queue: str, *, vt: float = 30, delay: float = 0, maxsize: int = 65536
-    ) -> None:
+    def create(self, queue: str, *, vt: float = 30, delay: float = 0, maxsize: int = 65536) -> None:
         if not self._driver.ask("create", queue=queue, vt=vt, delay=delay, maxsize=maxsize):
             raise PeerError("invalidValue")
 
@@ -131,9 +129,7 @@ class Command:
     def close(self) -> None:
         """Nothing is open in between."""
 
-    def create(
-        self, queue: str, *, vt: float = 30, delay: float = 0, maxsize: int = 65536
-    ) -> None:
+    def create(self, queue: str, *, vt: float = 30, delay: float = 0, maxsize: int = 65536) -> None:
         options = ("-t", str(vt), "-d", str(delay), "-m", str(maxsize))
         self._run("queue", "create", "-n", queue, *options)
 

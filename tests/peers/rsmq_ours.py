@@ -26,9 +26,7 @@ class Ours:
     def close(self) -> None:
         self.client.close()
 
-    def create(
-        self, queue: str, *, vt: float = 30, delay: float = 0, maxsize: int = 65536
-    ) -> None:
+    def create(self, queue: str, *, vt: float = 30, delay: float = 0, maxsize: int = 65536) -> None:
         with _as_peer_errors():
             self.client.create_queue(queue, vt=int(vt), delay=int(delay), maxsize=maxsize)
 
@@ -92,9 +90,7 @@ class OursAsync:
         self._run(self.client.close())
         self._runner.close()
 
-    def create(
-        self, queue: str, *, vt: float = 30, delay: float = 0, maxsize: int = 65536
-    ) -> None:
+    def create(self, queue: str, *, vt: float = 30, delay: float = 0, maxsize: int = 65536) -> None:
         self._run(self.client.create_queue(queue, vt=int(vt), delay=int(delay), maxsize=maxsize))
 
     def drop(self, queue: str) -> None:

@@ -11,13 +11,8 @@ import redis
 from tambomq.errors import QueueExists, QueueNotFound
 from tambomq.rsmq import AsyncRsmq, Message, QueueAttributes, Rsmq
 from tests.rsmq.conftest import Connect
+from tests.rsmq.stored import at_rest
 from tests.servers import Server, eventually
-
-
-def at_rest(db: redis.Redis) -> dict[bytes, bytes | None]:
-    """Everything the server holds, byte for byte."""
-    return {key: db.dump(key) for key in db.keys()}  # noqa: SIM118  (no dict)
-
 
 # ── queues ───────────────────────────────────────────────────────────────────
 

@@ -166,3 +166,26 @@ def test_no_heartbeat_starts_neither_thread_nor_process() -> None:
     keeping = heartbeat(None, Lease(Endpoint(), "rsmq", "q", 1))
     assert threading.active_count() == before
     keeping.close()
+
+
+async def test_the_heartbeat_asks_an_async_credential_provider_too(private_server: Server) -> None:
+    with Rsmq(private_server.url) as rsmq:
+        rsmq.create_queue("q", vt=1)
+        rsmq.send_message("q", "guarded")
+    db = redis.Redis.from_url(private_server.url)
+    db.config_set("requirepass", "secret")
+
+    async def credentials() -> tuple[str, str]:
+        await asyncio.sleep(0)
+        return "", "secret"
+
+    async def handler(message: Message) -> None:
+        await asyncio.to_thread(outlive_its_time, db, message)
+
+    worker = RsmqWorker("q", handler, url=private_server.url, credentials=credentials)
+    task = asyncio.create_task(worker.run())
+    await eventually_async(lambda: worker.stats.done == 1, within_s=30)
+    worker.stop()
+    await task
+    db.close()
+    assert (worker.stats.received, worker.stats.lost) == (1, 0)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle, islice
+from typing import Any
 
 import pytest
 import redis
@@ -14,7 +15,7 @@ import redis
 from tambomq.rsmq import AsyncRsmq, Message, longpoll
 from tests.peers import fixtures
 from tests.peers.fixtures import FOREIGN, OURS, QUICK, Peers
-from tests.peers.rsmq import Received
+from tests.peers.rsmq import Peer, Received
 from tests.peers.rsmq_ours import Ours
 from tests.servers import Server, eventually, eventually_async
 
@@ -77,14 +78,17 @@ def test_mixed_consumers_keep_up_with_mixed_senders(peers: Peers) -> None:
         ]
         drains.append(pool.submit(ours.drain, QUEUE, MESSAGES, forget=True))
         sends = [
-            pool.submit(lambda peer, share: [peer.send(QUEUE, b"%d" % n) for n in share], *part)
-            for part in zip(senders, shares, strict=True)
+            pool.submit(send_all, peer, share) for peer, share in zip(senders, shares, strict=True)
         ]
         sent = [id for future in sends for id in future.result()]
         received = [message for future in drains for message in future.result()]
     assert Counter(message.id for message in received) == Counter(sent)
     assert sorted(int(message.body) for message in received) == list(range(MESSAGES))
     assert ours.attributes(QUEUE)["msgs"] == 0
+
+
+def send_all(peer: Peer, numbers: Iterable[int]) -> list[str]:
+    return [peer.send(QUEUE, b"%d" % n) for n in numbers]
 
 
 def fill(peers: Peers, count: int) -> list[str]:
@@ -164,7 +168,8 @@ def test_a_notice_is_the_number_of_messages_in_decimal(
 ) -> None:
     peer = peers.get(sender, realtime=True)
     peer.create(QUEUE)
-    with db.pubsub(ignore_subscribe_messages=True) as ears:
+    ears: Any
+    with db.pubsub(ignore_subscribe_messages=True) as ears:  # type: ignore[no-untyped-call]
         ears.subscribe(CHANNEL)
         eventually(lambda: listeners(db) == 1)
         for _ in range(11):

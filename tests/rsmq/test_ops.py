@@ -242,7 +242,7 @@ def test_what_settles_a_message_is_safe_to_repeat() -> None:
 
 
 def test_a_batch_of_deletes_takes_ids_and_messages_in_one_trip() -> None:
-    one, two = first_trip(ops.delete_batch(KEYS, "q", [HELD, ID] + [ID] * 499))
+    one, two = first_trip(ops.delete_batch(KEYS, "q", [HELD, *[ID] * 500]))
     assert one.args[:4] == (ID, 3, ID, "")
     assert (len(one.args), len(two.args)) == (1000, 2)
     (hide,) = first_trip(ops.hide_batch(KEYS, "q", [HELD], 0.5))

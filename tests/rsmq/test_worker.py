@@ -320,6 +320,7 @@ async def test_a_queue_deleted_under_a_worker_ends_it_after_its_handlers(
         ({"vt": -1}, InvalidValue),
         ({"max_receives": 0}, InvalidValue),
         ({"dead_queue": "a:b"}, InvalidFormat),
+        ({"dead_queue": "q"}, InvalidFormat),
         ({"url": "http://x"}, SettingsError),
     ],
 )

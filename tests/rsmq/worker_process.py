@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -25,12 +26,14 @@ def main() -> None:
     options: dict[str, Any] = json.loads(sys.argv[1])
     db = redis.Redis.from_url(options["url"])
     hold_s = options.pop("hold_interpreter_s", 0)
-    die = options.pop("die", False)
+    die, hang = options.pop("die", False), options.pop("hang", False)
 
     def handler(message: Message) -> None:
         db.rpush("begun", f"{os.getpid()} {message.text}")
         if die:
             os._exit(1)
+        if hang:
+            threading.Event().wait()
         # A function of a PyDLL does not release the interpreter's lock.
         _HOLDS_THE_LOCK.sleep(hold_s)
         db.rpush("ended", f"{os.getpid()} {message.text}")

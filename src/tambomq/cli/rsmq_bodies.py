@@ -42,7 +42,7 @@ class Given:
         """What to read: a file, or standard input; `None` when the bodies stand in ``-m``."""
         if self.file is not None or self.texts:
             return self.file
-        return sys.stdin.buffer if self.dash or self.lines else None
+        return _standard_input() if self.dash or self.lines else None
 
 
 def body_options(command: Command) -> Command:
@@ -118,7 +118,7 @@ def send_lines(client: Rsmq, queue: str, given: Given, *, delay: float | None) -
 @contextmanager
 def _progress(given: Given) -> Iterator[Tick]:
     """Yield what to call after each batch: it draws a bar, if stderr is a terminal."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():  # `None`: closed before we started
         yield lambda _sent, _bytes: None
         return
     from rich.console import Console
@@ -159,6 +159,12 @@ class Line:
 
 class NotBase64(ValueError):
     """A line is not base64."""
+
+
+def _standard_input() -> BinaryIO:
+    if sys.stdin is None:
+        raise click.UsageError("there is nothing to read: standard input is closed")
+    return sys.stdin.buffer
 
 
 def _lines(given: Given) -> Iterator[Line]:

@@ -53,7 +53,10 @@ def send(name: str, *, delay: float | None, realtime: bool, as_json: bool, **pla
         _show_count(name, sent, as_json=as_json)
         return
     ids = client.send_messages(name, rsmq_bodies.bodies(given), delay=delay)
-    emit_json({"queue": name, "ids": ids}) if as_json else emit("\n".join(ids))
+    if as_json:
+        emit_json({"queue": name, "ids": ids})
+    else:
+        emit("\n".join(ids))
 
 
 @message.command(

@@ -67,7 +67,7 @@ def confirm(question: str, *, yes: bool) -> None:
     """Return if the answer is yes; without a terminal nobody is asked and nothing is done."""
     if yes:
         return
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():  # `None`: closed before we started
         raise click.UsageError("there is no terminal to ask on; --yes does it without asking")
     if not click.confirm(question, err=True):
         raise click.ClickException("nothing was done")

@@ -121,10 +121,7 @@ def _preview(message: Message, *, as_base64: bool) -> str:
 
 
 def _sent(message: Message) -> int | None:
-    try:
-        return message.sent
-    except ValueError:  # the id of another client need not begin with a time
-        return None
+    return message.sent or None
 
 
 def _ago(then_ms: int | None, now_ms: int) -> str | None:

@@ -120,11 +120,11 @@ class Rsmq:
     def send_messages(
         self, queue: str, bodies: Iterable[Body], *, delay: float | None = None
     ) -> list[str]:
-        """Put *bodies* on a queue and return the ids, in order; one round trip per 500.
+        """Put *bodies* on a queue in one round trip and return the ids, in order.
 
         They are received in the order given. One that is too long stops all of
-        them; `BatchIncomplete` tells how many of the first were done if the
-        server failed halfway.
+        them. 500 at a time are stored or fail together; `BatchIncomplete` tells
+        which, if the server could store only some.
         """
         return self._store.follow(
             ops.send_batch(self._keys, queue, bodies, delay=delay, realtime=self._realtime)

@@ -108,10 +108,9 @@ class ThreadHeartbeat:
             log.warning("cannot renew %d messages of %r: %s", len(held), lease.queue, error)
             return
         for message, ours in zip(held, kept, strict=True):
-            # It may have been settled while the renewal was on its way.
-            if not ours and message.id in self._held:
+            # It may just have been settled; if not, settling will find out and tell.
+            if not ours:
                 self.let_go((message,))
-                log.warning("message %s of %r is another's by now", message.id, lease.queue)
 
 
 class ProcessHeartbeat:

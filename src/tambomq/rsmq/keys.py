@@ -39,6 +39,13 @@ def check_queue(queue: str) -> str:
     return queue
 
 
+def check_dead_queue(dead: str, *, of: str) -> str:
+    """Return *dead* if it may take the dead letters *of* a queue: any other may."""
+    if dead == of:
+        raise InvalidFormat("dead-letter queue", dead, "it is the queue itself")
+    return check_queue(dead)
+
+
 def check_id(id: str) -> str:
     """Return *id* if it may be a message's; raise `InvalidFormat` if not."""
     if not isinstance(id, str) or _ID.fullmatch(id) is None:

@@ -1,4 +1,8 @@
-"""Receives that wait: asleep until a notice comes, a message becomes visible, or time is up."""
+"""Receives that wait: asleep until a notice comes, a message becomes visible, or time is up.
+
+Who goes deaf listens anew before receiving: the connection for calls has most
+likely ended with the one for notices, and a receive sent into it would be lost.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,8 @@ def receive(
             haul = store.follow(ops.receive_batch(keys, queue, count, vt=vt))
             while notices.sound and not (haul.messages or deadline.passed):
                 notices.wait(nap_s(haul, deadline.left_s))
-                haul = store.follow(ops.receive_batch(keys, queue, count, vt=vt))
+                if notices.sound:
+                    haul = store.follow(ops.receive_batch(keys, queue, count, vt=vt))
     return haul.messages
 
 
@@ -46,5 +51,6 @@ async def receive_async(
             haul = await store.follow(ops.receive_batch(keys, queue, count, vt=vt))
             while notices.sound and not (haul.messages or deadline.passed):
                 await notices.wait(nap_s(haul, deadline.left_s))
-                haul = await store.follow(ops.receive_batch(keys, queue, count, vt=vt))
+                if notices.sound:
+                    haul = await store.follow(ops.receive_batch(keys, queue, count, vt=vt))
     return haul.messages

@@ -16,6 +16,7 @@ UNLIMITED = -1
 DEFAULT_VT, DEFAULT_DELAY, DEFAULT_MAXSIZE = 30, 0, 65536
 
 _TIME_DIGITS = 10
+# A receive of so many is 2,000 scripts in one trip already; more is a slip of the hand.
 _MOST = 1_000_000
 
 

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from tambomq.errors import BatchIncomplete, MessageTooLong, TamboError
+from tambomq.errors import BatchIncomplete, InvalidValue, MessageTooLong, TamboError
 from tambomq.ids import letters, names
-from tambomq.rsmq.keys import ID_SUFFIX_LENGTH, Keys, check_id, check_queue
+from tambomq.rsmq.keys import ID_SUFFIX_LENGTH, Keys, check_dead_queue, check_id, check_queue
 from tambomq.rsmq.model import Body, Message, check_count, check_seconds, to_bytes
 from tambomq.rsmq.replies import existing, moment, tally
 from tambomq.store.call import Arg, Call, Plan, Script, load_script, results
@@ -70,10 +70,10 @@ def send_batch(
     delay: float | None = None,
     realtime: bool = False,
 ) -> Plan[list[str]]:
-    """Put messages on a queue, `CHUNK` a trip; their ids, in order.
+    """Put messages on a queue in one trip; their ids, in order.
 
-    A body that is too long stops all of them. If the server fails in the middle,
-    `BatchIncomplete` tells what was done: the first so many, without a gap.
+    A body that is too long stops all of them. If the server fails some of the
+    scripts, of `CHUNK` messages each, `BatchIncomplete` tells which.
     """
     own = keys.of(queue)
     stored = [to_bytes(body) for body in bodies]
@@ -81,23 +81,25 @@ def send_batch(
     head = (_seconds("delay", delay), longest, _channel(keys, queue, realtime=realtime))
     decode = partial(_sent, queue, longest)
     calls = []
-    for first in range(0, len(stored), CHUNK):
-        chunk = stored[first : first + CHUNK]
+    chunks = [stored[first : first + CHUNK] for first in range(0, len(stored), CHUNK)]
+    for number, chunk in enumerate(chunks):
         suffixes = names(len(chunk), ID_SUFFIX_LENGTH)
         pairs = [item for pair in zip(suffixes, chunk, strict=True) for item in pair]
-        calls.append(Call(_SEND, own, (*head, first, *pairs), decode))
-    return _whole_batch(queue, calls, len(stored))
+        calls.append(Call(_SEND, own, (*head, number * CHUNK, *pairs), decode))
+    return _whole_batch(queue, calls, list(map(len, chunks)))
 
 
-def _whole_batch(queue: str, calls: Sequence[Call[list[str]]], count: int) -> Plan[list[str]]:
-    ids: list[str] = []
-    # One trip each: were they on their way together, one could fail and the next succeed.
-    for call in calls:
-        outcomes = yield (call,)
-        if ids and isinstance(outcomes[0], TamboError):
-            raise BatchIncomplete(queue, ids, count) from outcomes[0]
-        ids += results(outcomes)[0]
-    return ids
+def _whole_batch(
+    queue: str, calls: Sequence[Call[list[str]]], sizes: Sequence[int]
+) -> Plan[list[str]]:
+    outcomes = (yield calls) if calls else []
+    failures = [outcome for outcome in outcomes if isinstance(outcome, TamboError)]
+    if 0 < len(failures) < len(outcomes):
+        places: list[str | None] = []
+        for outcome, size in zip(outcomes, sizes, strict=True):
+            places += [None] * size if isinstance(outcome, TamboError) else outcome
+        raise BatchIncomplete(queue, places) from failures[0]
+    return [id for ids in results(outcomes) for id in ids]
 
 
 def _sent(queue: str, longest: int, reply: Any) -> list[str]:
@@ -195,7 +197,7 @@ def peek(keys: Keys, queue: str, count: int, *, first: int = 0) -> Call[list[Mes
 
 def delete(keys: Keys, queue: str, id: str, *, receipt: int | None = None) -> Call[bool]:
     """Forget a message; false if it is gone, or another's by now."""
-    args = (check_id(id), "" if receipt is None else receipt)
+    args = (check_id(id), _receipt(receipt))
     return Call(_DELETE, keys.of(queue), args, partial(_done_one, queue), repeatable=True)
 
 
@@ -206,7 +208,7 @@ def delete_batch(keys: Keys, queue: str, held: Iterable[Held]) -> Plan[list[bool
 
 def hide(keys: Keys, queue: str, id: str, vt: float, *, receipt: int | None = None) -> Call[bool]:
     """Let a message be visible in *vt* seconds; false if it is gone, or another's by now."""
-    args = (check_seconds("vt", vt), check_id(id), "" if receipt is None else receipt)
+    args = (check_seconds("vt", vt), check_id(id), _receipt(receipt))
     return Call(_HIDE, keys.of(queue), args, partial(_done_one, queue), repeatable=True)
 
 
@@ -219,7 +221,7 @@ def bury(
     keys: Keys, queue: str, message: Message, dead: str, why: str, *, realtime: bool = False
 ) -> Call[bool]:
     """Move a held message to queue *dead*; false if it is gone, or another's by now."""
-    own, other = keys.of(queue), keys.of(dead)
+    own, other = keys.of(queue), keys.of(check_dead_queue(dead, of=queue))
     args = (message.id, message.receipt, dead, why, _channel(keys, dead, realtime=realtime))
     return Call(
         _BURY,
@@ -228,6 +230,14 @@ def bury(
         lambda reply: bool(existing(queue, reply)),
         repeatable=True,
     )
+
+
+def _receipt(receipt: int | None) -> Arg:
+    if receipt is None:
+        return ""
+    if isinstance(receipt, bool) or not isinstance(receipt, int):
+        raise InvalidValue("receipt", receipt, "the receipt of a received message")
+    return receipt
 
 
 def _id(stored: bytes) -> str:

@@ -90,7 +90,9 @@ class Settler:
                 gone = sum(await self._told(delete) or ())
                 self._beat.let_go(batch)
                 self._stats.done += gone
-                self._stats.lost += len(batch) - gone
+                if lost := len(batch) - gone:
+                    self._stats.lost += lost
+                    log.warning("%d messages of %r were lost while handled", lost, self._queue)
         finally:
             self._deleting = None
 

@@ -22,7 +22,7 @@ from tambomq.errors import Reject, StoreRefused, StoreUnavailable
 from tambomq.rsmq import ops, queue_ops
 from tambomq.rsmq.backoff import Backoff
 from tambomq.rsmq.heartbeat import Lease, heartbeat
-from tambomq.rsmq.keys import DEAD_SUFFIX, NAMESPACE, Keys, check_queue
+from tambomq.rsmq.keys import DEAD_SUFFIX, NAMESPACE, Keys, check_dead_queue, check_queue
 from tambomq.rsmq.longpoll import LOOK_EVERY_S, nap_s
 from tambomq.rsmq.model import DEFAULT_VT, Message, check_count, check_seconds
 from tambomq.rsmq.settling import Settler, WorkerStats
@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 
 Handler: TypeAlias = Callable[[Message], Any]
 """A coroutine function, or a plain one, which runs in a thread."""
+
+DEFAULT_BACKOFF = Backoff()
 
 
 class RsmqWorker:
@@ -60,7 +62,7 @@ class RsmqWorker:
         heartbeat: str | None = "thread",
         max_receives: int | None = 5,
         dead_queue: str | None = None,
-        backoff: Backoff | None = None,
+        backoff: Backoff = DEFAULT_BACKOFF,
         timeout_s: float | None = None,
         grace_s: float = 30.0,
         realtime: bool = False,
@@ -68,28 +70,21 @@ class RsmqWorker:
         credentials: Credentials | None = None,
     ) -> None:
         """Check the options; nothing is connected before `run`."""
-        self.queue, self.dead_queue = (
-            check_queue(queue),
-            check_queue(dead_queue or queue + DEAD_SUFFIX),
-        )
+        self.queue = check_queue(queue)
+        self.dead_queue = check_dead_queue(dead_queue or queue + DEAD_SUFFIX, of=queue)
         self._handler, self._keys, self._realtime = handler, Keys(ns), realtime
-        # An object whose __call__ is async is a coroutine function to us.
-        self._is_async = iscoroutinefunction(handler) or iscoroutinefunction(type(handler).__call__)
-        self._own_store = not isinstance(url, AsyncStore)
-        self._store = (
-            url
-            if isinstance(url, AsyncStore)
-            else AsyncStore(url, tls=tls, credentials=credentials)
-        )
+        self._is_async, self._own_store = _is_async(handler), not isinstance(url, AsyncStore)
+        if not isinstance(url, AsyncStore):
+            url = AsyncStore(url, tls=tls, credentials=credentials)
+        self._store = url
         self._concurrency = check_count(concurrency)
         self._vt = None if vt is None else check_seconds("vt", vt)
         self._heartbeat = heartbeat
         self._max_receives = None if max_receives is None else check_count(max_receives)
-        self._backoff = backoff or Backoff()
-        self._timeout_s, self._grace_s = timeout_s, grace_s
+        self._backoff, self._timeout_s, self._grace_s = backoff, timeout_s, grace_s
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._stopping = False
         self._notices: Hearing | None = None
+        self._stopping = False
         self.stats = WorkerStats()
         """What it has done so far."""
 
@@ -271,6 +266,11 @@ class RsmqWorker:
         with suppress(StoreUnavailable, CancelledError):
             async with asyncio.timeout(1):
                 await self._settler.retry(message, 0)
+
+
+def _is_async(handler: Handler) -> bool:
+    # An object whose __call__ is async is a coroutine function to us.
+    return iscoroutinefunction(handler) or iscoroutinefunction(type(handler).__call__)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

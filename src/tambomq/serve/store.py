@@ -39,9 +39,7 @@ class EmbeddedStore:
     name = "redis"
 
     def __init__(self, settings: ServerSettings) -> None:
-        self._server = Embedded(
-            settings.data_dir, host=settings.redis_host, port=settings.redis_port
-        )
+        self._server = Embedded(settings.data_dir, port=settings.redis_port)
         self._deaths: deque[float] = deque(maxlen=RESTARTS_A_MINUTE + 1)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import ssl
 from collections.abc import Awaitable, Callable
@@ -68,18 +69,18 @@ class Endpoint:
         if self.path:
             return f"unix://{self.path}"
         scheme = "rediss" if self.tls else "redis"
-        return f"{scheme}://{','.join(f'{host}:{port}' for host, port in self.nodes)}/{self.db}"
+        return f"{scheme}://{','.join(map(_shown_node, self.nodes))}/{self.db}"
 
     def login(self) -> Login:
-        """Return user and password, from a blocking caller."""
+        """Return user and password, from a blocking caller.
+
+        An async provider is run to its end on a loop of its own: a worker's
+        heartbeat must be let in while the worker's loop is busy.
+        """
         if self.credentials is None:
             return self.user, self.password
         answer = self.credentials()
-        if inspect.isawaitable(answer):
-            if inspect.iscoroutine(answer):
-                answer.close()
-            raise SettingsError("an async credential provider needs an async client")
-        return answer
+        return _finished(answer) if inspect.isawaitable(answer) else answer
 
     async def login_async(self) -> Login:
         """Return user and password, from a coroutine."""
@@ -92,12 +93,25 @@ class Endpoint:
         """Return what to say first on each connection, and must be answered well."""
         user, password = login
         commands: list[tuple[Arg, ...]] = []
-        if password:
+        if user or password:
             commands.append(("AUTH", user, password) if user else ("AUTH", password))
         if self.db:
             commands.append(("SELECT", self.db))
         commands.append(("CLIENT", "SETNAME", "tambomq"))
         return commands
+
+
+def _finished(answer: Awaitable[Login]) -> Login:
+    async def login() -> Login:
+        return await answer
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(login())
+    if inspect.iscoroutine(answer):
+        answer.close()
+    raise SettingsError("inside an event loop an async credential provider needs an async client")
 
 
 def endpoint(
@@ -111,47 +125,75 @@ def endpoint(
     """
     if isinstance(url, Endpoint):
         return replace(url, tls=tls or url.tls, credentials=credentials or url.credentials)
-    parts = urlsplit(url)
-    options = dict(parse_qsl(parts.query))
-    base = Endpoint(
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        # Its text may quote the password.
+        raise SettingsError(f"{_shown(url)} is no URL") from None
+    if parts.scheme not in ("redis", "rediss", "unix"):
+        raise SettingsError(
+            f"{_shown(url)}: a server URL begins with redis://, rediss:// or unix://"
+        )
+    if tls and parts.scheme != "rediss":
+        raise SettingsError(f"{_shown(url)}: TLS needs a URL that begins with rediss://")
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    found = _unix(parts, options) if parts.scheme == "unix" else _network(parts, options, tls)
+    if options:
+        raise SettingsError(f"{found}: unknown option {', '.join(sorted(options))}")
+    return replace(
+        found,
         user=unquote(parts.username or ""),
         password=unquote(parts.password or ""),
         credentials=credentials,
     )
-    if parts.scheme == "unix":
-        found = replace(base, path=unquote(parts.path), db=_number("db", options.pop("db", "0")))
-    elif parts.scheme in ("redis", "rediss"):
-        db = parts.path.strip("/") or options.pop("db", "0")
-        found = replace(base, nodes=_nodes(parts), db=_number("db", db))
-        if parts.scheme == "rediss":
-            found = replace(found, tls=tls or _tls(options))
-    else:
-        raise SettingsError(
-            f"{_shown(url)}: a server URL begins with redis://, rediss:// or unix://"
-        )
-    if options:
-        raise SettingsError(f"{found}: unknown option {', '.join(sorted(options))}")
-    return found
+
+
+def _unix(parts: SplitResult, options: dict[str, str]) -> Endpoint:
+    if parts.netloc.rpartition("@")[2] or not parts.path:
+        raise SettingsError("a unix:// URL has three slashes and a path: unix:///run/redis.sock")
+    return Endpoint(path=unquote(parts.path), db=_number("db", options.pop("db", "0")))
+
+
+def _network(parts: SplitResult, options: dict[str, str], tls: Tls | None) -> Endpoint:
+    if "@" in parts.path + parts.query + parts.fragment:
+        raise SettingsError("in the password of a server URL, write / as %2F, ? as %3F, # as %23")
+    db = options.pop("db", "") or "0"
+    return Endpoint(
+        nodes=_nodes(parts),
+        db=_number("db", parts.path.strip("/") or db),
+        tls=(tls or _tls(options)) if parts.scheme == "rediss" else None,
+    )
 
 
 def _tls(options: dict[str, str]) -> Tls:
+    verify = options.pop("verify", "yes")
+    if verify not in ("yes", "no"):
+        raise SettingsError(f"verify in a server URL is yes or no, not {verify!r}")
     return Tls(
         ca=options.pop("ca", None),
         cert=options.pop("cert", None),
         key=options.pop("key", None),
-        verify=options.pop("verify", "yes") != "no",
+        verify=verify == "yes",
     )
 
 
 def _nodes(parts: SplitResult) -> tuple[Address, ...]:
-    hosts = parts.netloc.rpartition("@")[2] or "127.0.0.1"
-    nodes = []
-    for host in hosts.split(","):
-        name, colon, port = host.rpartition(":")
-        if not colon or port.endswith("]"):
-            name, port = host, str(PORT)
-        nodes.append((name.strip("[]") or "127.0.0.1", _number("port", port)))
-    return tuple(nodes)
+    hosts = parts.netloc.rpartition("@")[2]
+    if not hosts:
+        return (("127.0.0.1", PORT),)
+    return tuple(map(_node, hosts.split(",")))
+
+
+def _node(text: str) -> Address:
+    if not text:
+        raise SettingsError("a server URL has a host between its commas")
+    name, colon, port = text.rpartition(":")
+    if not colon or port.endswith("]"):
+        name, port = text, str(PORT)
+    number = _number("port", port)
+    if not 0 < number < 1 << 16:
+        raise SettingsError(f"port in a server URL is between 1 and 65535, not {number}")
+    return name.strip("[]") or "127.0.0.1", number
 
 
 def _number(what: str, text: str) -> int:
@@ -163,3 +205,8 @@ def _number(what: str, text: str) -> int:
 def _shown(url: str) -> str:
     """*url* without what may be a password."""
     return url.rpartition("@")[2]
+
+
+def _shown_node(node: Address) -> str:
+    host, port = node
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -23,6 +23,9 @@ from tambomq.store.connect import Endpoint
 from tambomq.store.trip import Address
 from tambomq.store.wire import check_greeting, unreachable
 
+# Turns of the loop until it has read what is there. Two are enough for asyncio.
+_PUT_OFF = 5
+
 
 class _Waiter:
     __slots__ = ("due", "future", "replies")
@@ -50,6 +53,7 @@ class Lane(asyncio.Protocol):
         """How many of the waiters, counted from the last, have their commands in the outbox."""
         self._transport: asyncio.Transport | None = None
         self._news = select.poll()
+        self._put_off = 0
         self._room = asyncio.Event()
         self._room.set()
         self._retired = False
@@ -96,7 +100,9 @@ class Lane(asyncio.Protocol):
     async def greet(self, greeting: Sequence[tuple[Arg, ...]]) -> list[Any]:
         """Say the first words and return the replies; raise `OSError` if they do not all come."""
         packed = b"".join(map(hiredis.pack_command, greeting))
-        replies = await self.exchange(packed, len(greeting))
+        replies: list[Any] = []
+        with contextlib.suppress(StoreUnavailable):
+            replies = await self.exchange(packed, len(greeting))
         if len(replies) < len(greeting):
             raise ConnectionResetError(str(self.reason or "the server closed the connection"))
         return replies
@@ -156,10 +162,12 @@ class Lane(asyncio.Protocol):
     def _flush(self) -> None:
         if self._transport is None or not self._outbox or self._transport.is_closing():
             return
-        if self._hung_up_upon():
+        if self._put_off < _PUT_OFF and self._hung_up_upon():
             # The loop was too busy to notice. It will now; `connection_lost` comes next.
+            self._put_off += 1
             self._loop.call_soon(self._flush)
             return
+        self._put_off = 0
         box = self._outbox
         self._transport.write(box[0] if len(box) == 1 else b"".join(box))
         self._outbox = []

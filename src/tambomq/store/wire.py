@@ -38,7 +38,9 @@ class Wire:
             raise unreachable(endpoint, error) from error
         try:
             # Under the timeout for connecting: a port where nobody answers is not connected to.
-            self.send(b"".join(map(hiredis.pack_command, greeting)))
+            with contextlib.suppress(OSError):
+                # A server that hangs up on us may have said why; then `read` finds it.
+                self.send(b"".join(map(hiredis.pack_command, greeting)))
             check_greeting(endpoint, greeting, [self.read() for _ in greeting])
             self._socket.settimeout(endpoint.reply_timeout_s)
         except OSError as error:

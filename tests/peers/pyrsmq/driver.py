@@ -1,6 +1,7 @@
-"""PyRSMQ, driven by JSON lines: ``{"op": …}`` on stdin, ``{"ok": …}`` or ``{"error": …}`` on stdout.
+"""PyRSMQ, driven by JSON lines.
 
-Bodies travel as base64 and are bytes to this client. The end of stdin ends the process.
+``{"op": …}`` on stdin, ``{"ok": …}`` or ``{"error": …}`` on stdout. Bodies travel as base64 and
+are bytes to this client. The end of stdin ends the process.
 """
 
 from __future__ import annotations

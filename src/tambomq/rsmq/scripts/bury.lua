@@ -22,7 +22,7 @@ if not vt then
 end
 
 local stored = redis.call('HMGET', data, id, id .. ':rc')
-if not stored[1] or (receipt ~= '' and stored[2] ~= receipt)
+if not stored[1] or (receipt ~= '' and (stored[2] or '0') ~= receipt)
   or not redis.call('ZSCORE', messages, id) then
   return 0
 end
@@ -40,7 +40,8 @@ if missing then
     'created', time[1], 'modified', time[1])
 end
 redis.call('HSET', dead_data, id, stored[1])
-redis.call('HINCRBY', dead_data, 'totalsent', 1)
+-- A counter that somebody has damaged is no reason to fail half-way.
+redis.pcall('HINCRBY', dead_data, 'totalsent', 1)
 redis.call('HSET', dead_data, id .. ':why', why)
 if channel ~= '' then
   redis.call('PUBLISH', channel, redis.call('ZCARD', dead_messages))

@@ -1,0 +1,1 @@
+"""What TamboMQ does in a second, beside what others do. ``make bench`` runs it."""

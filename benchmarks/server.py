@@ -1,0 +1,58 @@
+"""The server that is measured against: a fresh one, or one that runs already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tambomq.store.call import Call
+from tambomq.store.sync import Store
+from tests.servers import Server, binaries
+
+KINDS = ("valkey", "redis7", "redis8")
+
+
+class NoServer(Exception):
+    """It cannot be had here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the server is; a *pid* of 0 is not ours to know."""
+
+    url: str
+    pid: int
+    version: str
+
+
+@contextmanager
+def place(kind: str) -> Iterator[Place]:
+    """A fresh server of *kind*, without persistence, or the one at a URL."""
+    if "://" in kind:
+        yield Place(kind, 0, _version(kind))
+        return
+    with Server(_binary(kind)) as server:
+        yield Place(server.url, server.pid, _version(server.url))
+
+
+def _binary(kind: str) -> Path:
+    found: Path | None = binaries.valkey()
+    if kind == "redis7":
+        found = binaries.debian_redis()
+    elif kind == "redis8":
+        found = binaries.redis8(build=False)
+    if found is None:
+        raise NoServer(f"no {kind} here: `make servers` prepares them all")
+    return found
+
+
+def _version(url: str) -> str:
+    store = Store(url)
+    told = store.run(Call("INFO", (), ("server",), lambda reply: str(reply, "utf-8")))
+    store.close()
+    known = dict(line.split(":", 1) for line in told.splitlines() if ":" in line)
+    if "valkey_version" in known:
+        return f"Valkey {known['valkey_version']}"
+    return f"Redis {known['redis_version']}"

@@ -1,0 +1,250 @@
+"""Runs what a page of the documentation shows, and compares what it says happens.
+
+=========== ===========================================================================
+fence       what is done with it
+=========== ===========================================================================
+python      executed; the blocks of a page share their names. What is printed must be
+            the comments behind the ``print`` calls, in their order.
+console     each line that begins with ``$`` is a command, the lines below are its
+            output. It must exit 0, unless ``$ echo $?`` follows.
+toml        must be settings.
+text,       illustrations.
+mermaid
+=========== ===========================================================================
+
+In expected output ``…`` stands for anything, on a line of its own for any lines; ``<ID>`` for a
+message id, the same wherever it is repeated on the page, in commands too. Blanks count as one.
+The address 127.0.0.1:6379 means the test's own server. ``tambo serve`` and ``make run`` are started
+on a free port, compared once they are ready, and stopped. Other targets of make must exist and are
+not run; nor is what `NOT_RUN` names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tambomq import settings
+from tambomq.rsmq import Rsmq
+from tambomq.store import aio, connect, sync
+from tests.servers import Server, eventually
+
+ROOT = Path(__file__).parents[1]
+SHOWN = "127.0.0.1:6379"
+ILLUSTRATIONS = {"text", "mermaid"}
+NOT_RUN = {". .venv/bin/activate": "VENV := .venv"}
+"""Commands that mean something in the reader's shell alone, and what of the Makefile they need."""
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_ID = re.compile(r"<(ID\d*)>")
+_PRINTED = re.compile(r"^ *print\(.*\)  # (.+)$", re.MULTILINE)
+_TARGET = re.compile(r"^(\w+):.*\n((?:\t.*\n)*)", re.MULTILINE)
+
+
+class Untrue(AssertionError):
+    """The page says something that does not happen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What stands between two fences."""
+
+    language: str
+    text: str
+    line: int
+
+
+def blocks(text: str) -> list[Block]:
+    """Return the fenced blocks of a page, in order."""
+    found = [
+        Block(match[1], match[2], text.count("\n", 0, match.start()) + 2)
+        for match in _FENCE.finditer(text)
+    ]
+    fences = sum(line.lstrip().startswith("```") for line in text.splitlines())
+    if fences != 2 * len(found):
+        raise Untrue("a fence is indented, or not closed")
+    return found
+
+
+def sessions(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each command of a console block with the output below it."""
+    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        command, _, output = re.sub(r"\\\n *", "", part).partition("\n")
+        yield command, output
+
+
+class Page:
+    """A page that is run against *server*, with *home* as the reader's directory."""
+
+    def __init__(self, name: str, server: Server, home: Path) -> None:
+        self._name, self._home = name, home
+        self._address = f"127.0.0.1:{server.port}"
+        self._ids: dict[str, str] = {}
+        self._names: dict[str, Any] = {"__name__": "__page__"}
+        self._exit_code = 0
+        ours = ("TAMBO_", "REDIS_", "XDG_")
+        self._env = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
+        self._env |= {"REDIS_URL": server.url, "HOME": str(home), "TZ": "UTC"}
+        self._env["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        (home / "examples").symlink_to(ROOT / "examples")
+
+    def run(self, text: str) -> None:
+        """Run all blocks of the page; raise `Untrue` for what does not happen."""
+        try:
+            for block in blocks(text):
+                self._run(block)
+        finally:
+            for value in self._names.values():
+                if isinstance(value, Rsmq):
+                    value.close()
+
+    def _run(self, block: Block) -> None:
+        where = f"{self._name}:{block.line}"
+        match block.language:
+            case "python":
+                self._python(block, where)
+            case "console":
+                if not block.text.startswith("$ "):
+                    raise Untrue(f"{where}: a console block begins with a command")
+                for command, output in sessions(block.text):
+                    self._command(command, output, where)
+                if self._exit_code:
+                    raise Untrue(f"{where}: the last command exits {self._exit_code}")
+            case "toml":
+                (self._home / "page.toml").write_text(block.text)
+                settings.load(self._home / "page.toml", env={})
+            case language if language not in ILLUSTRATIONS:
+                raise Untrue(f"{where}: nobody knows how to run {language or 'a bare block'!r}")
+
+    def _python(self, block: Block, where: str) -> None:
+        source = "\n" * (block.line - 1) + block.text.replace(SHOWN, self._address)
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            code = compile(source, self._name, "exec", dont_inherit=True)
+            exec(code, self._names)
+        expected = "".join(f"{line}\n" for line in _PRINTED.findall(block.text))
+        self._compare(expected, printed.getvalue().replace(self._address, SHOWN), where)
+
+    def _command(self, command: str, expected: str, where: str) -> None:
+        if self._exit_code and command != "echo $?":
+            raise Untrue(f"{where}: exit {self._exit_code} before {command!r}")
+        words = shlex.split(command)
+        where = f"{where}: {command}"
+        if words[0] == "make":
+            words = _made(words)
+        elif command in NOT_RUN:
+            if NOT_RUN[command] not in (ROOT / "Makefile").read_text():
+                raise Untrue(f"{where}: the Makefile has no {NOT_RUN[command]}")
+            words = []
+        if words[:2] == ["tambo", "serve"]:
+            self._compare(expected, self._serve(words), where)
+        elif words:
+            self._compare(expected, self._shell(command), where)
+
+    def _shell(self, command: str) -> str:
+        command = _ID.sub(lambda match: self._ids[match[1]], command).replace(SHOWN, self._address)
+        done = subprocess.run(
+            ["bash", "-c", f"(exit {self._exit_code}); {command}"],
+            cwd=self._home,
+            env=self._env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        self._exit_code = done.returncode
+        return done.stdout.replace(self._address, SHOWN)
+
+    def _serve(self, words: list[str]) -> str:
+        """Return what the command says when it is ready, or when it ends without ever being so."""
+        ready, output = self._home / "ready.json", self._home / "output"
+        words = [word.replace(SHOWN, self._address) for word in words]
+        own = [] if "--redis-url" in words else ["--redis-port", "0"]
+        with output.open("w") as file:
+            process = subprocess.Popen(
+                [*words, *own, "--ready-file", str(ready)],
+                cwd=self._home,
+                env=self._env,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+            )
+        try:
+            eventually(lambda: ready.exists() or process.poll() is not None, within_s=20)
+            said = output.read_text().replace(self._address, SHOWN)
+        finally:
+            process.send_signal(signal.SIGINT)
+            self._exit_code = process.wait(20)
+        said = said.replace(str(self._home), "~")
+        return re.sub(r"127\.0\.0\.1:\d{4,5}\b", _port_shown(words), said) if own else said
+
+    def _compare(self, expected: str, actual: str, where: str) -> None:
+        seen: set[str] = set()
+        pattern = "".join(self._pattern(line, seen) for line in expected.rstrip().splitlines())
+        said = "".join(f"{_squeezed(line)}\n" for line in actual.rstrip().splitlines())
+        if (match := re.fullmatch(pattern, said)) is None:
+            raise Untrue(f"{where}\n--- the page says\n{expected}\n--- what happens\n{actual}")
+        self._ids |= match.groupdict()
+
+    def _pattern(self, line: str, seen: set[str]) -> str:
+        if line.strip() == "…":
+            return r"(?:[^\n]*\n)*"
+
+        def id_pattern(match: re.Match[str]) -> str:
+            name = match[1]
+            if name in self._ids:
+                return re.escape(self._ids[name])
+            again = name in seen
+            seen.add(name)
+            return f"(?P={name})" if again else f"(?P<{name}>[A-Za-z0-9]{{32}})"
+
+        escaped = re.escape(_squeezed(line)).replace("…", "[^\n]*")
+        return _ID.sub(id_pattern, escaped) + "\n"
+
+
+def redirect(patch: pytest.MonkeyPatch, server: Server) -> None:
+    """Let clients of this process who want the default address have *server* instead."""
+
+    def endpoint(url: str | connect.Endpoint, **options: Any) -> connect.Endpoint:
+        found = connect.endpoint(url, **options)
+        default = found.path is None and ("127.0.0.1", connect.PORT) in found.nodes
+        return replace(found, nodes=(("127.0.0.1", server.port),)) if default else found
+
+    patch.setattr(sync, "endpoint", endpoint)
+    patch.setattr(aio, "endpoint", endpoint)
+
+
+def _made(words: list[str]) -> list[str]:
+    """Return the command that ``make run`` gives; nothing for a target that only must exist."""
+    targets = dict(_TARGET.findall((ROOT / "Makefile").read_text()))
+    target, *rest = words[1:] or ["help"]
+    if target not in targets:
+        raise Untrue(f"the Makefile has no target {target!r}")
+    if target != "run":
+        return []
+    if "tambo serve $(ARGS)" not in targets["run"]:
+        raise Untrue("`make run` is not `tambo serve $(ARGS)` any more")
+    args = [word.removeprefix("ARGS=") for word in rest if word.startswith("ARGS=")]
+    return ["tambo", "serve", *shlex.split(" ".join(args))]
+
+
+def _port_shown(words: list[str]) -> str:
+    if "--redis-port" in words:
+        return f"127.0.0.1:{words[words.index('--redis-port') + 1]}"
+    return SHOWN
+
+
+def _squeezed(line: str) -> str:
+    return " ".join(line.split())

@@ -1,0 +1,116 @@
+"""RSMQ as plain Python: what a queue holds, and what each operation makes of it.
+
+Ids and times are the server's choice, so the model is told them. Everything else it predicts.
+Messages are visible or far from it: a `now` that is a moment old will do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+ASIDE_MS = 30_000
+
+
+@dataclass
+class Stored:
+    """A message at rest."""
+
+    body: bytes | None
+    """`None`: somebody has taken it away, only the id is left."""
+    score: int
+    rc: int = 0
+    fr: int = 0
+    why: str | None = None
+
+
+@dataclass
+class Queue:
+    """A queue at rest."""
+
+    vt: int
+    delay: int
+    maxsize: int
+    totalsent: int = 0
+    totalrecv: int = 0
+    messages: dict[str, Stored] = field(default_factory=dict)
+
+    def order(self) -> list[str]:
+        """All ids in the order they are or become visible; those of one moment by name."""
+        return sorted(self.messages, key=lambda id: (self.messages[id].score, id))
+
+    def visible(self, now: int) -> list[str]:
+        """The ids a receive may look at."""
+        return [id for id in self.order() if self.messages[id].score <= now]
+
+    def fits(self, body: bytes) -> bool:
+        """Whether the queue takes a body of this length."""
+        return self.maxsize == -1 or len(body) <= self.maxsize
+
+    def send(self, id: str, body: bytes, score: int) -> None:
+        """Store a message."""
+        self.messages[id] = Stored(body, score)
+        self.totalsent += 1
+
+    def receive(self, count: int, hide_ms: int, now: int) -> tuple[list[str], list[str]]:
+        """Do what one script does: take up to *count*; the ids taken and the ids put aside.
+
+        A page of *count* ids is looked at; only if none of them has a body, the next.
+        """
+        taken: list[str] = []
+        aside: list[str] = []
+        while not taken and (page := self.visible(now)[:count]):
+            for id in page:
+                message = self.messages[id]
+                if message.body is None:
+                    message.score = now + max(hide_ms, ASIDE_MS)
+                    aside.append(id)
+                else:
+                    message.score = now + hide_ms
+                    message.rc += 1
+                    self.totalrecv += 1
+                    taken.append(id)
+        return taken, aside
+
+    def pop(self, now: int) -> tuple[str | None, Stored | None, list[str]]:
+        """Take one and forget it; it, and the ids put aside before it was found."""
+        aside: list[str] = []
+        for id in self.visible(now):
+            if self.messages[id].body is not None:
+                self.totalrecv += 1
+                return id, self.messages.pop(id), aside
+            self.messages[id].score = now + ASIDE_MS
+            aside.append(id)
+        return None, None, aside
+
+    def holds(self, id: str, receipt: int | None) -> bool:
+        """Whether the message is there and nobody has received it since *receipt*."""
+        return id in self.messages and receipt in (None, self.messages[id].rc)
+
+    def delete(self, id: str, receipt: int | None) -> bool:
+        """Forget a message."""
+        if not self.holds(id, receipt):
+            return False
+        del self.messages[id]
+        return True
+
+    def fields(self) -> dict[bytes, bytes]:
+        """The hash, without the times of creation and change."""
+        found: dict[str, int | str | bytes] = {
+            "vt": self.vt,
+            "delay": self.delay,
+            "maxsize": self.maxsize,
+        }
+        found |= {"totalsent": self.totalsent} if self.totalsent else {}
+        found |= {"totalrecv": self.totalrecv} if self.totalrecv else {}
+        for id, message in self.messages.items():
+            found |= {} if message.body is None else {id: message.body}
+            found |= {f"{id}:rc": message.rc, f"{id}:fr": message.fr} if message.rc else {}
+            found |= {} if message.why is None else {f"{id}:why": message.why}
+        return {
+            name.encode(): value if isinstance(value, bytes) else str(value).encode()
+            for name, value in found.items()
+        }
+
+    def scores(self) -> dict[bytes, float]:
+        """The zset."""
+        return {id.encode(): message.score for id, message in self.messages.items()}

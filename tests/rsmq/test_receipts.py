@@ -1,0 +1,82 @@
+"""Receipts: who may still settle a message."""
+
+from __future__ import annotations
+
+import pytest
+
+from tambomq.rsmq import Message, Rsmq
+
+
+def received(client: Rsmq, *, vt: float | None = None) -> Message:
+    message = client.receive_message("q", vt=vt)
+    assert message is not None
+    return message
+
+
+@pytest.fixture
+def held(client: Rsmq) -> Message:
+    """A message that somebody received and whose time is over."""
+    client.create_queue("q")
+    client.send_message("q", "x")
+    return received(client, vt=0)
+
+
+def test_a_stale_consumer_cannot_settle_what_another_has_received(
+    client: Rsmq, held: Message
+) -> None:
+    other = received(client)
+    assert client.delete_message("q", held.id, receipt=held.receipt) is False
+    assert client.change_message_visibility("q", held.id, 0, receipt=held.receipt) is False
+    assert client.delete_messages("q", [held]) == [False]
+    assert client.receive_message("q") is None
+    assert client.delete_message("q", other.id, receipt=other.receipt) is True
+
+
+def test_a_consumer_whose_time_is_over_may_settle_while_nobody_has_received_it(
+    client: Rsmq, held: Message
+) -> None:
+    assert client.change_message_visibility("q", held.id, 100, receipt=held.receipt) is True
+    assert client.receive_message("q") is None
+    assert client.delete_message("q", held.id, receipt=held.receipt) is True
+
+
+def test_a_change_of_visibility_voids_no_receipt(client: Rsmq, held: Message) -> None:
+    for vt in (100, 0, 100):
+        assert client.change_message_visibility("q", held.id, vt, receipt=held.receipt) is True
+    assert client.delete_messages("q", [held]) == [True]
+
+
+def test_an_id_alone_settles_whoever_holds_it(client: Rsmq, held: Message) -> None:
+    received(client)
+    assert client.change_message_visibility("q", held.id, 0) is True
+    received(client)
+    assert client.delete_messages("q", [held.id]) == [True]
+
+
+def test_a_receipt_of_a_message_that_is_gone_settles_nothing(client: Rsmq, held: Message) -> None:
+    client.purge_queue("q")
+    assert client.delete_message("q", held.id, receipt=held.receipt) is False
+    assert client.change_message_visibility("q", held.id, 0, receipt=held.receipt) is False
+
+
+def test_what_was_peeked_at_can_be_deleted_until_somebody_receives_it(client: Rsmq) -> None:
+    client.create_queue("q")
+    client.send_messages("q", "ab")
+    a, b = client.peek_messages("q")
+    assert (a.receipt, b.receipt) == (0, 0)
+    assert received(client).id == a.id
+    assert client.change_message_visibility("q", b.id, 0, receipt=b.receipt) is True
+    assert client.delete_messages("q", [a, b]) == [False, True]
+
+
+def test_a_batch_settles_what_is_held_and_leaves_what_is_not(client: Rsmq) -> None:
+    client.create_queue("q")
+    client.send_messages("q", "abc")
+    stale = client.receive_messages("q", 3, vt=0)
+    fresh = client.receive_messages("q", 2)
+    assert {m.id for m in fresh} < {m.id for m in stale}
+    gone = client.delete_messages("q", stale)
+    assert [m.id for m, flag in zip(stale, gone, strict=True) if not flag] == sorted(
+        m.id for m in fresh
+    )
+    assert client.delete_messages("q", fresh) == [True, True]

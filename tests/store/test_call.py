@@ -1,0 +1,60 @@
+"""Calls, scripts and plans as values."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pytest
+
+from tambomq.errors import QueueNotFound
+from tambomq.store.call import Call, Plan, Script, load_script, only, results
+
+SCRIPT = Script("count", "return 1", "c0ffee")
+
+
+def test_a_script_is_known_by_the_hash_of_its_source() -> None:
+    script = load_script("tambomq.rsmq", "delete")
+    assert script.name == "delete"
+    assert "-- delete: " in script.source
+    assert script.sha == hashlib.sha1(script.source.encode(), usedforsecurity=False).hexdigest()
+
+
+def test_a_command_is_its_words_its_keys_and_its_arguments() -> None:
+    call = Call("XGROUP CREATE", ("stream",), ("group", 0, 1.5, b"\0"), decode=bool)
+    assert call.parts == ("XGROUP", "CREATE", "stream", "group", 0, 1.5, b"\0")
+    assert call.parts_with_source == call.parts
+
+
+def test_a_script_is_called_by_its_name_or_by_its_source() -> None:
+    call = Call(SCRIPT, ("a", "b"), ("x",), decode=bool)
+    assert call.parts == ("EVALSHA", "c0ffee", 2, "a", "b", "x")
+    assert call.parts_with_source == ("EVAL", "return 1", 2, "a", "b", "x")
+
+
+def test_a_call_is_not_repeatable_unless_it_says_so() -> None:
+    assert not Call("INCR", ("k",), (), decode=int).repeatable
+
+
+def test_a_call_cannot_be_changed() -> None:
+    call = Call("GET", ("k",), (), decode=bool)
+    with pytest.raises(AttributeError):
+        call.verb = "DEL"  # type: ignore[misc]
+
+
+def test_results_are_the_outcomes_when_all_are_good() -> None:
+    assert results([1, None, b""]) == [1, None, b""]
+
+
+def test_results_raise_the_first_error() -> None:
+    with pytest.raises(QueueNotFound, match="first"):
+        results([1, QueueNotFound("first"), QueueNotFound("second")])
+
+
+def test_the_plan_of_one_call_comes_to_its_outcome() -> None:
+    call = Call("GET", ("k",), (), decode=bool)
+    plan: Plan[Any] = only(call)
+    assert plan.send(None) == (call,)  # type: ignore[arg-type]
+    with pytest.raises(StopIteration) as end:
+        plan.send([True])
+    assert end.value.value is True

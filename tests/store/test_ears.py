@@ -1,0 +1,137 @@
+"""Many listeners over one connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import redis
+
+from tambomq.errors import StoreRefused, StoreUnavailable
+from tambomq.store.aio import AsyncStore
+from tests.servers import Server, eventually_async
+from tests.store.twins import command
+
+
+@pytest.fixture
+async def store(server: Server) -> AsyncIterator[AsyncStore]:
+    store = AsyncStore(server.url)
+    yield store
+    await store.close()
+
+
+def listening(db: redis.Redis) -> int:
+    """How many connections are in subscribed state."""
+    return len(db.client_list(_type="pubsub"))
+
+
+async def test_what_is_published_is_heard_by_all_who_listen(
+    store: AsyncStore, db: redis.Redis
+) -> None:
+    async with (
+        store.listen("news") as first,
+        store.listen("news") as second,
+        store.listen("other") as other,
+    ):
+        db.publish("news", "x")
+        assert await first.wait(5)
+        assert await second.wait(5)
+        assert not await other.wait(0)
+        assert listening(db) == 1
+
+
+async def test_a_thousand_listeners_share_a_connection(store: AsyncStore, db: redis.Redis) -> None:
+    async def listen(name: str) -> bool:
+        async with store.listen(name) as news:
+            ready.release()
+            return await news.wait(10)
+
+    ready = asyncio.Semaphore(0)
+    tasks = [asyncio.create_task(listen(f"news-{i % 100}")) for i in range(1000)]
+    for _ in tasks:
+        await ready.acquire()
+    assert listening(db) == 1
+    for i in range(100):
+        db.publish(f"news-{i}", "x")
+    assert all(await asyncio.gather(*tasks))
+
+
+async def test_the_last_who_leaves_unsubscribes(store: AsyncStore, db: redis.Redis) -> None:
+    async with store.listen("news") as first:
+        async with store.listen("news"):
+            pass
+        db.publish("news", "x")
+        assert await first.wait(5)
+    await eventually_async(lambda: db.pubsub_numsub("news") == [(b"news", 0)])
+
+
+async def test_whoever_comes_back_at_once_hears(store: AsyncStore, db: redis.Redis) -> None:
+    for _ in range(30):
+        async with store.listen("news") as news:
+            db.publish("news", "x")
+            assert await news.wait(5)
+
+
+async def test_one_who_gives_up_while_subscribing_disturbs_nobody(
+    store: AsyncStore, db: redis.Redis
+) -> None:
+    async def listen() -> None:
+        async with store.listen("news"):
+            await asyncio.Event().wait()
+
+    for turns in range(12):
+        quitter = asyncio.create_task(listen())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        quitter.cancel()
+        async with store.listen("news") as news:
+            db.publish("news", "x")
+            assert await news.wait(5)
+            assert news.sound
+
+
+async def test_a_lost_connection_rouses_all_and_a_new_one_hears(
+    store: AsyncStore, db: redis.Redis
+) -> None:
+    async with store.listen("news") as first, store.listen("other") as second:
+        db.client_kill_filter(_type="pubsub")
+        for hearing in (first, second):
+            # Something may have been published: whoever waits must look.
+            assert await hearing.wait(5)
+            assert not hearing.sound
+    async with store.listen("news") as again:
+        db.publish("news", "x")
+        assert await again.wait(5)
+        assert again.sound
+
+
+async def test_a_channel_that_is_not_for_us_is_refused_and_the_others_go_on(
+    server: Server, db: redis.Redis
+) -> None:
+    command(db, "ACL", "SETUSER", "deaf", "reset", "on", ">pw", "~*", "+@all", "&ours")
+    store = AsyncStore(f"redis://deaf:pw@127.0.0.1:{server.port}")
+    async with store.listen("ours") as ours:
+        for _ in range(2):
+            with pytest.raises(StoreRefused, match="NOPERM"):
+                async with store.listen("theirs"):
+                    pass
+        db.publish("ours", "x")
+        assert await ours.wait(5)
+        assert ours.sound
+    await store.close()
+    command(db, "ACL", "DELUSER", "deaf")
+
+
+async def test_listening_waits_for_a_server_and_not_for_ever() -> None:
+    store = AsyncStore("redis://127.0.0.1:1", patience_s=0.05)
+    with pytest.raises(StoreUnavailable):
+        async with store.listen("news"):
+            pass
+
+
+async def test_closing_the_store_rouses_those_who_listen(store: AsyncStore) -> None:
+    async with store.listen("news") as news:
+        await store.close()
+        assert await news.wait(5)
+        assert not news.sound

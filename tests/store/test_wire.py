@@ -1,0 +1,234 @@
+"""Being let in: users, tokens, TLS, socket files. Each story is told of both stores."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from tambomq.errors import StoreFull, StoreRefused, StoreUnavailable, WrongType
+from tambomq.store.call import Call
+from tambomq.store.connect import Tls, endpoint
+from tambomq.store.wire import Wire
+from tests.servers import Server, binaries, eventually
+from tests.servers.tls import Certificate, certificate
+from tests.store.conftest import Open
+from tests.store.twins import AnyStore, add, command, echo, get, incr
+
+
+@pytest.fixture
+def user(db: redis.Redis) -> Iterator[Callable[..., None]]:
+    """A function that gives the user "me" a password, and what it may do."""
+
+    def set_user(password: str, *rules: str) -> None:
+        command(db, "ACL", "SETUSER", "me", "reset", "on", f">{password}", *rules)
+
+    yield set_user
+    command(db, "ACL", "DELUSER", "me")
+
+
+def url_of(server: Server, login: str, rest: str = "") -> str:
+    return f"redis://{login}@127.0.0.1:{server.port}{rest}"
+
+
+def test_a_user_with_the_right_password_is_let_in(
+    server: Server, user: Callable[..., None], open_store: Open
+) -> None:
+    user("p/w", "~*", "+@all")
+    assert open_store(url_of(server, "me:p%2Fw")).run(incr()) == 1
+
+
+def test_a_wrong_password_is_refused_at_once(
+    server: Server, user: Callable[..., None], open_store: Open
+) -> None:
+    user("pw", "~*", "+@all")
+    store = open_store(url_of(server, "me:hunter2"))
+    with pytest.raises(StoreRefused, match="WRONGPASS") as refused:
+        store.run(incr())
+    assert "hunter2" not in str(refused.value)
+    assert all(isinstance(outcome, StoreRefused) for outcome in store.outcomes([incr(), incr()]))
+
+
+def test_a_missing_password_is_refused(open_store: Open) -> None:
+    with Server(binaries.valkey(), password="secret") as server:
+        assert open_store(server.url).run(incr()) == 1
+        with pytest.raises(StoreRefused, match="NOAUTH"):
+            open_store(f"redis://127.0.0.1:{server.port}").run(incr())
+
+
+def test_a_key_that_is_not_for_us_is_refused(
+    server: Server, user: Callable[..., None], open_store: Open
+) -> None:
+    user("pw", "~ours:*", "+@all", "-client")
+    store = open_store(url_of(server, "me:pw"))
+    assert store.run(incr("ours:count")) == 1
+    with pytest.raises(StoreRefused, match="NOPERM"):
+        store.run(get("theirs"))
+
+
+def test_a_database_that_is_not_there_is_refused(server: Server, open_store: Open) -> None:
+    with pytest.raises(StoreRefused, match="DB index"):
+        open_store(f"{server.url}/99").run(incr())
+
+
+def test_databases_do_not_share_keys(server: Server, open_store: Open, db: redis.Redis) -> None:
+    assert open_store(f"{server.url}/3").run(incr()) == 1
+    assert open_store(f"{server.unix_url}?db=4").run(incr()) == 1
+    assert db.get("count") is None
+
+
+def test_a_socket_file_leads_to_the_same_server(
+    server: Server, open_store: Open, db: redis.Redis
+) -> None:
+    store = open_store(server.unix_url)
+    assert store.run(incr()) == 1
+    assert store.run_all([add("a"), add("b")]) == ["a", "b"]
+    assert db.get("count") == b"1"
+
+
+def test_a_socket_file_that_is_not_there_is_unavailable(tmp_path: Path, open_store: Open) -> None:
+    store = open_store(f"unix://{tmp_path}/no.sock", patience_s=0)
+    with pytest.raises(StoreUnavailable, match=r"no\.sock: .*No such file"):
+        store.run(incr())
+
+
+def test_a_host_that_nobody_knows_is_unavailable(open_store: Open) -> None:
+    for host in ("no-such-host.invalid", "a..b"):
+        with pytest.raises(StoreUnavailable, match=host):
+            open_store(f"redis://{host}", patience_s=0).run(incr())
+
+
+def test_a_full_server_says_so_and_nothing_was_done(
+    private_server: Server, open_store: Open
+) -> None:
+    store = open_store(private_server.url)
+    store.run(incr())
+    with redis.Redis.from_url(private_server.url) as admin:
+        admin.config_set("maxmemory", 1)
+        with pytest.raises(StoreFull):
+            store.run(incr())
+        admin.config_set("maxmemory", 0)
+    assert store.run(incr()) == 2
+
+
+def test_a_key_of_another_type_is_named(store: AnyStore, db: redis.Redis) -> None:
+    db.set("members", "no set")
+    with pytest.raises(WrongType, match="members"):
+        store.run(add("a"))
+
+
+def test_a_token_that_rotates_is_asked_for_at_each_connection(
+    server: Server, user: Callable[..., None], open_store: Open, db: redis.Redis
+) -> None:
+    tokens = ["first"]
+    user("first", "~*", "+@all")
+    store = open_store(server.url, credentials=lambda: ("me", tokens[-1]))
+    assert store.run(incr()) == 1
+    tokens.append("second")
+    user("second", "~*", "+@all")
+    db.client_kill_filter(user="me")
+    assert store.run(incr()) == 2
+
+
+def test_a_provider_may_have_to_be_awaited(
+    server: Server, user: Callable[..., None], open_store: Open
+) -> None:
+    user("pw", "~*", "+@all")
+
+    async def later() -> tuple[str, str]:
+        return "me", "pw"
+
+    assert open_store(server.url, credentials=later).run(incr()) == 1
+
+
+# ── TLS ──────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl command")
+    return certificate(tmp_path_factory.mktemp("ours"))
+
+
+@pytest.fixture(scope="module")
+def secured(ours: Certificate) -> Iterator[Server]:
+    """A server that speaks TLS, with those alone who show a certificate of its authority."""
+    if (binary := binaries.debian_redis()) is None:
+        pytest.skip("no redis-server on PATH, and it cannot be installed unasked")
+    with Server(binary, "--tls-auth-clients", "yes", certificate=ours) as server:
+        yield server
+
+
+def test_tls_with_both_certificates_lets_us_in(
+    secured: Server, ours: Certificate, open_store: Open
+) -> None:
+    options = f"?ca={ours.cert}&cert={ours.cert}&key={ours.key}"
+    body = b"x" * (1 << 20)
+    assert open_store(secured.url + options).run(echo(body)) == body
+    tls = Tls(str(ours.cert), str(ours.cert), str(ours.key))
+    assert open_store(secured.url, tls=tls).run_all([echo(b"a"), echo(b"b")]) == [b"a", b"b"]
+
+
+def test_tls_without_our_certificate_does_not(
+    secured: Server, ours: Certificate, open_store: Open
+) -> None:
+    store = open_store(f"{secured.url}?ca={ours.cert}", patience_s=0)
+    # The server's own words, "certificate required", are lost when it hangs up too soon.
+    with pytest.raises(StoreUnavailable, match="cannot reach rediss://"):
+        store.run(incr())
+
+
+def test_a_server_with_a_certificate_of_nobody_we_trust_is_not_talked_to(
+    secured: Server, tmp_path: Path, open_store: Open
+) -> None:
+    stranger = certificate(tmp_path)
+    for options in ("", f"?ca={stranger.cert}"):
+        with pytest.raises(StoreUnavailable, match=r"(?i)certificate verify failed"):
+            open_store(secured.url + options, patience_s=0).run(incr())
+
+
+def test_whoever_asks_for_it_may_trust_anybody(
+    secured: Server, ours: Certificate, open_store: Open
+) -> None:
+    options = f"?verify=no&cert={ours.cert}&key={ours.key}"
+    assert open_store(secured.url + options).run(echo(b"a")) == b"a"
+
+
+def test_an_idle_tls_connection_that_was_closed_is_replaced(
+    secured: Server, ours: Certificate, open_store: Open
+) -> None:
+    store = open_store(f"{secured.url}?ca={ours.cert}&cert={ours.cert}&key={ours.key}")
+    with redis.Redis.from_url(secured.unix_url) as admin:
+        admin.delete("count")
+        for count in range(1, 6):
+            assert store.run(incr()) == count
+            admin.client_kill_filter(_type="normal", skipme=True)
+
+
+# ── one connection ───────────────────────────────────────────────────────────
+
+
+def test_a_connection_is_sound_while_it_is_open_and_silent(server: Server, db: redis.Redis) -> None:
+    wire = Wire(endpoint(server.url), ("127.0.0.1", server.port))
+    assert wire.sound
+    db.client_kill_filter(_type="normal", skipme=True)
+    assert eventually(lambda: not wire.sound)
+    wire.close()
+    assert not wire.sound
+
+
+def test_a_reply_that_nobody_waited_for_makes_a_connection_unsound(server: Server) -> None:
+    wire = Wire(endpoint(server.url), ("127.0.0.1", server.port))
+    wire.send(b"PING\r\n")
+    assert wire.readable(5)
+    assert not wire.sound
+    wire.close()
+
+
+def test_a_connection_carries_our_name(store: AnyStore) -> None:
+    listed = Call("CLIENT LIST", (), (), decode=bytes.decode)
+    assert "name=tambomq" in store.run(listed)

@@ -1,0 +1,62 @@
+"""Time left and pauses."""
+
+from __future__ import annotations
+
+import time
+from itertools import islice
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tambomq.clock import Deadline, Patience, pauses
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, to be set: its only element."""
+    at = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: at[0])
+    return at
+
+
+def test_a_deadline_passes_when_its_time_has_come(now: list[float]) -> None:
+    deadline = Deadline(2.0)
+    assert deadline.left_s == 2.0
+    assert not deadline.passed
+    now[0] += 2.0
+    assert deadline.passed
+    assert deadline.left_s == 0.0
+
+
+def test_time_left_is_never_negative(now: list[float]) -> None:
+    deadline = Deadline(1.0)
+    now[0] += 5.0
+    assert deadline.left_s == 0.0
+
+
+@given(st.floats(0.001, 1.0), st.floats(1.0, 60.0))
+def test_pauses_double_up_to_the_longest_and_are_drawn_from_its_upper_half(
+    first_s: float, longest_s: float
+) -> None:
+    limit = first_s
+    for pause in islice(pauses(first_s, longest_s), 20):
+        assert limit / 2 <= pause <= limit
+        limit = min(limit * 2, longest_s)
+
+
+def test_two_clients_do_not_pause_alike() -> None:
+    assert list(islice(pauses(), 5)) != list(islice(pauses(), 5))
+
+
+def test_patience_is_over_at_its_deadline_and_no_pause_goes_beyond(now: list[float]) -> None:
+    patience = Patience(0.1)
+    while not patience.over:
+        pause_s = patience.next_pause_s()
+        assert pause_s > 0
+        now[0] += pause_s
+    assert now[0] == pytest.approx(100.1)
+
+
+def test_no_patience_is_over_at_once() -> None:
+    assert Patience(0).over

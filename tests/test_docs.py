@@ -1,0 +1,180 @@
+"""The documentation is true: what it shows is run, and where it points there is something.
+
+`docs_runner` tells how a page is written so that it can be.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from tambomq import errors, settings
+from tambomq.cli.main import tambo
+from tambomq.cli.rsmqctl import rsmqctl
+from tambomq.rsmq import Rsmq, RsmqWorker
+from tests import docs_runner
+from tests.docs_runner import ROOT, Page, Untrue
+from tests.servers import Server
+
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_FILE = re.compile(r"`((?:src|tests|docs|examples|benchmarks|scripts)/[\w./-]+)`")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.fixture
+def page(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Page:
+    docs_runner.redirect(monkeypatch, server)
+    monkeypatch.setenv("REDIS_URL", server.url)
+    return Page("page.md", server, tmp_path)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_what_a_page_shows_happens(
+    path: Path, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    docs_runner.redirect(monkeypatch, server)
+    monkeypatch.setenv("REDIS_URL", server.url)
+    Page(name_of(path), server, tmp_path).run(path.read_text())
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_where_a_page_points_there_is_something(path: Path) -> None:
+    assert list(_broken(path)) == []
+
+
+def _broken(path: Path) -> Iterator[str]:
+    text = path.read_text()
+    for target in _LINK.findall(text):
+        if "://" in target:
+            continue
+        file, _, anchor = target.partition("#")
+        found = (path.parent / file).resolve() if file else path
+        if not found.exists():
+            yield f"{target}: no such file"
+        elif anchor and anchor not in _anchors(found.read_text()):
+            yield f"{target}: no such heading"
+    for name in _FILE.findall(text):
+        if not (ROOT / name).exists():
+            yield f"{name}: no such file"
+
+
+def _anchors(text: str) -> set[str]:
+    # As git hosts spell them: lower case, words joined by dashes, no punctuation.
+    headings = _HEADING.findall(re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL))
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_page_can_be_reached_from_the_index() -> None:
+    index = ROOT / "docs" / "index.md"
+    reached = {(index.parent / target).resolve() for target in _LINK.findall(index.read_text())}
+    assert [name_of(page) for page in PAGES if page not in {*reached, index}] == []
+
+
+def test_every_setting_is_in_the_reference() -> None:
+    text = (ROOT / "docs/reference/settings.md").read_text()
+    names = [n for s in settings.specs() for n in (f"`{s.key}`", f"`{s.variable}`", f"`{s.flag}`")]
+    assert [name for name in names if name not in text] == []
+
+
+def test_every_error_is_in_the_reference() -> None:
+    text = (ROOT / "docs/reference/errors.md").read_text()
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    assert [kind.__name__ for kind in kinds if f"`{kind.__name__}`" not in text] == []
+
+
+@pytest.mark.parametrize("kind", [Rsmq, RsmqWorker])
+def test_every_method_and_parameter_is_in_the_reference(kind: type) -> None:
+    text = (ROOT / "docs/reference/rsmq.md").read_text()
+    section = text.partition(f"### `{kind.__name__}`")[2].partition("\n### ")[0]
+    methods = [m for name, m in inspect.getmembers(kind, callable) if not name.startswith("_")]
+    words = [
+        word
+        for function in (kind.__init__, *methods)  # type: ignore[misc]
+        for word in (function.__name__, *inspect.signature(function).parameters)
+        if word not in ("__init__", "self")
+    ]
+    assert [word for word in words if not re.search(rf"\b{word}\b", section)] == []
+
+
+@pytest.mark.parametrize("program", [tambo, rsmqctl], ids=lambda program: str(program.name))
+def test_every_command_and_option_is_in_the_reference(program: click.Group) -> None:
+    text = (ROOT / "docs/reference/commands.md").read_text()
+    assert [words for words in _words(program) if not any(word in text for word in words)] == []
+
+
+def _words(command: click.Command) -> Iterator[list[str]]:
+    """What can be typed: each name, and each option by any of its spellings."""
+    yield [str(command.name)]
+    yield from (option.opts for option in command.params if isinstance(option, click.Option))
+    if isinstance(command, click.Group):
+        ctx = click.Context(command)
+        for name in command.list_commands(ctx):
+            found = command.get_command(ctx, name)
+            yield from _words(found) if found else ()
+
+
+# ── the runner itself can fail ───────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("```python\nprint(1 + 1)  # 3\n```\n", "what happens\n2"),
+        ("```python\nprint(1)\n```\n", "what happens\n1"),
+        ("```console\n$ echo one\ntwo\n```\n", "what happens\none"),
+        ("```console\n$ false\n```\n", "the last command exits 1"),
+        ("```console\n$ false\n$ true\n```\n", "exit 1 before 'true'"),
+        ("```console\n$ make coffee\n```\n", "no target 'coffee'"),
+        ("```console\nno command\n```\n", "begins with a command"),
+        ("```sh\ntrue\n```\n", "how to run 'sh'"),
+        ("```\ntrue\n```\n", "how to run 'a bare block'"),
+        ("  ```python\n  1\n  ```\n", "a fence is indented"),
+        ("```python\n1\n", "not closed"),
+        ("```console\n$ echo <\n<ID>\n```\n", "syntax error"),
+    ],
+)
+def test_an_untrue_page_is_refused(page: Page, text: str, complaint: str) -> None:
+    with pytest.raises(Untrue, match=re.escape(complaint)):
+        page.run(text)
+
+
+def test_a_wrong_setting_is_refused(page: Page) -> None:
+    with pytest.raises(errors.SettingsError, match="colour"):
+        page.run("```toml\n[log]\ncolour = 'red'\n```\n")
+
+
+def test_placeholders_stand_for_what_they_should(page: Page) -> None:
+    id = "k" * 32
+    page.run(
+        f"```console\n$ printf '{id}\\na  b\\nc\\nd'\n<ID>\na b\n…\n$ echo x<ID>y\nx<ID>y\n"
+        "$ false\n$ echo $?\n1\n```\n```text\nnothing\n```\n"
+    )
+
+
+def test_names_are_shared_and_the_default_address_is_the_tests_own(
+    page: Page, server: Server
+) -> None:
+    page.run(
+        "```python\nfrom tambomq.rsmq import Rsmq\nrsmq = Rsmq()\nrsmq.create_queue('a')\n```\n"
+        "```python\nwith Rsmq('redis://127.0.0.1:6379') as other:\n"
+        "    print(other.list_queues())  # ['a']\n```\n"
+        '```console\n$ rsmqctl -r redis://127.0.0.1:6379 queue list\n["a"]\n```\n'
+    )
+
+
+def test_serve_is_run_and_stopped(page: Page) -> None:
+    page.run(
+        '```console\n$ make run ARGS="--redis-port 7000"\n…\nredis (…)  redis://127.0.0.1:7000  …\n'
+        "…\n$ tambo serve --redis-url redis://127.0.0.1:1\n…\n$ echo $?\n1\n```\n"
+    )

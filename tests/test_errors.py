@@ -1,0 +1,57 @@
+"""What errors say and carry. That the drawn tree is the real one is a house rule."""
+
+from __future__ import annotations
+
+import pytest
+
+from tambomq import errors
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (errors.InvalidFormat("queue name", "a b", "no spaces"), "queue name 'a b' is not valid"),
+        (errors.InvalidValue("vt", -1, "0 or more"), "vt must be 0 or more, not -1"),
+        (errors.InvalidBody(7), "a body is str or bytes, not int"),
+        (errors.NothingToSet(), "give at least one of vt, delay and maxsize"),
+        (errors.QueueNotFound("orders"), "queue 'orders' does not exist"),
+        (errors.QueueExists("orders"), "queue 'orders' already exists"),
+        (errors.MessageTooLong("orders", 9, 8), "a message of 9 bytes exceeds the 8"),
+        (errors.QueueCorrupt("orders", "no vt"), "queue 'orders' is damaged: no vt"),
+        (errors.BatchIncomplete("orders", ["a"], 3), "1 of 3 messages reached queue 'orders'"),
+        (errors.WrongType(("a", "b")), "one of the keys a, b holds a value of another type"),
+        (errors.PortTaken("127.0.0.1", 6379), "127.0.0.1:6379 is taken"),
+        (errors.DataDirBusy("data", "process 7"), "data is in use by process 7"),
+    ],
+)
+def test_an_error_says_what_happened_to_what(error: errors.TamboError, says: str) -> None:
+    assert says in str(error)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.InvalidFormat("queue name", "a b", "no spaces"), "invalidFormat"),
+        (errors.InvalidFormat("queue name", "", "not empty"), "missingParameter"),
+        (errors.InvalidValue("vt", -1, "0 or more"), "invalidValue"),
+        (errors.InvalidBody(7), "messageNotString"),
+        (errors.NothingToSet(), "noAttributeSupplied"),
+        (errors.QueueNotFound("orders"), "queueNotFound"),
+        (errors.QueueExists("orders"), "queueExists"),
+        (errors.MessageTooLong("orders", 9, 8), "messageTooLong"),
+        (errors.StoreFull(""), ""),
+    ],
+)
+def test_an_error_of_the_rsmq_specification_has_its_name(
+    error: errors.TamboError, code: str
+) -> None:
+    assert error.code == code
+
+
+def test_whoever_handles_an_unavailable_store_handles_a_lost_reply() -> None:
+    assert issubclass(errors.ReplyLost, errors.StoreUnavailable)
+
+
+def test_nobody_takes_a_full_store_for_an_unavailable_one() -> None:
+    assert not issubclass(errors.StoreFull, errors.StoreUnavailable)
+    assert not issubclass(errors.StoreRefused, errors.StoreUnavailable)
