@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 import redis
@@ -13,7 +14,7 @@ from tambomq.rsmq import AsyncRsmq, Rsmq
 from tests.servers import binaries
 from tests.servers.run import Server
 
-SERVERS = {
+SERVERS: dict[str, Callable[[], Path | None]] = {
     "valkey": binaries.valkey,
     "redis7": binaries.debian_redis,
     "redis8": partial(binaries.redis8, build=False),

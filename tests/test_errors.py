@@ -18,7 +18,10 @@ from tambomq import errors
         (errors.QueueExists("orders"), "queue 'orders' already exists"),
         (errors.MessageTooLong("orders", 9, 8), "a message of 9 bytes exceeds the 8"),
         (errors.QueueCorrupt("orders", "no vt"), "queue 'orders' is damaged: no vt"),
-        (errors.BatchIncomplete("orders", ["a"], 3), "1 of 3 messages reached queue 'orders'"),
+        (
+            errors.BatchIncomplete("orders", ["a", None, None]),
+            "1 of 3 messages reached queue 'orders'",
+        ),
         (errors.WrongType(("a", "b")), "one of the keys a, b holds a value of another type"),
         (errors.PortTaken("127.0.0.1", 6379), "127.0.0.1:6379 is taken"),
         (errors.DataDirBusy("data", "process 7"), "data is in use by process 7"),

@@ -71,15 +71,13 @@ def test_a_delay_and_a_channel_are_passed_on() -> None:
 
 
 @pytest.mark.parametrize("batch", [1, 499, 500])
-def test_a_batch_up_to_500_is_one_trip(batch: int) -> None:
+def test_a_batch_up_to_500_is_one_script(batch: int) -> None:
     (call,) = first_trip(ops.send_batch(KEYS, "q", ["x"] * batch))
     assert len(call.args) == 4 + 2 * batch
 
 
-def test_a_larger_batch_knows_its_longest_body_from_the_start() -> None:
-    plan = ops.send_batch(KEYS, "q", ["x"] * 500 + ["long"])
-    (one,) = first_trip(plan)
-    (two,) = plan.send([["id"]])
+def test_a_larger_batch_is_one_trip_and_each_script_knows_its_longest_body() -> None:
+    one, two = first_trip(ops.send_batch(KEYS, "q", ["x"] * 500 + ["long"]))
     assert one.args[:4] == ("", 4, "", 0)
     assert two.args[:4] == ("", 4, "", 500)
     assert two.args[5:] == (b"long",)
@@ -91,14 +89,13 @@ def test_an_empty_batch_makes_no_trip() -> None:
     assert end.value.value == []
 
 
-def test_a_batch_that_fails_in_the_middle_stops_there_and_tells_what_was_done() -> None:
-    plan = ops.send_batch(KEYS, "q", ["x"] * 1500)
+def test_a_batch_that_fails_in_part_tells_which() -> None:
+    plan = ops.send_batch(KEYS, "q", ["x"] * 1001)
     next(plan)
-    plan.send([["one"]])
     failure = StoreFull("full")
-    with pytest.raises(BatchIncomplete) as caught:
-        plan.send([failure])
-    assert (caught.value.done, caught.value.of) == (["one"], 1500)
+    with pytest.raises(BatchIncomplete, match="501 of 1001") as caught:
+        plan.send([["one"] * 500, failure, ["three"]])
+    assert caught.value.ids == ["one"] * 500 + [None] * 500 + ["three"]
     assert caught.value.__cause__ is failure
 
 
@@ -106,7 +103,7 @@ def test_a_batch_that_fails_at_once_raises_why() -> None:
     plan = ops.send_batch(KEYS, "q", ["x"] * 501)
     next(plan)
     with pytest.raises(StoreFull):
-        plan.send([StoreFull("full")])
+        plan.send([StoreFull("full"), StoreFull("full")])
 
 
 @pytest.mark.parametrize("bodies", [[], ["x"]])

@@ -7,6 +7,7 @@ import itertools
 import time
 from collections import Counter
 from contextlib import ExitStack, suppress
+from typing import cast
 
 import pytest
 import redis
@@ -18,7 +19,7 @@ from tests.servers.run import Server
 
 
 def bodies(db: redis.Redis, key: str) -> list[str]:
-    return [line.decode().split()[1] for line in db.lrange(key, 0, -1)]
+    return [str(line, "utf-8").split()[1] for line in cast("list[bytes]", db.lrange(key, 0, -1))]
 
 
 def test_a_killed_workers_message_is_run_by_another_within_its_lease_and_a_second(

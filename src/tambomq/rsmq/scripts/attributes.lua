@@ -18,6 +18,7 @@ end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 reply[8] = redis.call('ZCARD', messages)
-reply[9] = redis.call('ZCOUNT', messages, now, '+inf')
+-- What becomes visible in this very millisecond can be received, so it is not hidden.
+reply[9] = redis.call('ZCOUNT', messages, '(' .. now, '+inf')
 reply[10] = now
 return reply
