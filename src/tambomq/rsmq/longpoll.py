@@ -29,15 +29,23 @@ def receive(
 ) -> list[Message]:
     """Return the oldest visible messages, waiting up to *wait* seconds for the first."""
     deadline = Deadline(check_seconds("wait", wait))
-    haul = store.follow(ops.receive_batch(keys, queue, count, vt=vt))
+    haul = _take(store, keys, queue, count, vt)
     while not (haul.messages or deadline.passed):
         with store.listen(keys.notices(queue)) as notices:
-            haul = store.follow(ops.receive_batch(keys, queue, count, vt=vt))
+            haul = _take(store, keys, queue, count, vt)
             while notices.sound and not (haul.messages or deadline.passed):
                 notices.wait(nap_s(haul, deadline.left_s))
                 if notices.sound:
-                    haul = store.follow(ops.receive_batch(keys, queue, count, vt=vt))
+                    haul = _take(store, keys, queue, count, vt)
     return haul.messages
+
+
+def _take(store: Store, keys: Keys, queue: str, count: int, vt: float | None) -> ops.Haul:
+    if count == 1:
+        haul = store.run(ops.receive(keys, queue, count, vt=vt))
+        if haul.is_final:
+            return haul
+    return store.follow(ops.receive_batch(keys, queue, count, vt=vt))
 
 
 async def receive_async(
@@ -45,12 +53,22 @@ async def receive_async(
 ) -> list[Message]:
     """Return the oldest visible messages, waiting up to *wait* seconds for the first."""
     deadline = Deadline(check_seconds("wait", wait))
-    haul = await store.follow(ops.receive_batch(keys, queue, count, vt=vt))
+    haul = await _take_async(store, keys, queue, count, vt)
     while not (haul.messages or deadline.passed):
         async with store.listen(keys.notices(queue)) as notices:
-            haul = await store.follow(ops.receive_batch(keys, queue, count, vt=vt))
+            haul = await _take_async(store, keys, queue, count, vt)
             while notices.sound and not (haul.messages or deadline.passed):
                 await notices.wait(nap_s(haul, deadline.left_s))
                 if notices.sound:
-                    haul = await store.follow(ops.receive_batch(keys, queue, count, vt=vt))
+                    haul = await _take_async(store, keys, queue, count, vt)
     return haul.messages
+
+
+async def _take_async(
+    store: AsyncStore, keys: Keys, queue: str, count: int, vt: float | None
+) -> ops.Haul:
+    if count == 1:
+        haul = await store.run(ops.receive(keys, queue, count, vt=vt))
+        if haul.is_final:
+            return haul
+    return await store.follow(ops.receive_batch(keys, queue, count, vt=vt))

@@ -42,6 +42,11 @@ class Haul(msgspec.Struct, frozen=True, gc=False):
     next_in_ms: int | None = None
     """When something becomes visible; `None` when nothing is going to."""
 
+    @property
+    def is_final(self) -> bool:
+        """False: the script skipped so many ids without a body that it left the rest for later."""
+        return bool(self.messages) or self.next_in_ms != 0
+
 
 # ── send ─────────────────────────────────────────────────────────────────────
 
@@ -134,8 +139,7 @@ def _whole_haul(calls: Sequence[Call[Haul]]) -> Plan[Haul]:
         hauls = [outcome for outcome in outcomes if isinstance(outcome, Haul)] or results(outcomes)
         # A short vt may be over before the last script: a message it took again counts once.
         taken = {message.id: message for haul in hauls for message in haul.messages}
-        # 0: the script skipped so many ids without a body that it left the rest for later.
-        if taken or hauls[-1].next_in_ms != 0:
+        if taken or hauls[-1].is_final:
             return Haul(list(taken.values()), hauls[-1].next_in_ms)
 
 

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
+import hiredis
+
 from tambomq.clock import Patience
 from tambomq.errors import StoreError, StoreUnavailable
 from tambomq.store.call import Call, Outcome, Plan, results
@@ -42,8 +44,22 @@ class AsyncStore:
 
     async def run(self, call: Call[T]) -> T:
         """Make *call* and return its decoded reply."""
-        outcome: T = results(await self.outcomes((call,)))[0]
-        return outcome
+        # Nearly every trip is this one: a single server, an open lane, a good reply. `outcomes`,
+        # which is ready for anything, takes 5 µs more.
+        lane = None if self._homes else self._here().lanes.get(None)
+        if lane is None or not lane.sound:
+            return (await self.run_all((call,)))[0]
+        try:
+            replies = await lane.exchange(hiredis.pack_command(call.parts), 1)
+        except StoreUnavailable:
+            # Never sent, so it may be made like any other.
+            return (await self.run_all((call,)))[0]
+        if replies and not isinstance(replies[0], hiredis.ReplyError):
+            return call.decode(replies[0])
+        trip = Trip((call,))
+        trip.waiting = _arrived(trip, (0,), replies, lane)
+        result: T = results(await self._finish(trip))[0]
+        return result
 
     async def run_all(self, calls: Sequence[Call[T]]) -> list[T]:
         """Make *calls* in one round trip and return their replies; raise the first error."""
@@ -61,8 +77,14 @@ class AsyncStore:
 
     async def outcomes(self, calls: Sequence[Call[Any]]) -> list[Outcome]:
         """Make *calls* in one round trip and return what became of each."""
-        trip, patience = Trip(calls), None
+        return await self._finish(Trip(calls))
+
+    async def _finish(self, trip: Trip) -> list[Outcome]:
+        patience = None
         while trip.waiting:
+            self._homes.update(trip.moved)
+            # Else what is learned next, that a node is gone, would be unlearned.
+            trip.moved.clear()
             if trip.pause:
                 patience = patience or Patience(self._patience_s)
                 if patience.over:
@@ -72,9 +94,6 @@ class AsyncStore:
             trip.pause = False
             nodes = trip.by_node(self._homes)
             trip.waiting = await self._rounds(trip, nodes)
-            self._homes.update(trip.moved)
-            # Else what is learned next, that a node is gone, would be unlearned.
-            trip.moved.clear()
         return trip.outcomes
 
     @asynccontextmanager
@@ -126,11 +145,7 @@ class AsyncStore:
             return trip.unreachable(places, reason)
         except StoreError as refusal:
             return trip.refused(places, refusal)
-        again = trip.arrive(places, replies, lane.node[0])
-        if trip.pause:
-            # Its name may lead to another server by now, one that is ready.
-            lane.retire()
-        return again
+        return _arrived(trip, places, replies, lane)
 
     def _here(self) -> _Here:
         loop = asyncio.get_running_loop()
@@ -162,6 +177,14 @@ class AsyncStore:
                 with suppress(StoreUnavailable):
                     return await Lane.open(self.endpoint, other, **options)
             raise reason from None
+
+
+def _arrived(trip: Trip, places: Sequence[int], replies: Sequence[Any], lane: Lane) -> list[int]:
+    again = trip.arrive(places, replies, lane.node[0])
+    if trip.pause:
+        # Its name may lead to another server by now, one that is ready.
+        lane.retire()
+    return again
 
 
 class _Here:

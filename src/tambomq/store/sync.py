@@ -44,8 +44,21 @@ class Store:
 
     def run(self, call: Call[T]) -> T:
         """Make *call* and return its decoded reply."""
-        outcome: T = results(self.outcomes((call,)))[0]
-        return outcome
+        # Nearly every trip is this one: a single server, an idle wire, a good reply. `outcomes`,
+        # which is ready for anything, takes 5 µs more.
+        node = self.endpoint.nodes[0]
+        wire = None if self._homes else self._spare(node)
+        if wire is None:
+            return self.run_all((call,))[0]
+        replies = wire.exchange(hiredis.pack_command(call.parts), 1)
+        if replies:
+            self._give(node, wire)
+            if not isinstance(replies[0], hiredis.ReplyError):
+                return call.decode(replies[0])
+        trip = Trip((call,))
+        trip.waiting = self._arrived(trip, (0,), replies, node)
+        result: T = results(self._finish(trip))[0]
+        return result
 
     def run_all(self, calls: Sequence[Call[T]]) -> list[T]:
         """Make *calls* in one round trip and return their replies; raise the first error."""
@@ -63,8 +76,14 @@ class Store:
 
     def outcomes(self, calls: Sequence[Call[Any]]) -> list[Outcome]:
         """Make *calls* in one round trip and return what became of each."""
-        trip, patience = Trip(calls), None
+        return self._finish(Trip(calls))
+
+    def _finish(self, trip: Trip) -> list[Outcome]:
+        patience = None
         while trip.waiting:
+            self._homes.update(trip.moved)
+            # Else what is learned next, that a node is gone, would be unlearned.
+            trip.moved.clear()
             if trip.pause:
                 patience = patience or Patience(self._patience_s)
                 if patience.over:
@@ -76,9 +95,6 @@ class Store:
             trip.waiting = [
                 p for node, places in nodes.items() for p in self._round(trip, node, places)
             ]
-            self._homes.update(trip.moved)
-            # Else what is learned next, that a node is gone, would be unlearned.
-            trip.moved.clear()
         return trip.outcomes
 
     @contextmanager
@@ -122,7 +138,12 @@ class Store:
         replies = wire.exchange(packed, due)
         if len(replies) == due:
             self._give(where, wire)
-        again = trip.arrive(places, replies, where[0])
+        return self._arrived(trip, places, replies, where)
+
+    def _arrived(
+        self, trip: Trip, places: Sequence[int], replies: Sequence[Any], node: Address
+    ) -> list[int]:
+        again = trip.arrive(places, replies, node[0])
         if trip.pause:
             # Its name may lead to another server by now, one that is ready.
             self.close()
@@ -141,6 +162,10 @@ class Store:
             raise reason from None
 
     def _take(self, node: Address) -> Wire:
+        return self._spare(node) or Wire(self.endpoint, node)
+
+    def _spare(self, node: Address) -> Wire | None:
+        """An idle connection, if there is one."""
         if self._process != os.getpid():
             # Sockets shared with a parent process would mix up its replies and ours.
             self._process = os.getpid()
@@ -151,7 +176,7 @@ class Store:
             if wire.sound:
                 return wire
             wire.close()
-        return Wire(self.endpoint, node)
+        return None
 
     def _give(self, node: Address, wire: Wire) -> None:
         self._idle.setdefault(node, []).append(wire)

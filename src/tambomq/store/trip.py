@@ -35,6 +35,7 @@ Address: TypeAlias = tuple[str, int]
 _NOT_NOW = ("LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "UNBLOCKED")
 _NOT_YOU = ("NOAUTH", "WRONGPASS", "NOPERM", "DENIED")
 _SLOTS = 16384
+
 _ASKING = hiredis.pack_command(("ASKING",))
 
 # A call finds its node in two redirections, three while a slot is on the move.

@@ -7,8 +7,12 @@ takes 120 µs for the same script (redis 8.1, hiredis 3.5, Python 3.11).
 from __future__ import annotations
 
 import contextlib
+import os
 import select
 import socket
+import struct
+import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +23,11 @@ from tambomq.store.connect import Endpoint
 from tambomq.store.trip import Address
 
 _CHUNK = 1 << 16
+
+# A look takes less than a microsecond.
+_LOOKS = 100
+_QUICK_S = 0.0002
+_LOOKING = threading.Lock()
 
 # What a server says before it hangs up, or when it cannot serve anybody now.
 _NOT_YET = ("LOADING", "MASTERDOWN", "BUSY", "ERR max number of clients")
@@ -34,6 +43,9 @@ class Wire:
         greeting = endpoint.greeting(endpoint.login())
         try:
             self._socket = _connected(endpoint, node)
+            self._poll = select.poll()
+            self._poll.register(self._socket, select.POLLIN)
+            self._near, self._quick = _is_near(endpoint, node), True
         except (OSError, UnicodeError) as error:
             raise unreachable(endpoint, error) from error
         try:
@@ -42,13 +54,25 @@ class Wire:
                 # A server that hangs up on us may have said why; then `read` finds it.
                 self.send(b"".join(map(hiredis.pack_command, greeting)))
             check_greeting(endpoint, greeting, [self.read() for _ in greeting])
-            self._socket.settimeout(endpoint.reply_timeout_s)
+            self._limit(endpoint.reply_timeout_s)
         except OSError as error:
             self.close()
             raise unreachable(endpoint, error) from error
         except BaseException:
             self.close()
             raise
+
+    def _limit(self, timeout_s: float) -> None:
+        """Set how long a reply may take."""
+        if self._endpoint.tls:
+            self._socket.settimeout(timeout_s)
+            return
+        # The kernel keeps the time. With `settimeout` Python asks it before each send and
+        # recv whether they would block: two system calls more for each operation.
+        limit = struct.pack("@ll", int(timeout_s), int(timeout_s % 1 * 1_000_000))
+        self._socket.settimeout(None)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
 
     def exchange(self, packed: bytes, count: int) -> list[Any]:
         """Send commands and return their replies; fewer than *count* if the connection broke."""
@@ -65,12 +89,38 @@ class Wire:
             raise
         return replies
 
+    def _recv(self) -> bytes:
+        """Return what comes next; look for it a few times before sleeping, where that pays.
+
+        To sleep and be woken takes 50 µs on loopback, a reply often only 20. So one
+        thread at a time looks first, as long as the server is quick: a send takes
+        45 µs instead of 110, for 10 µs more of processor (two cores, Python 3.11).
+        """
+        if not self._near:
+            return self._socket.recv(_CHUNK)
+        began = time.perf_counter()
+        data = self._look() if self._quick else b""
+        data = data or self._socket.recv(_CHUNK)
+        self._quick = time.perf_counter() - began < _QUICK_S
+        return data
+
+    def _look(self) -> bytes:
+        if not _LOOKING.acquire(blocking=False):
+            return b""
+        try:
+            for _ in range(_LOOKS):
+                with contextlib.suppress(BlockingIOError):
+                    return self._socket.recv(_CHUNK, socket.MSG_DONTWAIT)
+        finally:
+            _LOOKING.release()
+        return b""
+
     def read(self) -> Any:
         """Return the next reply, an error reply as a value; raise `OSError` without one."""
         try:
             reply = self._reader.gets()
             while reply is False:
-                data = self._socket.recv(_CHUNK)
+                data = self._recv()
                 if not data:
                     raise ConnectionResetError("the server closed the connection")
                 self._reader.feed(data)
@@ -90,9 +140,7 @@ class Wire:
         pending = getattr(self._socket, "pending", None)
         if pending is not None and pending():
             return True
-        poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
-        return bool(poll.poll(within_s * 1000))
+        return bool(self._poll.poll(within_s * 1000))
 
     @property
     def sound(self) -> bool:
@@ -106,6 +154,12 @@ class Wire:
         """Hang up."""
         with contextlib.suppress(OSError):
             self._socket.close()
+
+
+def _is_near(endpoint: Endpoint, node: Address) -> bool:
+    """Whether the server is on this machine, and may run while we look for its reply."""
+    here = endpoint.path or node[0] in ("localhost", "::1") or node[0].startswith("127.")
+    return bool(here) and endpoint.tls is None and (os.cpu_count() or 1) > 1
 
 
 def _connected(endpoint: Endpoint, node: Address) -> socket.socket:
