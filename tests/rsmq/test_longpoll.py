@@ -120,7 +120,8 @@ def test_a_damaged_id_is_no_reason_to_poll_tightly(client: Rsmq, db: redis.Redis
     db.zadd("rsmq:q", {"bare": 1, "never": "inf"})
     before = calls(db)
     assert client.receive_message("q", vt=0, wait=0.6) is None
-    assert calls(db) - before <= 6
+    # Two scripts, each sent by name and then in full, and three or four more looks.
+    assert calls(db) - before <= 8
 
 
 def test_a_receiver_learns_that_its_queue_is_gone(

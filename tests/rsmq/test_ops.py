@@ -142,10 +142,19 @@ def test_a_receive_is_one_call() -> None:
 
 @pytest.mark.parametrize(
     ("count", "sizes"),
-    [(1, [1]), (500, [500]), (501, [500, 1]), (1500, [500, 500, 500])],
+    [(2, [2]), (500, [500]), (501, [500, 1]), (1500, [500, 500, 500])],
 )
 def test_a_large_receive_is_one_trip_of_several_calls(count: int, sizes: list[int]) -> None:
     assert [call.args[0] for call in first_trip(ops.receive_batch(KEYS, "q", count))] == sizes
+
+
+def test_a_receive_of_one_has_a_script_of_its_own_that_leaves_damage_to_the_other() -> None:
+    plan = ops.receive_batch(KEYS, "q", 1)
+    (quick,) = first_trip(plan)
+    (thorough,) = plan.send([ops.Haul([], 0)])
+    verbs = [call.verb for call in (quick, thorough)]
+    assert [verb.name for verb in verbs if isinstance(verb, Script)] == ["receive_one", "receive"]
+    assert thorough.args == (1, "")
 
 
 field = st.tuples(

@@ -20,6 +20,7 @@ from tambomq.rsmq.model import (
     Message,
     QueueAttributes,
     QueueStats,
+    check_seconds,
 )
 from tambomq.store.aio import AsyncStore
 from tambomq.store.connect import PATIENCE_S, URL, Credentials, Tls
@@ -140,6 +141,10 @@ class AsyncRsmq:
         *vt* in seconds overrides the queue's own. *wait*: how many seconds to
         wait for a message if there is none. Raises `QueueNotFound`.
         """
+        if check_seconds("wait", wait) == 0:
+            haul = await self._store.run(ops.receive_one(self._keys, queue, vt=vt))
+            if haul.is_final:
+                return haul.first
         received = await self.receive_messages(queue, 1, vt=vt, wait=wait)
         return received[0] if received else None
 

@@ -29,23 +29,15 @@ def receive(
 ) -> list[Message]:
     """Return the oldest visible messages, waiting up to *wait* seconds for the first."""
     deadline = Deadline(check_seconds("wait", wait))
-    haul = _take(store, keys, queue, count, vt)
+    haul = store.follow(ops.receive_batch(keys, queue, count, vt=vt))
     while not (haul.messages or deadline.passed):
         with store.listen(keys.notices(queue)) as notices:
-            haul = _take(store, keys, queue, count, vt)
+            haul = store.follow(ops.receive_batch(keys, queue, count, vt=vt))
             while notices.sound and not (haul.messages or deadline.passed):
                 notices.wait(nap_s(haul, deadline.left_s))
                 if notices.sound:
-                    haul = _take(store, keys, queue, count, vt)
+                    haul = store.follow(ops.receive_batch(keys, queue, count, vt=vt))
     return haul.messages
-
-
-def _take(store: Store, keys: Keys, queue: str, count: int, vt: float | None) -> ops.Haul:
-    if count == 1:
-        haul = store.run(ops.receive(keys, queue, count, vt=vt))
-        if haul.is_final:
-            return haul
-    return store.follow(ops.receive_batch(keys, queue, count, vt=vt))
 
 
 async def receive_async(
@@ -53,22 +45,12 @@ async def receive_async(
 ) -> list[Message]:
     """Return the oldest visible messages, waiting up to *wait* seconds for the first."""
     deadline = Deadline(check_seconds("wait", wait))
-    haul = await _take_async(store, keys, queue, count, vt)
+    haul = await store.follow(ops.receive_batch(keys, queue, count, vt=vt))
     while not (haul.messages or deadline.passed):
         async with store.listen(keys.notices(queue)) as notices:
-            haul = await _take_async(store, keys, queue, count, vt)
+            haul = await store.follow(ops.receive_batch(keys, queue, count, vt=vt))
             while notices.sound and not (haul.messages or deadline.passed):
                 await notices.wait(nap_s(haul, deadline.left_s))
                 if notices.sound:
-                    haul = await _take_async(store, keys, queue, count, vt)
+                    haul = await store.follow(ops.receive_batch(keys, queue, count, vt=vt))
     return haul.messages
-
-
-async def _take_async(
-    store: AsyncStore, keys: Keys, queue: str, count: int, vt: float | None
-) -> ops.Haul:
-    if count == 1:
-        haul = await store.run(ops.receive(keys, queue, count, vt=vt))
-        if haul.is_final:
-            return haul
-    return await store.follow(ops.receive_batch(keys, queue, count, vt=vt))

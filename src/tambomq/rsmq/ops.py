@@ -28,9 +28,11 @@ CHUNK = 500
 
 _SEND = load_script("tambomq.rsmq", "send")
 _RECEIVE = load_script("tambomq.rsmq", "receive")
+_RECEIVE_ONE = load_script("tambomq.rsmq", "receive_one")
 _POP = load_script("tambomq.rsmq", "pop")
 _PEEK = load_script("tambomq.rsmq", "peek")
 _DELETE = load_script("tambomq.rsmq", "delete")
+_DELETE_ONE = load_script("tambomq.rsmq", "delete_one")
 _HIDE = load_script("tambomq.rsmq", "hide")
 _BURY = load_script("tambomq.rsmq", "bury")
 
@@ -41,6 +43,11 @@ class Haul(msgspec.Struct, frozen=True, gc=False):
     messages: list[Message]
     next_in_ms: int | None = None
     """When something becomes visible; `None` when nothing is going to."""
+
+    @property
+    def first(self) -> Message | None:
+        """The one message of a receive of one."""
+        return self.messages[0] if self.messages else None
 
     @property
     def is_final(self) -> bool:
@@ -126,13 +133,19 @@ def receive(keys: Keys, queue: str, count: int = 1, *, vt: float | None = None) 
     return Call(_RECEIVE, keys.of(queue), args, partial(_haul, queue))
 
 
+def receive_one(keys: Keys, queue: str, *, vt: float | None = None) -> Call[Haul]:
+    """Take the oldest visible message and hide it; not final if that takes `receive`."""
+    return Call(_RECEIVE_ONE, keys.of(queue), (_seconds("vt", vt),), partial(_haul, queue))
+
+
 def receive_batch(keys: Keys, queue: str, count: int, *, vt: float | None = None) -> Plan[Haul]:
     """Take up to *count* of the oldest visible messages in one trip."""
     sizes = [min(CHUNK, count - first) for first in range(0, check_count(count), CHUNK)]
-    return _whole_haul([receive(keys, queue, size, vt=vt) for size in sizes])
+    calls = [receive(keys, queue, size, vt=vt) for size in sizes]
+    return _whole_haul([receive_one(keys, queue, vt=vt)] if count == 1 else calls, calls)
 
 
-def _whole_haul(calls: Sequence[Call[Haul]]) -> Plan[Haul]:
+def _whole_haul(calls: Sequence[Call[Haul]], again: Sequence[Call[Haul]]) -> Plan[Haul]:
     while True:
         outcomes = yield calls
         # What one script took is hidden now; it is handed over even if a later one failed.
@@ -141,6 +154,7 @@ def _whole_haul(calls: Sequence[Call[Haul]]) -> Plan[Haul]:
         taken = {message.id: message for haul in hauls for message in haul.messages}
         if taken or hauls[-1].is_final:
             return Haul(list(taken.values()), hauls[-1].next_in_ms)
+        calls = again
 
 
 def _haul(queue: str, reply: Any) -> Haul:
@@ -202,7 +216,7 @@ def peek(keys: Keys, queue: str, count: int, *, first: int = 0) -> Call[list[Mes
 def delete(keys: Keys, queue: str, id: str, *, receipt: int | None = None) -> Call[bool]:
     """Forget a message; false if it is gone, or another's by now."""
     args = (check_id(id), _receipt(receipt))
-    return Call(_DELETE, keys.of(queue), args, partial(_done_one, queue), repeatable=True)
+    return Call(_DELETE_ONE, keys.of(queue), args, partial(_is_done, queue), repeatable=True)
 
 
 def delete_batch(keys: Keys, queue: str, held: Iterable[Held]) -> Plan[list[bool]]:
@@ -213,7 +227,7 @@ def delete_batch(keys: Keys, queue: str, held: Iterable[Held]) -> Plan[list[bool
 def hide(keys: Keys, queue: str, id: str, vt: float, *, receipt: int | None = None) -> Call[bool]:
     """Let a message be visible in *vt* seconds; false if it is gone, or another's by now."""
     args = (check_seconds("vt", vt), check_id(id), _receipt(receipt))
-    return Call(_HIDE, keys.of(queue), args, partial(_done_one, queue), repeatable=True)
+    return Call(_HIDE, keys.of(queue), args, partial(_first_done, queue), repeatable=True)
 
 
 def hide_batch(keys: Keys, queue: str, held: Iterable[Held], vt: float) -> Plan[list[bool]]:
@@ -227,13 +241,8 @@ def bury(
     """Move a held message to queue *dead*; false if it is gone, or another's by now."""
     own, other = keys.of(queue), keys.of(check_dead_queue(dead, of=queue))
     args = (message.id, message.receipt, dead, why, _channel(keys, dead, realtime=realtime))
-    return Call(
-        _BURY,
-        (*own, keys.queues, *other),
-        args,
-        lambda reply: bool(existing(queue, reply)),
-        repeatable=True,
-    )
+    decode = partial(_is_done, queue)
+    return Call(_BURY, (*own, keys.queues, *other), args, decode, repeatable=True)
 
 
 def _receipt(receipt: int | None) -> Arg:
@@ -275,8 +284,12 @@ def _done(queue: str, reply: Any) -> list[bool]:
     return [bool(flag) for flag in existing(queue, reply)]
 
 
-def _done_one(queue: str, reply: Any) -> bool:
-    return bool(existing(queue, reply)[0])
+def _first_done(queue: str, reply: Any) -> bool:
+    return _done(queue, reply)[0]
+
+
+def _is_done(queue: str, reply: Any) -> bool:
+    return bool(existing(queue, reply))
 
 
 def _seconds(what: str, value: float | None) -> Arg:

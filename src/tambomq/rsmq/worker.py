@@ -189,7 +189,8 @@ class RsmqWorker:
         if self._stopping:
             return
         free = self._concurrency - self._busy
-        haul = await self._store.run(ops.receive(self._keys, self.queue, free, vt=self._hide_s))
+        plan = ops.receive_batch(self._keys, self.queue, free, vt=self._hide_s)
+        haul = await self._store.follow(plan)
         if not haul.messages:
             await notices.wait(nap_s(haul, LOOK_EVERY_S))
             return

@@ -113,7 +113,7 @@ class Trip:
                 if not self._failed(place, reply, host):
                     again.append(place)
             else:
-                self._settle(place, reply)
+                self.outcomes[place] = decoded(self._calls[place], reply)
         return again + self._broken(places[len(replies) :])
 
     def unreachable(self, places: Sequence[int], reason: StoreUnavailable) -> list[int]:
@@ -147,12 +147,6 @@ class Trip:
             if not isinstance(verb, str):
                 first.setdefault(verb.sha, place)
         return set(first.values())
-
-    def _settle(self, place: int, reply: Any) -> None:
-        try:
-            self.outcomes[place] = self._calls[place].decode(reply)
-        except TamboError as error:
-            self.outcomes[place] = error
 
     def _failed(self, place: int, error: hiredis.ReplyError, host: str) -> bool:
         """Whether *error* is the end of this call."""
@@ -193,6 +187,14 @@ class Trip:
             if rest:
                 kept.append(rest.pop(0))
         return kept
+
+
+def decoded(call: Call[Any], reply: Any) -> Outcome:
+    """Return what *reply* means to *call*, an error as a value."""
+    try:
+        return call.decode(reply)
+    except TamboError as error:
+        return error
 
 
 def slot_of(key: str) -> int:

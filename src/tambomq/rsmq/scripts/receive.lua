@@ -14,68 +14,62 @@ local count, vt = ARGV[1], ARGV[2]
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local reply, skipped, seen = {0}, 0, 0
 
--- Counts that somebody has damaged are no reason to fail: they begin anew.
-local function whole(text)
-  local n = tonumber(text)
-  return n and n % 1 == 0 and n >= 0 and n < 2 ^ 53 and n or 0
-end
-
--- One look takes all it needs in one command each: a command costs a script more than a field.
-local reply, skipped = {0}, 0
-local function look()
+-- Everything is read by one command and written by one for each key: a command costs a script
+-- more than a field does. This is why the counts are added up here and not by HINCRBY.
+repeat
+  seen = skipped
   local ids = redis.call('ZRANGEBYSCORE', messages, '-inf', now, 'LIMIT', 0, count)
   local names = {'vt', 'totalrecv'}
-  for i, id in ipairs(ids) do
-    local n = i * 3
+  for i = 1, #ids do
+    local n, id = i * 3, ids[i]
     names[n], names[n + 1], names[n + 2] = id, id .. ':rc', id .. ':fr'
   end
 
   local stored = redis.call('HMGET', data, unpack(names))
   local own = stored[1]
+  if not own then
+    return nil
+  end
   local hide = tonumber(vt == '' and own or vt)
-  if not own or not (hide and hide >= 0 and hide <= 9999999) then
-    return own and 'vt is "' .. own .. '"'
+  if not (hide and hide >= 0 and hide <= 9999999) then
+    return 'vt is "' .. own .. '"'
   end
 
-  local visible_at = now + math.floor(hide * 1000 + 0.5)
-  local scores, counts = {}, {}
-  for i, id in ipairs(ids) do
+  local visible_at, taken = now + math.floor(hide * 1000 + 0.5), 0
+  local scores, counts = {}, {'totalrecv'}
+  for i = 1, #ids do
     local n, score = i * 3, visible_at
     if stored[n] then
-      local rc = whole(stored[n + 1]) + 1
+      -- A count that somebody has damaged begins anew.
+      local rc = (tonumber(stored[n + 1]) or 0) + 1
+      rc = rc % 1 == 0 and rc > 0 and rc < 2 ^ 53 and rc or 1
       local fr = rc > 1 and tonumber(stored[n + 2]) or now
-      local r, c = #reply, #counts
-      reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4] = id, stored[n], rc, fr
-      counts[c + 1], counts[c + 2], counts[c + 3], counts[c + 4] = names[n + 1], rc, names[n + 2], fr
+      local r, c = taken * 4 + 2, taken * 4 + 3
+      reply[r], reply[r + 1], reply[r + 2], reply[r + 3] = ids[i], stored[n], rc, fr
+      counts[c], counts[c + 1], counts[c + 2], counts[c + 3] = names[n + 1], rc, names[n + 2], fr
+      taken = taken + 1
     else
       -- An id without a body is nobody's message. It is put aside for as long as a message is,
       -- but at least 30 s, so that it never stands in the way; `queue stats` counts it.
       skipped, score = skipped + 1, math.max(visible_at, now + 30000)
     end
-    scores[i * 2 - 1], scores[i * 2] = score, id
+    scores[i * 2 - 1], scores[i * 2] = score, ids[i]
   end
 
   if #ids > 0 then
     redis.call('ZADD', messages, unpack(scores))
   end
-  if #reply > 1 then
+  if taken > 0 then
+    local total = (tonumber(stored[2]) or 0) + taken
+    counts[2] = total % 1 == 0 and total > 0 and total < 2 ^ 53 and total or taken
+    redis.call('HSET', data, unpack(counts))
     reply[1] = visible_at
-    redis.call('HSET', data, 'totalrecv', whole(stored[2]) + (#reply - 1) / 4, unpack(counts))
+    return reply
   end
-  return #ids
-end
+until skipped == seen or skipped > 1000
 
-repeat
-  local seen = skipped
-  local found = look()
-  if type(found) ~= 'number' then
-    return found
-  end
-until #reply > 1 or skipped == seen or skipped > 1000
-
-if #reply == 1 then
-  local next = redis.call('ZRANGE', messages, 0, 0, 'WITHSCORES')[2]
-  reply[2] = next and math.max(0, math.ceil(next - now)) or -1
-end
+local next = redis.call('ZRANGE', messages, 0, 0, 'WITHSCORES')[2]
+reply[2] = next and math.max(0, math.ceil(next - now)) or -1
 return reply
