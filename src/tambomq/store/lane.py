@@ -27,8 +27,8 @@ from tambomq.store.wire import check_greeting, unreachable
 _PUT_OFF = 5
 
 # If all that a turn of the loop sends left at its end, the server would idle while we work and we
-# while it does. Every eighth command takes those before it along, so that both work at once.
-_ENOUGH = 8
+# while it does. Every fourth command takes those before it along, so that both work at once.
+_ENOUGH = 4
 
 
 class _Waiter:
