@@ -12,8 +12,8 @@ import contextlib
 import select
 import socket
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeAlias, cast
 
 import hiredis
 
@@ -31,12 +31,8 @@ _PUT_OFF = 5
 _ENOUGH = 4
 
 
-class _Waiter:
-    __slots__ = ("due", "future", "replies")
-
-    def __init__(self, due: int, future: asyncio.Future[list[Any]]) -> None:
-        self.due, self.future = due, future
-        self.replies: list[Any] = []
+_Waiter: TypeAlias = tuple[int, list[Any], asyncio.Future[list[Any]]]
+"""How many replies are due, those that are here, and who waits for them."""
 
 
 class Lane(asyncio.Protocol):
@@ -47,6 +43,8 @@ class Lane(asyncio.Protocol):
     ) -> None:
         """Use `open` instead."""
         self.node = node
+        self.sound = False
+        """Whether it takes more calls."""
         self.reason: Exception | None = None
         """Why it broke, where that is known."""
         self._loop = asyncio.get_running_loop()
@@ -116,32 +114,30 @@ class Lane(asyncio.Protocol):
             raise ConnectionResetError(str(self.reason or "the server closed the connection"))
         return replies
 
-    @property
-    def sound(self) -> bool:
-        """Whether it takes more calls."""
-        return self._is_up and not self._retired
-
-    @property
-    def _is_up(self) -> bool:
-        return self._transport is not None and not self._transport.is_closing()
-
-    async def exchange(self, packed: bytes, due: int) -> list[Any]:
-        """Send commands and return their replies; fewer than *due* if the connection broke.
+    def exchange(self, packed: bytes, due: int) -> Awaitable[list[Any]]:
+        """Send commands; their replies are awaited, fewer than *due* if the connection broke.
 
         Raises `StoreUnavailable` if it broke before they were sent.
         """
+        # No coroutine where none is needed: this is the way of every call.
+        return self._post(packed, due) if self._room.is_set() else self._post_later(packed, due)
+
+    async def _post_later(self, packed: bytes, due: int) -> list[Any]:
         while not self._room.is_set():
             await self._room.wait()
+        return await self._post(packed, due)
+
+    def _post(self, packed: bytes, due: int) -> asyncio.Future[list[Any]]:
         if not self.sound:
             raise self._never_sent()
         if not self._waiters:
             # The silence before this call is not the server's fault.
             self._heard_at = self._loop.time()
         future: asyncio.Future[list[Any]] = self._loop.create_future()
-        self._waiters.append(_Waiter(due, future))
+        self._waiters.append((due, [], future))
         self._unsent += 1
         self.send(packed)
-        return await future
+        return future
 
     def send(self, packed: bytes) -> None:
         """Send commands whose replies go to *on_push*."""
@@ -155,18 +151,20 @@ class Lane(asyncio.Protocol):
 
     def retire(self) -> None:
         """Take no more calls, and hang up when the last reply is here."""
-        self._retired = True
+        self._retired, self.sound = True, False
         if not self._waiters:
             self.close()
 
     def close(self) -> None:
         """Hang up, once what was sent is on its way."""
+        self.sound = False
         self._flush()
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
         """Hang up at once."""
+        self.sound = False
         if self._transport is not None:
             self._transport.abort()
 
@@ -217,6 +215,7 @@ class Lane(asyncio.Protocol):
         """Remember where to write."""
         # Not isinstance: uvloop's transports are no subclasses.
         self._transport = cast("asyncio.Transport", transport)
+        self.sound = True
         link = transport.get_extra_info("socket")
         self._news.register(link.fileno(), select.POLLIN)
         if link.family != getattr(socket, "AF_UNIX", None):
@@ -242,12 +241,12 @@ class Lane(asyncio.Protocol):
             if not waiters:
                 self._unasked(reply)
                 continue
-            waiter = waiters[0]
-            waiter.replies.append(reply)
-            if len(waiter.replies) == waiter.due:
+            due, replies, future = waiters[0]
+            replies.append(reply)
+            if len(replies) == due:
                 waiters.popleft()
-                if not waiter.future.done():
-                    waiter.future.set_result(waiter.replies)
+                if not future.done():
+                    future.set_result(replies)
 
     def _unasked(self, reply: Any) -> None:
         if self._on_push is not None:
@@ -270,18 +269,18 @@ class Lane(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell all who wait that no more is coming."""
         self.reason = self.reason or exc
-        self._transport = None
+        self._transport, self.sound = None, False
         self._room.set()
         if self._watch is not None:
             self._watch.cancel()
         sent = len(self._waiters) - self._unsent
-        for place, waiter in enumerate(self._waiters):
-            if waiter.future.done():
+        for place, (_, replies, future) in enumerate(self._waiters):
+            if future.done():
                 continue
             if place < sent:
-                waiter.future.set_result(waiter.replies)
+                future.set_result(replies)
             else:
-                waiter.future.set_exception(self._never_sent())
+                future.set_exception(self._never_sent())
         self._waiters.clear()
         if self._on_push is not None:
             self._on_push(None)
