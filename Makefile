@@ -34,7 +34,8 @@ interop: servers ## run the tests against foreign clients and servers
 	@scripts/peers
 	@exec $(BIN)/python -m pytest -m interop $(ARGS)
 
-bench: $(VENV)/.dev ## measure, against peers where they are installed
+bench: $(VENV)/.dev ## measure, against the clients in use
+	@scripts/peers
 	@exec $(BIN)/python -m benchmarks $(ARGS)
 
 docs: $(VENV)/.dev ## run what the documentation shows
