@@ -348,3 +348,19 @@ async def test_scripts_may_be_flushed_at_any_time(server: Server, db: redis.Redi
     async with working(worker):
         await eventually_async(lambda: worker.stats.done == 500, within_s=20)
     assert set(seen.values()) == {1}
+
+
+async def test_a_message_that_cannot_be_settled_costs_no_runner(
+    server: Server, rsmq: Rsmq, db: redis.Redis
+) -> None:
+    await send(server, "a", "b", "c")
+    db.set("rsmq:q-dead", "not a queue")
+    worker = RsmqWorker("q", reject, url=server.url, concurrency=1)
+    async with working(worker):
+        await eventually_async(lambda: worker.stats.received == 3)
+    assert worker.stats.buried == 0
+    assert rsmq.get_queue_attributes("q").msgs == 3
+
+
+async def reject(message: Message) -> None:
+    raise Reject(message.text)

@@ -16,7 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from tambomq.clock import pauses
-from tambomq.errors import QueueNotFound, StoreUnavailable
+from tambomq.errors import StoreRefused, StoreUnavailable, TamboError
 from tambomq.rsmq import ops
 from tambomq.rsmq.heartbeat import Heartbeat
 from tambomq.rsmq.keys import Keys
@@ -42,7 +42,8 @@ class WorkerStats(msgspec.Struct):
     buried: int = 0
     """Moved to the dead-letter queue."""
     lost: int = 0
-    """Handled, but received by another or deleted in the meantime."""
+    """Handled, but received by another or deleted in the meantime, or so it seems: after a broken
+    connection a deletion may have to be repeated, and finds its own work."""
 
 
 class Settler:
@@ -97,13 +98,15 @@ class Settler:
             self._deleting = None
 
     async def _told(self, plan: Callable[[], Plan[T]]) -> T | None:
-        """Follow *plan* until the server has answered; `None` if the queue is gone."""
+        """Follow *plan* until the server has answered; `None` if it cannot be done at all."""
         wait = pauses()
         while True:
             try:
                 return await self._store.follow(plan())
-            except QueueNotFound:
-                return None
-            except StoreUnavailable as error:
+            except (StoreUnavailable, StoreRefused) as error:
                 log.warning("cannot settle messages of %r yet: %s", self._queue, error)
+            except TamboError as error:
+                # The queue is gone or damaged. The runner must go on, and nobody else will try.
+                log.error("cannot settle messages of %r: %s", self._queue, error)  # noqa: TRY400
+                return None
             await asyncio.sleep(next(wait))
