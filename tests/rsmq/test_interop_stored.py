@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from tambomq.rsmq import ops
+from tambomq.rsmq import settle_ops
 from tambomq.rsmq.keys import DEAD_SUFFIX, Keys
 from tambomq.store.sync import Store
 from tests.peers import fixtures
@@ -232,7 +232,7 @@ def test_a_dead_letter_queue_is_a_plain_queue_to_others(peers: Peers, foreign: s
     held = ours.receive_message(QUEUE)
     assert held is not None
     store = Store(peers.server.url)
-    assert store.run(ops.bury(Keys(), QUEUE, held, dead, "no such customer"))
+    assert store.run(settle_ops.bury(Keys(), QUEUE, held, dead, "no such customer"))
     store.close()
 
     assert other.names() == [QUEUE, dead]

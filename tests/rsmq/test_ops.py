@@ -19,7 +19,7 @@ from tambomq.errors import (
     StoreFull,
     WrongType,
 )
-from tambomq.rsmq import Message, ops
+from tambomq.rsmq import Message, ops, settle_ops
 from tambomq.rsmq.keys import Keys
 from tambomq.store.call import Call, Plan, Script
 
@@ -235,41 +235,41 @@ def test_a_peek_shows_what_a_message_does_not_have_as_nothing() -> None:
 
 
 def test_a_delete_may_carry_a_receipt() -> None:
-    assert ops.delete(KEYS, "q", ID).args == (ID, "")
-    assert ops.delete(KEYS, "q", ID, receipt=0).args == (ID, 0)
-    assert ops.hide(KEYS, "q", ID, 0.5).args == (0.5, ID, "")
-    assert ops.hide(KEYS, "q", ID, 60, receipt=3).args == (60, ID, 3)
+    assert settle_ops.delete(KEYS, "q", ID).args == (ID, "")
+    assert settle_ops.delete(KEYS, "q", ID, receipt=0).args == (ID, 0)
+    assert settle_ops.hide(KEYS, "q", ID, 0.5).args == (0.5, ID, "")
+    assert settle_ops.hide(KEYS, "q", ID, 60, receipt=3).args == (60, ID, 3)
 
 
 def test_what_settles_a_message_is_safe_to_repeat() -> None:
-    assert ops.delete(KEYS, "q", ID).repeatable
-    assert ops.hide(KEYS, "q", ID, 1).repeatable
-    assert all(call.repeatable for call in first_trip(ops.delete_batch(KEYS, "q", [ID])))
+    assert settle_ops.delete(KEYS, "q", ID).repeatable
+    assert settle_ops.hide(KEYS, "q", ID, 1).repeatable
+    assert all(call.repeatable for call in first_trip(settle_ops.delete_batch(KEYS, "q", [ID])))
 
 
 def test_a_batch_of_deletes_takes_ids_and_messages_in_one_trip() -> None:
-    one, two = first_trip(ops.delete_batch(KEYS, "q", [HELD, *[ID] * 500]))
+    one, two = first_trip(settle_ops.delete_batch(KEYS, "q", [HELD, *[ID] * 500]))
     assert one.args[:4] == (ID, 3, ID, "")
     assert (len(one.args), len(two.args)) == (1000, 2)
-    (hide,) = first_trip(ops.hide_batch(KEYS, "q", [HELD], 0.5))
+    (hide,) = first_trip(settle_ops.hide_batch(KEYS, "q", [HELD], 0.5))
     assert hide.args == (0.5, ID, 3)
 
 
 def test_a_batch_of_deletes_answers_for_each_in_order() -> None:
     flags = [[True] * 500, [False]]
-    assert told(ops.delete_batch(KEYS, "q", [ID] * 501), flags) == [True] * 500 + [False]
+    assert told(settle_ops.delete_batch(KEYS, "q", [ID] * 501), flags) == [True] * 500 + [False]
     with pytest.raises(StopIteration) as end:
-        next(ops.delete_batch(KEYS, "q", []))
+        next(settle_ops.delete_batch(KEYS, "q", []))
     assert end.value.value == []
 
 
 def test_ids_and_numbers_are_checked_before_anything_is_sent() -> None:
     with pytest.raises(InvalidFormat):
-        ops.delete(KEYS, "q", "short")
+        settle_ops.delete(KEYS, "q", "short")
     with pytest.raises(InvalidFormat):
-        next(ops.delete_batch(KEYS, "q", ["short"]))
+        next(settle_ops.delete_batch(KEYS, "q", ["short"]))
     with pytest.raises(InvalidValue):
-        ops.hide(KEYS, "q", ID, -1)
+        settle_ops.hide(KEYS, "q", ID, -1)
     with pytest.raises(InvalidValue):
         ops.receive(KEYS, "q", 0)
     with pytest.raises(InvalidValue):

@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 )
 
 from tambomq.errors import MessageTooLong, QueueExists, QueueNotFound
-from tambomq.rsmq import Message, Rsmq, ops
+from tambomq.rsmq import Message, Rsmq, settle_ops
 from tambomq.rsmq.keys import ATTRIBUTES
 from tests.rsmq.model import Queue, Stored
 
@@ -235,7 +235,7 @@ class Programs(RuleBasedStateMachine):
         if not held:
             return
         dead, keys = f"{queue}-dead", self.client._keys
-        call = ops.bury(keys, queue, held[0], dead, why)
+        call = settle_ops.bury(keys, queue, held[0], dead, why)
         moved = self._existing(queue, lambda: self.client._store.run(call))
         if moved is None:
             return

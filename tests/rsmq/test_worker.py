@@ -350,6 +350,21 @@ async def test_scripts_may_be_flushed_at_any_time(server: Server, db: redis.Redi
     assert set(seen.values()) == {1}
 
 
+async def test_a_reason_is_kept_whatever_it_quotes(server: Server, rsmq: Rsmq) -> None:
+    await send(server, "odd")
+
+    def handler(_: Message) -> None:
+        raise Reject("\udcff\0 café " + "x" * 10_000)
+
+    worker = RsmqWorker("q", handler, url=server.url)
+    async with working(worker):
+        await eventually_async(lambda: worker.stats.buried == 1)
+    (dead,) = rsmq.peek_messages("q-dead")
+    assert dead.reason is not None
+    assert dead.reason.startswith("\\udcff\0 café xxx")
+    assert len(dead.reason) < 5000
+
+
 async def test_a_message_that_cannot_be_settled_costs_no_runner(
     server: Server, rsmq: Rsmq, db: redis.Redis
 ) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
-from tambomq.rsmq import longpoll, ops, queue_ops
+from tambomq.rsmq import longpoll, ops, queue_ops, settle_ops
 from tambomq.rsmq.keys import NAMESPACE, Keys
 from tambomq.rsmq.model import (
     DEFAULT_DELAY,
@@ -174,14 +174,14 @@ class AsyncRsmq:
         With *receipt* (of the received message) also false, and nothing done,
         once another consumer has received it.
         """
-        return await self._store.run(ops.delete(self._keys, queue, id, receipt=receipt))
+        return await self._store.run(settle_ops.delete(self._keys, queue, id, receipt=receipt))
 
     async def delete_messages(self, queue: str, messages: Iterable[str | Message]) -> list[bool]:
         """Forget messages in one round trip; for each whether it was there.
 
         A `Message` counts with its receipt, an id without.
         """
-        return await self._store.follow(ops.delete_batch(self._keys, queue, messages))
+        return await self._store.follow(settle_ops.delete_batch(self._keys, queue, messages))
 
     async def change_message_visibility(
         self, queue: str, id: str, vt: float, *, receipt: int | None = None
@@ -190,7 +190,7 @@ class AsyncRsmq:
 
         With *receipt* also false once another consumer has received it.
         """
-        return await self._store.run(ops.hide(self._keys, queue, id, vt, receipt=receipt))
+        return await self._store.run(settle_ops.hide(self._keys, queue, id, vt, receipt=receipt))
 
     # ── life ─────────────────────────────────────────────────────────────────
 

@@ -19,7 +19,7 @@ from typing import IO, Protocol
 import msgspec
 
 from tambomq.errors import SettingsError, TamboError
-from tambomq.rsmq import ops
+from tambomq.rsmq import settle_ops
 from tambomq.rsmq.keys import Keys
 from tambomq.rsmq.model import Message
 from tambomq.store.connect import Endpoint
@@ -103,7 +103,9 @@ class ThreadHeartbeat:
     def _renew(self, held: list[Message]) -> None:
         lease = self._lease
         try:
-            kept = self._store.follow(ops.hide_batch(self._keys, lease.queue, held, lease.vt))
+            kept = self._store.follow(
+                settle_ops.hide_batch(self._keys, lease.queue, held, lease.vt)
+            )
         except TamboError as error:
             log.warning("cannot renew %d messages of %r: %s", len(held), lease.queue, error)
             return

@@ -1,27 +1,24 @@
-"""What can be asked about RSMQ messages, as calls and plans nobody has made yet.
+"""How RSMQ messages come and go: sends and receives, as calls and plans nobody has made yet.
 
 Names, ids and numbers are checked here, before anything is sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from tambomq.errors import BatchIncomplete, InvalidValue, MessageTooLong, TamboError
+from tambomq.errors import BatchIncomplete, MessageTooLong, TamboError
 from tambomq.ids import letters, names
-from tambomq.rsmq.keys import ID_SUFFIX_LENGTH, Keys, check_dead_queue, check_id, check_queue
+from tambomq.rsmq.keys import ID_SUFFIX_LENGTH, Keys
 from tambomq.rsmq.model import Body, Message, check_count, check_seconds, to_bytes
 from tambomq.rsmq.replies import existing, moment, tally
-from tambomq.store.call import Arg, Call, Plan, Script, load_script, results
+from tambomq.store.call import Arg, Call, Plan, load_script, results
 
 T = TypeVar("T")
-
-Held: TypeAlias = str | Message
-"""A message to act on: by its id alone, or only while it is held as it was received."""
 
 # A script keeps the server from everybody else; 500 sends take it 2 ms.
 CHUNK = 500
@@ -31,10 +28,6 @@ _RECEIVE = load_script("tambomq.rsmq", "receive")
 _RECEIVE_ONE = load_script("tambomq.rsmq", "receive_one")
 _POP = load_script("tambomq.rsmq", "pop")
 _PEEK = load_script("tambomq.rsmq", "peek")
-_DELETE = load_script("tambomq.rsmq", "delete")
-_DELETE_ONE = load_script("tambomq.rsmq", "delete_one")
-_HIDE = load_script("tambomq.rsmq", "hide")
-_BURY = load_script("tambomq.rsmq", "bury")
 
 
 class Haul(msgspec.Struct, frozen=True, gc=False):
@@ -67,7 +60,7 @@ def send(
     args = (
         _seconds("delay", delay),
         len(stored),
-        _channel(keys, queue, realtime=realtime),
+        keys.notices(queue) if realtime else "",
         0,
         *suffixed,
     )
@@ -90,7 +83,7 @@ def send_batch(
     own = keys.of(queue)
     stored = [to_bytes(body) for body in bodies]
     longest = max(map(len, stored), default=0)
-    head = (_seconds("delay", delay), longest, _channel(keys, queue, realtime=realtime))
+    head = (_seconds("delay", delay), longest, keys.notices(queue) if realtime else "")
     decode = partial(_sent, queue, longest)
     calls = []
     chunks = [stored[first : first + CHUNK] for first in range(0, len(stored), CHUNK)]
@@ -210,91 +203,10 @@ def peek(keys: Keys, queue: str, count: int, *, first: int = 0) -> Call[list[Mes
     return Call(_PEEK, keys.of(queue), args, decode, repeatable=True)
 
 
-# ── settle ───────────────────────────────────────────────────────────────────
-
-
-def delete(keys: Keys, queue: str, id: str, *, receipt: int | None = None) -> Call[bool]:
-    """Forget a message; false if it is gone, or another's by now."""
-    args = (check_id(id), _receipt(receipt))
-    return Call(_DELETE_ONE, keys.of(queue), args, partial(_is_done, queue), repeatable=True)
-
-
-def delete_batch(keys: Keys, queue: str, held: Iterable[Held]) -> Plan[list[bool]]:
-    """Forget messages in one trip; for each whether it was there and ours."""
-    return _all_done(_in_chunks(_DELETE, keys, queue, (), held))
-
-
-def hide(keys: Keys, queue: str, id: str, vt: float, *, receipt: int | None = None) -> Call[bool]:
-    """Let a message be visible in *vt* seconds; false if it is gone, or another's by now."""
-    args = (check_seconds("vt", vt), check_id(id), _receipt(receipt))
-    return Call(_HIDE, keys.of(queue), args, partial(_first_done, queue), repeatable=True)
-
-
-def hide_batch(keys: Keys, queue: str, held: Iterable[Held], vt: float) -> Plan[list[bool]]:
-    """Let messages be visible in *vt* seconds; for each whether it was there and ours."""
-    return _all_done(_in_chunks(_HIDE, keys, queue, (check_seconds("vt", vt),), held))
-
-
-def bury(
-    keys: Keys, queue: str, message: Message, dead: str, why: str, *, realtime: bool = False
-) -> Call[bool]:
-    """Move a held message to queue *dead*; false if it is gone, or another's by now."""
-    own, other = keys.of(queue), keys.of(check_dead_queue(dead, of=queue))
-    args = (message.id, message.receipt, dead, why, _channel(keys, dead, realtime=realtime))
-    decode = partial(_is_done, queue)
-    return Call(_BURY, (*own, keys.queues, *other), args, decode, repeatable=True)
-
-
-def _receipt(receipt: int | None) -> Arg:
-    if receipt is None:
-        return ""
-    if isinstance(receipt, bool) or not isinstance(receipt, int):
-        raise InvalidValue("receipt", receipt, "the receipt of a received message")
-    return receipt
-
-
 def _id(stored: bytes) -> str:
     # Somebody else's id may be no text at all: show it rather than fail for all.
     return stored.decode("utf-8", "backslashreplace")
 
 
-def _in_chunks(
-    script: Script, keys: Keys, queue: str, head: tuple[Arg, ...], held: Iterable[Held]
-) -> Iterator[Call[list[bool]]]:
-    pairs = [_pair(each) for each in held]
-    for first in range(0, len(pairs), CHUNK):
-        flat = [item for pair in pairs[first : first + CHUNK] for item in pair]
-        decode = partial(_done, queue)
-        yield Call(script, keys.of(queue), (*head, *flat), decode, repeatable=True)
-
-
-def _pair(held: Held) -> tuple[str, Arg]:
-    if isinstance(held, Message):
-        return held.id, held.receipt
-    return check_id(held), ""
-
-
-def _all_done(calls: Iterable[Call[list[bool]]]) -> Plan[list[bool]]:
-    trip = list(calls)
-    outcomes = (yield trip) if trip else []
-    return [flag for flags in results(outcomes) for flag in flags]
-
-
-def _done(queue: str, reply: Any) -> list[bool]:
-    return [bool(flag) for flag in existing(queue, reply)]
-
-
-def _first_done(queue: str, reply: Any) -> bool:
-    return _done(queue, reply)[0]
-
-
-def _is_done(queue: str, reply: Any) -> bool:
-    return bool(existing(queue, reply))
-
-
 def _seconds(what: str, value: float | None) -> Arg:
     return "" if value is None else check_seconds(what, value)
-
-
-def _channel(keys: Keys, queue: str, *, realtime: bool) -> str:
-    return keys.notices(check_queue(queue)) if realtime else ""

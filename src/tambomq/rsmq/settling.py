@@ -17,7 +17,7 @@ import msgspec
 
 from tambomq.clock import pauses
 from tambomq.errors import StoreRefused, StoreUnavailable, TamboError
-from tambomq.rsmq import ops
+from tambomq.rsmq import settle_ops
 from tambomq.rsmq.heartbeat import Heartbeat
 from tambomq.rsmq.keys import Keys
 from tambomq.rsmq.model import Message
@@ -67,13 +67,13 @@ class Settler:
     async def retry(self, message: Message, wait_s: float) -> None:
         """Let *message* be received again in *wait_s* seconds."""
         self._beat.let_go((message,))
-        hide = ops.hide(self._keys, self._queue, message.id, wait_s, receipt=message.receipt)
+        hide = settle_ops.hide(self._keys, self._queue, message.id, wait_s, receipt=message.receipt)
         if await self._told(lambda: only(hide)):
             self._stats.retried += 1
 
     async def bury(self, message: Message, dead: str, why: str, *, realtime: bool) -> None:
         """Move *message* to queue *dead*."""
-        bury = ops.bury(self._keys, self._queue, message, dead, why, realtime=realtime)
+        bury = settle_ops.bury(self._keys, self._queue, message, dead, why, realtime=realtime)
         if await self._told(lambda: only(bury)):
             self._stats.buried += 1
         self._beat.let_go((message,))
@@ -87,7 +87,7 @@ class Settler:
         try:
             while self._done:
                 batch, self._done = self._done, []
-                delete = partial(ops.delete_batch, self._keys, self._queue, batch)
+                delete = partial(settle_ops.delete_batch, self._keys, self._queue, batch)
                 gone = sum(await self._told(delete) or ())
                 self._beat.let_go(batch)
                 self._stats.done += gone
