@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 )
 
 from tambomq.errors import MessageTooLong, QueueExists, QueueNotFound
-from tambomq.rsmq import Message, Rsmq, settle_ops
+from tambomq.rsmq import Message, Rsmq, ops, settle_ops
 from tambomq.rsmq.keys import ATTRIBUTES
 from tests.rsmq.model import Queue, Stored
 
@@ -344,6 +344,7 @@ def test_no_program_makes_server_and_model_differ(
 ) -> None:
     assert ATTRIBUTES[-2:] == ("created", "modified")
     monkeypatch.setattr(ops, "CHUNK", CHUNK)
+    monkeypatch.setattr(settle_ops, "CHUNK", CHUNK)
     Programs.client, Programs.db = rsmq, db
     run_state_machine_as_test(
         Programs,

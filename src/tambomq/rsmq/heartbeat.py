@@ -103,9 +103,8 @@ class ThreadHeartbeat:
     def _renew(self, held: list[Message]) -> None:
         lease = self._lease
         try:
-            kept = self._store.follow(
-                settle_ops.hide_batch(self._keys, lease.queue, held, lease.vt)
-            )
+            plan = settle_ops.hide_batch(self._keys, lease.queue, held, lease.vt)
+            kept = self._store.follow(plan)
         except TamboError as error:
             log.warning("cannot renew %d messages of %r: %s", len(held), lease.queue, error)
             return
