@@ -1,4 +1,4 @@
-"""Four message-queue protocols, one Redis."""
+"""Message-queue protocols over one Redis or Valkey."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Operations on messages, by looking at the calls they would make."""
+"""Sends and receives, by looking at the calls they would make."""
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,36 +19,15 @@ from tambomq.errors import (
     StoreFull,
     WrongType,
 )
-from tambomq.rsmq import Message, ops, settle_ops
+from tambomq.rsmq import Message, ops
 from tambomq.rsmq.keys import Keys
-from tambomq.store.call import Call, Plan, Script
-
-T = TypeVar("T")
+from tambomq.store.call import Script
+from tests.rsmq.plans import first_trip, script, told
 
 KEYS = Keys("ns")
 OWN = ("ns:q", "ns:q:Q")
 ID = "g73zkl38qzSBNq2NcnVVlCldqwqFXRJd"
 HELD = Message(ID, b"body", rc=3, fr=1, visible_at=2)
-
-
-def script(call: Call[Any]) -> str:
-    assert isinstance(call.verb, Script)
-    return call.verb.name
-
-
-def first_trip(plan: Plan[Any]) -> list[Call[Any]]:
-    return list(next(plan))
-
-
-def told(plan: Plan[T], *trips: list[Any]) -> T:
-    """What *plan* comes to when its trips have these outcomes."""
-    next(plan)
-    for outcomes in trips[:-1]:
-        plan.send(outcomes)
-    with pytest.raises(StopIteration) as end:
-        plan.send(trips[-1])
-    value: T = end.value.value
-    return value
 
 
 # ── send ─────────────────────────────────────────────────────────────────────
@@ -231,45 +210,7 @@ def test_a_peek_shows_what_a_message_does_not_have_as_nothing() -> None:
     ]
 
 
-# ── settle ───────────────────────────────────────────────────────────────────
-
-
-def test_a_delete_may_carry_a_receipt() -> None:
-    assert settle_ops.delete(KEYS, "q", ID).args == (ID, "")
-    assert settle_ops.delete(KEYS, "q", ID, receipt=0).args == (ID, 0)
-    assert settle_ops.hide(KEYS, "q", ID, 0.5).args == (0.5, ID, "")
-    assert settle_ops.hide(KEYS, "q", ID, 60, receipt=3).args == (60, ID, 3)
-
-
-def test_what_settles_a_message_is_safe_to_repeat() -> None:
-    assert settle_ops.delete(KEYS, "q", ID).repeatable
-    assert settle_ops.hide(KEYS, "q", ID, 1).repeatable
-    assert all(call.repeatable for call in first_trip(settle_ops.delete_batch(KEYS, "q", [ID])))
-
-
-def test_a_batch_of_deletes_takes_ids_and_messages_in_one_trip() -> None:
-    one, two = first_trip(settle_ops.delete_batch(KEYS, "q", [HELD, *[ID] * 500]))
-    assert one.args[:4] == (ID, 3, ID, "")
-    assert (len(one.args), len(two.args)) == (1000, 2)
-    (hide,) = first_trip(settle_ops.hide_batch(KEYS, "q", [HELD], 0.5))
-    assert hide.args == (0.5, ID, 3)
-
-
-def test_a_batch_of_deletes_answers_for_each_in_order() -> None:
-    flags = [[True] * 500, [False]]
-    assert told(settle_ops.delete_batch(KEYS, "q", [ID] * 501), flags) == [True] * 500 + [False]
-    with pytest.raises(StopIteration) as end:
-        next(settle_ops.delete_batch(KEYS, "q", []))
-    assert end.value.value == []
-
-
-def test_ids_and_numbers_are_checked_before_anything_is_sent() -> None:
-    with pytest.raises(InvalidFormat):
-        settle_ops.delete(KEYS, "q", "short")
-    with pytest.raises(InvalidFormat):
-        next(settle_ops.delete_batch(KEYS, "q", ["short"]))
-    with pytest.raises(InvalidValue):
-        settle_ops.hide(KEYS, "q", ID, -1)
+def test_numbers_are_checked_before_anything_is_sent() -> None:
     with pytest.raises(InvalidValue):
         ops.receive(KEYS, "q", 0)
     with pytest.raises(InvalidValue):

@@ -58,7 +58,7 @@ class LazyGroup(click.Group):
 @click.version_option(package_name="tambomq", prog_name=PROG)
 @verbose_option
 def tambo() -> None:
-    """Four queue protocols, one Redis: RSMQ, ChasquiMQ, GOMQ and KqueueMsgQ.
+    """Message queues on one Redis or Valkey, in protocols that others speak too.
 
     `tambo serve` starts a server of its own and tells where it is.
     """

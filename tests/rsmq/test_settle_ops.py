@@ -1,0 +1,76 @@
+"""What becomes of received messages, by looking at the calls that would be made."""
+
+from __future__ import annotations
+
+import pytest
+
+from tambomq.errors import InvalidFormat, InvalidValue, QueueNotFound
+from tambomq.rsmq import Message, settle_ops
+from tambomq.rsmq.keys import Keys
+from tests.rsmq.plans import first_trip, script, told
+
+KEYS = Keys("ns")
+OWN = ("ns:q", "ns:q:Q")
+ID = "g73zkl38qzSBNq2NcnVVlCldqwqFXRJd"
+HELD = Message(ID, b"body", rc=3, fr=1, visible_at=2)
+
+
+def test_a_delete_may_carry_a_receipt() -> None:
+    assert settle_ops.delete(KEYS, "q", ID).args == (ID, "")
+    assert settle_ops.delete(KEYS, "q", ID, receipt=0).args == (ID, 0)
+    assert settle_ops.hide(KEYS, "q", ID, 0.5).args == (0.5, ID, "")
+    assert settle_ops.hide(KEYS, "q", ID, 60, receipt=3).args == (60, ID, 3)
+
+
+def test_what_settles_a_message_is_safe_to_repeat() -> None:
+    assert settle_ops.delete(KEYS, "q", ID).repeatable
+    assert settle_ops.hide(KEYS, "q", ID, 1).repeatable
+    assert all(call.repeatable for call in first_trip(settle_ops.delete_batch(KEYS, "q", [ID])))
+
+
+def test_a_batch_of_deletes_takes_ids_and_messages_in_one_trip() -> None:
+    one, two = first_trip(settle_ops.delete_batch(KEYS, "q", [HELD, *[ID] * 500]))
+    assert one.args[:4] == (ID, 3, ID, "")
+    assert (len(one.args), len(two.args)) == (1000, 2)
+    (hide,) = first_trip(settle_ops.hide_batch(KEYS, "q", [HELD], 0.5))
+    assert hide.args == (0.5, ID, 3)
+
+
+def test_a_batch_of_deletes_answers_for_each_in_order() -> None:
+    flags = [[True] * 500, [False]]
+    assert told(settle_ops.delete_batch(KEYS, "q", [ID] * 501), flags) == [True] * 500 + [False]
+    with pytest.raises(StopIteration) as end:
+        next(settle_ops.delete_batch(KEYS, "q", []))
+    assert end.value.value == []
+
+
+def test_ids_and_numbers_are_checked_before_anything_is_sent() -> None:
+    with pytest.raises(InvalidFormat):
+        settle_ops.delete(KEYS, "q", "short")
+    with pytest.raises(InvalidFormat):
+        next(settle_ops.delete_batch(KEYS, "q", ["short"]))
+    with pytest.raises(InvalidValue):
+        settle_ops.hide(KEYS, "q", ID, -1)
+
+
+def test_a_burial_names_both_queues_and_the_receipt() -> None:
+    call = settle_ops.bury(KEYS, "q", HELD, "grave", "why", realtime=True)
+    assert script(call) == "bury"
+    assert call.keys == (*OWN, "ns:QUEUES", "ns:grave", "ns:grave:Q")
+    assert call.args == (ID, 3, "grave", b"why", "ns:rt:grave")
+    assert (call.decode(1), call.decode(0)) == (True, False)
+    with pytest.raises(QueueNotFound):
+        call.decode(None)
+
+
+def test_a_queue_is_never_its_own_dead_letter_queue() -> None:
+    with pytest.raises(InvalidFormat, match="the queue itself"):
+        settle_ops.bury(KEYS, "q", HELD, "q", "why")
+
+
+def test_a_reason_is_kept_to_a_length_and_in_utf8() -> None:
+    call = settle_ops.bury(KEYS, "q", HELD, "grave", "\udcff" + "x" * 10_000)
+    reason = call.args[3]
+    assert isinstance(reason, bytes)
+    assert reason.startswith(b"\\udcffxxx")
+    assert len(reason) < 5000
