@@ -20,11 +20,11 @@ def values(server: Server) -> dict[str, str]:
     def cli(command: list[str]) -> list[str]:
         return redis_cli(server.url, command)
 
-    return play(VECTORS / "seed_rsmq.txt", {"$": shell, ">": cli})
+    return play(VECTORS / "rsmq_protocol.txt", {"$": shell, ">": cli})
 
 
 def test_every_example_of_the_document_prints_what_it_says(values: dict[str, str]) -> None:
-    assert len(steps(VECTORS / "seed_rsmq.txt")) == 20
+    assert len(steps(VECTORS / "rsmq_protocol.txt")) == 20
     assert values.keys() == {"S1", "ID1", "ID2", "MS1", "MS2", "MS3", "MS4"}
 
 
