@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import hiredis
 import pytest
 import redis
 
 from tambomq.errors import StoreFull, StoreRefused, StoreUnavailable, WrongType
+from tambomq.store import wire
 from tambomq.store.call import Call
-from tambomq.store.connect import Tls, endpoint
+from tambomq.store.connect import Endpoint, Tls, endpoint
 from tambomq.store.wire import Wire
 from tests.servers import Server, binaries, eventually
 from tests.servers.tls import Certificate, certificate
@@ -232,3 +236,29 @@ def test_a_reply_that_nobody_waited_for_makes_a_connection_unsound(server: Serve
 def test_a_connection_carries_our_name(store: AnyStore) -> None:
     listed = Call("CLIENT LIST", (), (), decode=bytes.decode)
     assert "name=tambomq" in store.run(listed)
+
+
+def test_one_thread_looks_and_none_for_a_while_after_two_wanted_to() -> None:
+    turnstile = wire._Turnstile()
+    assert turnstile.enter(10.0)
+    assert not turnstile.enter(10.0)
+    turnstile.leave()
+    assert not turnstile.enter(10.0)
+    assert turnstile.enter(10.0 + wire._CLOSED_S)
+
+
+def test_a_server_that_takes_its_time_is_waited_for_asleep(server: Server) -> None:
+    line = Wire(endpoint(server.url), ("127.0.0.1", server.port))
+    slow = hiredis.pack_command(("BLPOP", "nothing", "0.01"))
+    assert line.exchange(slow, 1) == [None]
+    assert not line._quick
+    # One quick reply is enough to look for the next.
+    eventually(lambda: line.exchange(hiredis.pack_command(("PING",)), 1) and line._quick)
+    line.close()
+
+
+def test_a_server_elsewhere_is_always_waited_for_asleep() -> None:
+    here = Endpoint()
+    assert wire._is_near(here, ("127.0.0.1", 6379)) == (os.cpu_count() != 1)
+    assert not wire._is_near(here, ("192.0.2.1", 6379))
+    assert not wire._is_near(replace(here, tls=Tls()), ("127.0.0.1", 6379))
