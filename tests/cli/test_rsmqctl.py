@@ -206,3 +206,9 @@ def test_body_that_is_too_long_is_not_sent_nor_repeated(ctl: Ctl, rsmq: Rsmq) ->
         "Failed to send message: "
         "a message of 1025 bytes exceeds the 1024 that queue 'orders' takes\n"
     )
+
+
+def test_it_starts_without_asyncio() -> None:
+    code = "import sys, tambomq.cli.rsmqctl; print('asyncio' in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert told.stdout == "False\n"

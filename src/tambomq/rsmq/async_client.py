@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
-from tambomq.rsmq import longpoll, ops, queue_ops, settle_ops
+from tambomq.rsmq import async_longpoll, ops, queue_ops, settle_ops
 from tambomq.rsmq.keys import NAMESPACE, Keys
 from tambomq.rsmq.model import (
     DEFAULT_DELAY,
@@ -155,7 +155,7 @@ class AsyncRsmq:
 
         As `receive_message`; with *wait* it returns as soon as there is any.
         """
-        return await longpoll.receive_async(self._store, self._keys, queue, count, vt=vt, wait=wait)
+        return await async_longpoll.receive(self._store, self._keys, queue, count, vt=vt, wait=wait)
 
     async def pop_message(self, queue: str) -> Message | None:
         """Return the oldest visible message and forget it: nobody will receive it again."""

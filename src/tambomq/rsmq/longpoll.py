@@ -10,7 +10,6 @@ from tambomq.clock import Deadline
 from tambomq.rsmq import ops
 from tambomq.rsmq.keys import Keys
 from tambomq.rsmq.model import Message, check_seconds
-from tambomq.store.aio import AsyncStore
 from tambomq.store.sync import Store
 
 # A sender without realtime gives no notice. Looking twice a second finds its
@@ -37,20 +36,4 @@ def receive(
                 notices.wait(nap_s(haul, deadline.left_s))
                 if notices.sound:
                     haul = store.follow(ops.receive_batch(keys, queue, count, vt=vt))
-    return haul.messages
-
-
-async def receive_async(
-    store: AsyncStore, keys: Keys, queue: str, count: int, *, vt: float | None, wait: float
-) -> list[Message]:
-    """Return the oldest visible messages, waiting up to *wait* seconds for the first."""
-    deadline = Deadline(check_seconds("wait", wait))
-    haul = await store.follow(ops.receive_batch(keys, queue, count, vt=vt))
-    while not (haul.messages or deadline.passed):
-        async with store.listen(keys.notices(queue)) as notices:
-            haul = await store.follow(ops.receive_batch(keys, queue, count, vt=vt))
-            while notices.sound and not (haul.messages or deadline.passed):
-                await notices.wait(nap_s(haul, deadline.left_s))
-                if notices.sound:
-                    haul = await store.follow(ops.receive_batch(keys, queue, count, vt=vt))
     return haul.messages

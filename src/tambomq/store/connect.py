@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import ssl
 from collections.abc import Awaitable, Callable
@@ -102,6 +101,8 @@ class Endpoint:
 
 
 def _finished(answer: Awaitable[Login]) -> Login:
+    import asyncio  # noqa: PLC0415  (half of what a command takes to start)
+
     async def login() -> Login:
         return await answer
 
