@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -17,8 +17,6 @@ from tambomq.rsmq.keys import ID_SUFFIX_LENGTH, Keys
 from tambomq.rsmq.model import Body, Message, check_count, check_seconds, to_bytes
 from tambomq.rsmq.replies import existing, moment, tally
 from tambomq.store.call import Arg, Call, Plan, load_script, results
-
-T = TypeVar("T")
 
 # A script keeps the server from everybody else; 500 sends take it 2 ms.
 CHUNK = 500
@@ -44,7 +42,7 @@ class Haul(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_final(self) -> bool:
-        """False: the script skipped so many ids without a body that it left the rest for later."""
+        """False: the script met damage and left the rest to another look."""
         return bool(self.messages) or self.next_in_ms != 0
 
 
