@@ -64,7 +64,7 @@ class AsyncStore:
     async def outcomes(self, calls: Sequence[Call[Any]]) -> list[Outcome]:
         """Make *calls* in one round trip and return what became of each."""
         # Nearly every trip is a single call to a single server on an open lane, with a good
-        # reply. The way that is ready for anything takes 5 µs more.
+        # reply. The way that is ready for anything takes twice the time.
         lane = self._here().lanes.get(None) if len(calls) == 1 and not self._homes else None
         if lane is None or not lane.sound:
             return await self._finish(Trip(calls))

@@ -39,7 +39,7 @@ def load_script(package: str, name: str) -> Script:
 
 
 # A Struct, not a dataclass: a call is made for every message, and a frozen
-# dataclass of five fields takes 1.1 µs to build where this takes 0.2.
+# dataclass of five fields takes 0.6 µs to build where this takes 0.1.
 class Call(msgspec.Struct, Generic[T], frozen=True):
     """What to send to Redis, and how to read what comes back.
 

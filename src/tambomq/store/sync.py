@@ -64,7 +64,7 @@ class Store:
     def outcomes(self, calls: Sequence[Call[Any]]) -> list[Outcome]:
         """Make *calls* in one round trip and return what became of each."""
         # Nearly every trip is a single call to a single server on an idle wire, with a good
-        # reply. The way that is ready for anything takes 5 µs more.
+        # reply. The way that is ready for anything takes twice the time.
         node = self.endpoint.nodes[0]
         wire = self._spare(node) if len(calls) == 1 and not self._homes else None
         if wire is None:
