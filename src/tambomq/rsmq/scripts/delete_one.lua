@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- delete_one: forget a message and everything counted about it.
 --
--- The same as delete of one, in two thirds of the time.
+-- The same as delete of one, in three quarters of the time.
 --
 -- KEYS  messages  zset  <ns>:<queue>
 --       data      hash  <ns>:<queue>:Q
