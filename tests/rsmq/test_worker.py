@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -15,31 +13,9 @@ import redis
 
 from tambomq.errors import InvalidFormat, InvalidValue, QueueNotFound, SettingsError
 from tambomq.rsmq import AsyncRsmq, Backoff, Message, Reject, Rsmq, RsmqWorker
+from tests.rsmq.working import AT_ONCE, send, working
 from tests.servers.poll import eventually_async
 from tests.servers.run import Server
-
-AT_ONCE = Backoff(first_s=0.0, longest_s=0.0)
-
-
-@asynccontextmanager
-async def working(worker: RsmqWorker) -> AsyncIterator[asyncio.Task[None]]:
-    """Let *worker* run inside the block, and stop it in order."""
-    task = asyncio.create_task(worker.run())
-    try:
-        yield task
-        worker.stop()
-        await task
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-
-async def send(server: Server, *bodies: str, vt: int = 30) -> None:
-    async with AsyncRsmq(server.url) as rsmq:
-        with suppress(Exception):
-            await rsmq.create_queue("q", vt=vt)
-        await rsmq.send_messages("q", bodies)
 
 
 async def test_each_message_is_handled_once_and_deleted(server: Server, rsmq: Rsmq) -> None:
@@ -236,55 +212,6 @@ async def test_a_handler_that_raises_cancelled_error_has_failed(server: Server) 
     worker = RsmqWorker("q", handler, url=server.url, backoff=AT_ONCE)
     async with working(worker):
         await eventually_async(lambda: worker.stats.done == 1)
-
-
-async def test_stop_finishes_what_has_begun_and_takes_nothing_more(
-    server: Server, rsmq: Rsmq
-) -> None:
-    await send(server, *map(str, range(10)))
-    begun, finish = asyncio.Semaphore(0), asyncio.Event()
-
-    async def handler(_: Message) -> None:
-        begun.release()
-        await finish.wait()
-
-    worker = RsmqWorker("q", handler, url=server.url, concurrency=2)
-    async with working(worker) as task:
-        await begun.acquire()
-        await begun.acquire()
-        threading.Thread(target=worker.stop).start()
-        await eventually_async(lambda: worker._stopping)
-        assert not task.done()
-        finish.set()
-        await asyncio.wait_for(task, 5)
-    assert (worker.stats.received, worker.stats.done) == (2, 2)
-    assert rsmq.get_queue_attributes("q").msgs == 8
-
-
-@pytest.mark.parametrize("how", ["grace", "cancel"])
-async def test_a_handler_that_does_not_end_gives_its_message_back(
-    server: Server, rsmq: Rsmq, how: str
-) -> None:
-    await send(server, "endless")
-    begun = asyncio.Event()
-
-    async def handler(_: Message) -> None:
-        begun.set()
-        await asyncio.Event().wait()
-
-    worker = RsmqWorker("q", handler, url=server.url, grace_s=0.05)
-    task = asyncio.create_task(worker.run())
-    await begun.wait()
-    if how == "grace":
-        worker.stop()
-        await task
-    else:
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-    again = rsmq.receive_message("q")
-    assert again is not None
-    assert again.rc == 2
 
 
 async def test_a_queue_that_is_not_there_is_an_error_at_once(server: Server) -> None:

@@ -23,7 +23,6 @@ DEAD_SUFFIX = "-dead"
 
 ATTRIBUTES = ("vt", "delay", "maxsize", "created", "modified")
 COUNTERS = ("totalsent", "totalrecv")
-ID_LENGTH = 32
 ID_SUFFIX_LENGTH = 22
 
 _QUEUE = re.compile(r"[A-Za-z0-9_.-]{1,160}", re.ASCII)

@@ -37,6 +37,9 @@ Handler: TypeAlias = Callable[[Message], Any]
 
 DEFAULT_BACKOFF = Backoff()
 
+# How long an ending worker tries to tell the server what became of its messages.
+LAST_WORDS_S = 1.0
+
 
 class RsmqWorker:
     """Takes messages off *queue* and runs *handler* for each, *concurrency* at a time.
@@ -163,6 +166,9 @@ class RsmqWorker:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS_S):
+                await self._settler.drain()
         self._threads.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(self._beat.close)
 
@@ -264,8 +270,12 @@ class RsmqWorker:
 
     async def _give_back(self, message: Message) -> None:
         """Let others have *message* at once; if they cannot be told, when its time is up."""
-        with suppress(StoreUnavailable, CancelledError):
-            async with asyncio.timeout(1):
+        if not self._is_async:
+            # Its thread cannot be cancelled and still runs: its time is for others to wait.
+            self._beat.let_go((message,))
+            return
+        with suppress(TimeoutError, CancelledError):
+            async with asyncio.timeout(LAST_WORDS_S):
                 await self._settler.retry(message, 0)
 
 
