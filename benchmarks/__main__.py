@@ -9,12 +9,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import record, rsmq, table
+from benchmarks import chasqui, record, rsmq, table
 from benchmarks.model import MISSED, Line, Subject, line
 from benchmarks.rounds import Measured, measure
 from benchmarks.server import KINDS, NoServer, place
 
-SUBJECTS: dict[str, Callable[..., Subject]] = {"rsmq": rsmq.subject}
+SUBJECTS: dict[str, Callable[..., Subject]] = {
+    "rsmq": rsmq.subject,
+    "chasqui": chasqui.subject,
+}
 """A new subject is a file beside this one and a line here."""
 
 ROUNDS, QUICK_ROUNDS = 5, 3

@@ -1,9 +1,9 @@
-"""The server that is measured against: a fresh one, or one that runs already."""
+"""The servers that are measured against: fresh ones, or one that runs already."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,14 +27,31 @@ class Place:
     version: str
 
 
+_running: dict[str, Place] = {}
+_ends = ExitStack()
+
+
 @contextmanager
 def place(kind: str) -> Iterator[Place]:
     """A fresh server of *kind*, without persistence, or the one at a URL."""
-    if "://" in kind:
-        yield Place(kind, 0, _version(kind))
-        return
-    with Server(_binary(kind)) as server:
-        yield Place(server.url, server.pid, _version(server.url))
+    with _ends:
+        try:
+            yield Place(kind, 0, _version(kind)) if "://" in kind else beside(kind)
+        finally:
+            _running.clear()
+
+
+def beside(kind: str) -> Place:
+    """The server of *kind* that runs; if none does, a fresh one that ends with `place`."""
+    if kind not in _running:
+        server = _ends.enter_context(Server(_binary(kind)))
+        _running[kind] = Place(server.url, server.pid, _version(server.url))
+    return _running[kind]
+
+
+def servers() -> list[Place]:
+    """Every server that was started here and has not ended."""
+    return list(_running.values())
 
 
 def _binary(kind: str) -> Path:

@@ -58,3 +58,8 @@ class Patience:
     def next_pause_s(self) -> float:
         """Return how long to wait before the next try."""
         return min(next(self._pauses), self._deadline.left_s)
+
+
+def now_ms() -> int:
+    """Return the milliseconds since 1970, by this machine's clock."""
+    return time.time_ns() // 1_000_000

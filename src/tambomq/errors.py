@@ -2,12 +2,14 @@
 
 TamboError
 ├── Reject                     a handler's verdict: never try this message again
+│   └── UnrecoverableError     the same verdict, by the name ChasquiMQ gives it
 ├── SettingsError              a flag, a variable or a file asks for the impossible
 ├── ProtocolError              bytes or calls that break a protocol
 │   ├── LocalProtocolError     our caller broke it
 │   │   ├── InvalidFormat      a name or an id that no peer would accept
 │   │   ├── InvalidValue       a number outside its range
 │   │   ├── InvalidBody        neither text nor bytes
+│   │   ├── InvalidPayload     a value that no MessagePack can carry
 │   │   └── NothingToSet       a change that changes nothing
 │   └── RemoteProtocolError    the peer broke it
 ├── QueueError                 a queue cannot do what was asked
@@ -15,7 +17,11 @@ TamboError
 │   ├── QueueExists
 │   ├── MessageTooLong
 │   ├── QueueCorrupt           what is stored there is not a queue of this protocol
-│   └── BatchIncomplete        part of a batch was done, part of it failed
+│   ├── BatchIncomplete        part of a batch was done, part of it failed
+│   ├── QueueFull              it holds as many jobs as it may
+│   ├── QueueBusy              jobs are running that the operation would take away
+│   ├── ForeignLeader          another engine leads it, which could not read this
+│   └── JobFailed              a job whose result was awaited is dead
 └── StoreError                 Redis cannot do what was asked
     ├── StoreUnavailable       it cannot be reached; nothing was done
     │   └── ReplyLost          it went away in between; the operation may have been done
@@ -42,6 +48,10 @@ class Reject(TamboError):
     """Raised by a handler: its message is dead, now. The text is the reason kept with it."""
 
 
+class UnrecoverableError(Reject, RuntimeError):
+    """Raised by a handler: its job is dead, now, without further retries."""
+
+
 class SettingsError(TamboError):
     """A flag, an environment variable or a file asks for the impossible."""
 
@@ -50,7 +60,7 @@ class ProtocolError(TamboError):
     """A rule of a protocol was broken."""
 
 
-class LocalProtocolError(ProtocolError):
+class LocalProtocolError(ProtocolError, ValueError):
     """The caller asked for what the protocol forbids."""
 
 
@@ -84,6 +94,13 @@ class InvalidBody(LocalProtocolError):
     def __init__(self, body: object) -> None:
         what = "text that no UTF-8 can carry" if isinstance(body, str) else type(body).__name__
         super().__init__(f"a body is str or bytes, not {what}")
+
+
+class InvalidPayload(LocalProtocolError):
+    """A value cannot be written as MessagePack."""
+
+    def __init__(self, value: object, why: object) -> None:
+        super().__init__(f"a payload of type {type(value).__name__} cannot be encoded: {why}")
 
 
 class NothingToSet(LocalProtocolError):
@@ -152,6 +169,48 @@ class BatchIncomplete(QueueError):
         done = len(ids) - ids.count(None)
         super().__init__(queue, f"{done} of {len(ids)} messages reached queue {queue!r}")
         self.ids = ids
+
+
+class QueueFull(QueueError):
+    """A queue holds as many jobs as it may; nothing was added."""
+
+    def __init__(self, queue: str, cap: int) -> None:
+        super().__init__(
+            queue,
+            f"queue {queue!r} holds {cap} jobs and takes no more: let workers catch up, "
+            'raise max_stream_len, or lose the oldest with overflow="trim"',
+        )
+        self.cap = cap
+
+
+class QueueBusy(QueueError):
+    """Jobs are running that the operation would take away."""
+
+    def __init__(self, queue: str, active: int) -> None:
+        super().__init__(
+            queue, f"{active} jobs of queue {queue!r} are running: stop its workers, or use force"
+        )
+        self.active = active
+
+
+class ForeignLeader(QueueError):
+    """Another engine leads a queue and could not read what was to be stored; nothing was."""
+
+    def __init__(self, queue: str, holder: str) -> None:
+        super().__init__(
+            queue,
+            f"queue {queue!r} is led by {holder!r}, another engine, which cannot read a delayed "
+            'job in the page dialect: use dialect="engine"',
+        )
+        self.holder = holder
+
+
+class JobFailed(QueueError):
+    """A job whose result was awaited is dead."""
+
+    def __init__(self, queue: str, id: str, reason: str) -> None:
+        super().__init__(queue, f"job {id!r} of queue {queue!r} is dead: {reason}")
+        self.id, self.reason = id, reason
 
 
 class StoreError(TamboError):

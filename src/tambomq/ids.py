@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
@@ -20,3 +21,18 @@ def names(count: int, length: int) -> list[str]:
     """Return *count* random names of *length* characters each."""
     drawn = letters(count * length)
     return [drawn[i : i + length] for i in range(0, count * length, length)]
+
+
+# Crockford's base 32: no I, L, O or U.
+_BASE32 = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_DIGITS = bytes(_BASE32[byte % 32] for byte in range(256))
+
+
+def ulid(now_ms: int) -> str:
+    """Return a ULID: 10 characters of time, 16 random ones."""
+    return (_moment(now_ms) + os.urandom(16).translate(_DIGITS)).decode("ascii")
+
+
+@lru_cache(maxsize=4)
+def _moment(now_ms: int) -> bytes:
+    return bytes(_BASE32[now_ms >> shift & 31] for shift in range(45, -1, -5))

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import threading
 from collections.abc import Callable
 
 import pytest
 import redis
 
 from tambomq.rsmq import AsyncRsmq, Message, Rsmq, RsmqWorker
-from tambomq.rsmq.heartbeat import Lease, ProcessHeartbeat, ThreadHeartbeat, heartbeat
-from tambomq.store.connect import Endpoint, endpoint
+from tambomq.rsmq.heartbeat import RsmqLease, receipts
+from tambomq.store.connect import endpoint
+from tambomq.store.heartbeat import Heartbeat, ProcessHeartbeat, ThreadHeartbeat
 from tests.rsmq.worker_process import worker_process
 from tests.servers.poll import eventually, eventually_async
 from tests.servers.run import Server
@@ -84,15 +82,15 @@ def test_a_handler_that_holds_the_interpreter_keeps_its_message(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_held_messages_are_renewed_until_let_go(
-    server: Server, rsmq: Rsmq, db: redis.Redis, kind: Callable[[Lease], ThreadHeartbeat]
+    server: Server, rsmq: Rsmq, db: redis.Redis, kind: Callable[[RsmqLease], Heartbeat]
 ) -> None:
     rsmq.create_queue("q", vt=1)
     rsmq.send_messages("q", ["kept", "let go"])
     kept, gone = rsmq.receive_messages("q", 2)
-    keeping = kind(Lease(endpoint(server.url), "rsmq", "q", 1))
+    keeping = kind(RsmqLease(endpoint(server.url), "rsmq", "q", 1))
     try:
-        keeping.hold((kept, gone))
-        keeping.let_go((gone,))
+        keeping.hold(receipts((kept, gone)))
+        keeping.let_go((gone.id,))
         outlive_its_time(db, kept)
         again = rsmq.receive_message("q", wait=5)
         assert again is not None
@@ -104,40 +102,20 @@ def test_held_messages_are_renewed_until_let_go(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_another_received_is_not_renewed(
-    server: Server, rsmq: Rsmq, kind: Callable[[Lease], ThreadHeartbeat]
+    server: Server, rsmq: Rsmq, kind: Callable[[RsmqLease], Heartbeat]
 ) -> None:
     rsmq.create_queue("q", vt=1)
     rsmq.send_messages("q", ["stale", "fresh"])
     stale, fresh = rsmq.receive_messages("q", 2, vt=0)
     (other,) = rsmq.receive_messages("q", 1, vt=3600)
     assert other.id == stale.id
-    keeping = kind(Lease(endpoint(server.url), "rsmq", "q", 1))
+    keeping = kind(RsmqLease(endpoint(server.url), "rsmq", "q", 1))
     try:
-        keeping.hold((stale, fresh))
+        keeping.hold(receipts((stale, fresh)))
         eventually(lambda: rsmq.peek_messages("q")[0].visible_at > fresh.visible_at)
         assert rsmq.peek_messages("q")[1].visible_at == other.visible_at
     finally:
         keeping.close()
-
-
-def test_a_renewing_process_that_dies_is_replaced(server: Server, rsmq: Rsmq) -> None:
-    rsmq.create_queue("q", vt=1)
-    rsmq.send_messages("q", ["first", "second"])
-    first, second = rsmq.receive_messages("q", 2)
-    keeping = ProcessHeartbeat(Lease(endpoint(server.url), "rsmq", "q", 1))
-    try:
-        keeping.hold((first,))
-        os.kill(keeping._process.pid, signal.SIGKILL)
-        keeping._process.wait()
-        keeping.hold((second,))
-        for message in (first, second):
-            eventually(lambda m=message: score(rsmq, m) > m.visible_at, within_s=20)  # type: ignore[misc]
-    finally:
-        keeping.close()
-
-
-def score(rsmq: Rsmq, message: Message) -> int:
-    return next(m.visible_at for m in rsmq.peek_messages("q") if m.id == message.id)
 
 
 async def test_a_stale_worker_cannot_delete_what_another_holds(
@@ -159,13 +137,6 @@ async def test_a_stale_worker_cannot_delete_what_another_holds(
     await task
     assert worker.stats.done == 0
     assert await async_rsmq.delete_message("q", taken[0].id, receipt=taken[0].receipt)
-
-
-def test_no_heartbeat_starts_neither_thread_nor_process() -> None:
-    before = threading.active_count()
-    keeping = heartbeat(None, Lease(Endpoint(), "rsmq", "q", 1))
-    assert threading.active_count() == before
-    keeping.close()
 
 
 async def test_the_heartbeat_asks_an_async_credential_provider_too(private_server: Server) -> None:

@@ -18,11 +18,11 @@ import msgspec
 from tambomq.clock import pauses
 from tambomq.errors import StoreRefused, StoreUnavailable, TamboError
 from tambomq.rsmq import settle_ops
-from tambomq.rsmq.heartbeat import Heartbeat
 from tambomq.rsmq.keys import Keys
 from tambomq.rsmq.model import Message
 from tambomq.store.aio import AsyncStore
 from tambomq.store.call import Plan, only
+from tambomq.store.heartbeat import Heartbeat
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class Settler:
 
     async def retry(self, message: Message, wait_s: float) -> None:
         """Let *message* be received again in *wait_s* seconds."""
-        self._beat.let_go((message,))
+        self._beat.let_go((message.id,))
         hide = settle_ops.hide(self._keys, self._queue, message.id, wait_s, receipt=message.receipt)
         if await self._told(lambda: only(hide)):
             self._stats.retried += 1
@@ -76,7 +76,7 @@ class Settler:
         bury = settle_ops.bury(self._keys, self._queue, message, dead, why, realtime=realtime)
         if await self._told(lambda: only(bury)):
             self._stats.buried += 1
-        self._beat.let_go((message,))
+        self._beat.let_go((message.id,))
 
     async def drain(self) -> None:
         """Return when everything has been told."""
@@ -89,7 +89,7 @@ class Settler:
                 batch, self._done = self._done, []
                 delete = partial(settle_ops.delete_batch, self._keys, self._queue, batch)
                 gone = sum(await self._told(delete) or ())
-                self._beat.let_go(batch)
+                self._beat.let_go(message.id for message in batch)
                 self._stats.done += gone
                 if lost := len(batch) - gone:
                     self._stats.lost += lost

@@ -21,7 +21,7 @@ from tambomq.clock import pauses
 from tambomq.errors import Reject, StoreRefused, StoreUnavailable
 from tambomq.rsmq import ops, queue_ops
 from tambomq.rsmq.backoff import Backoff
-from tambomq.rsmq.heartbeat import Lease, heartbeat
+from tambomq.rsmq.heartbeat import RsmqLease, receipts
 from tambomq.rsmq.keys import DEAD_SUFFIX, NAMESPACE, Keys, check_dead_queue, check_queue
 from tambomq.rsmq.longpoll import LOOK_EVERY_S, nap_s
 from tambomq.rsmq.model import DEFAULT_VT, Message, check_count, check_seconds
@@ -29,6 +29,7 @@ from tambomq.rsmq.settling import Settler, WorkerStats
 from tambomq.store.aio import AsyncStore
 from tambomq.store.connect import URL, Credentials, Tls
 from tambomq.store.ears import Hearing
+from tambomq.store.heartbeat import heartbeat
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +125,7 @@ class RsmqWorker:
         self._busy, self._room = 0, asyncio.Event()
         found = await self._store.run(queue_ops.attributes(self._keys, self.queue))
         self._hide_s = self._vt or found.vt or DEFAULT_VT
-        lease = Lease(self._store.endpoint, self._keys.ns, self.queue, self._hide_s)
+        lease = RsmqLease(self._store.endpoint, self._keys.ns, self.queue, self._hide_s)
         self._beat = heartbeat(self._heartbeat, lease)
         self._settler = Settler(self._store, self._keys, self.queue, self._beat, self.stats)
         self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="rsmq-handler")
@@ -200,7 +201,7 @@ class RsmqWorker:
         if not haul.messages:
             await notices.wait(nap_s(haul, LOOK_EVERY_S))
             return
-        self._beat.hold(haul.messages)
+        self._beat.hold(receipts(haul.messages))
         self._busy += len(haul.messages)
         self.stats.received += len(haul.messages)
         for message in haul.messages:
@@ -272,7 +273,7 @@ class RsmqWorker:
         """Let others have *message* at once; if they cannot be told, when its time is up."""
         if not self._is_async:
             # Its thread cannot be cancelled and still runs: its time is for others to wait.
-            self._beat.let_go((message,))
+            self._beat.let_go((message.id,))
             return
         with suppress(TimeoutError, CancelledError):
             async with asyncio.timeout(LAST_WORDS_S):

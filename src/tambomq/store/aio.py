@@ -42,6 +42,11 @@ class AsyncStore:
         self._homes: dict[int, Address] = {}
         self._loops: dict[asyncio.AbstractEventLoop, _Here] = {}
 
+    @property
+    def is_cluster(self) -> bool:
+        """Whether calls are known to go to different nodes."""
+        return bool(self._homes)
+
     async def run(self, call: Call[T]) -> T:
         """Make *call* and return its decoded reply."""
         result: T = results(await self.outcomes((call,)))[0]

@@ -31,9 +31,14 @@ class Script(msgspec.Struct, frozen=True):
     sha: str
 
 
-def load_script(package: str, name: str) -> Script:
-    """Read ``scripts/<name>.lua`` of *package*."""
-    source = resources.files(package).joinpath("scripts", f"{name}.lua").read_text("utf-8")
+def load_script(package: str, name: str, *parts: str) -> Script:
+    """Read ``scripts/<name>.lua`` of *package*, with ``scripts/parts/<part>.lua`` before it."""
+    folder = resources.files(package).joinpath("scripts")
+    source = folder.joinpath(f"{name}.lua").read_text("utf-8")
+    if parts:
+        shebang = source[: source.index("\n") + 1] if source.startswith("#!") else ""
+        heads = [folder.joinpath("parts", f"{part}.lua").read_text("utf-8") for part in parts]
+        source = "\n".join((shebang + heads[0], *heads[1:], source.removeprefix(shebang)))
     # Redis names a script by its SHA-1; nothing here is a secret.
     return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
 
@@ -47,7 +52,8 @@ class Call(msgspec.Struct, Generic[T], frozen=True):
     store may repeat it when the connection broke before the reply came.
     """
 
-    verb: Script | str
+    verb: Script | str | tuple[Arg, ...]
+    """A script, a command, or a command with what it wants before its keys."""
     keys: tuple[str, ...]
     args: tuple[Arg, ...]
     decode: Callable[[Any], T]
@@ -58,12 +64,14 @@ class Call(msgspec.Struct, Generic[T], frozen=True):
         """The command, as Redis takes it; a script by its name."""
         if isinstance(self.verb, str):
             return (*self.verb.split(), *self.keys, *self.args)
+        if isinstance(self.verb, tuple):
+            return (*self.verb, *self.keys, *self.args)
         return ("EVALSHA", self.verb.sha, len(self.keys), *self.keys, *self.args)
 
     @property
     def parts_with_source(self) -> tuple[Arg, ...]:
         """The command for a server that has forgotten the script."""
-        if isinstance(self.verb, str):
+        if not isinstance(self.verb, Script):
             return self.parts
         return ("EVAL", self.verb.source, len(self.keys), *self.keys, *self.args)
 

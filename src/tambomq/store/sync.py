@@ -42,6 +42,11 @@ class Store:
         self._idle: dict[Address, list[Wire]] = {}
         self._process = os.getpid()
 
+    @property
+    def is_cluster(self) -> bool:
+        """Whether calls are known to go to different nodes."""
+        return bool(self._homes)
+
     def run(self, call: Call[T]) -> T:
         """Make *call* and return its decoded reply."""
         result: T = results(self.outcomes((call,)))[0]

@@ -27,7 +27,7 @@ from tambomq.errors import (
     TamboError,
     WrongType,
 )
-from tambomq.store.call import Call, Outcome
+from tambomq.store.call import Call, Outcome, Script
 
 Address: TypeAlias = tuple[str, int]
 
@@ -144,7 +144,7 @@ class Trip:
         first: dict[str, int] = {}
         for place in places:
             verb = self._calls[place].verb
-            if not isinstance(verb, str):
+            if isinstance(verb, Script):
                 first.setdefault(verb.sha, place)
         return set(first.values())
 

@@ -1,0 +1,197 @@
+"""ChasquiMQ: our engine beside the released one and BullMQ, and what ours does alone.
+
+The engine needs Redis >= 8.6, so all that is compared runs at a Redis 8 of the harness; the
+rows on the embedded Valkey are ours alone. Python is on uvloop, handlers do nothing, a job
+has a name and about 100 bytes, and who drains a queue has filled it before.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import Any, TypeAlias
+
+from benchmarks.model import ROOT, Bout, Contender, Limit, Player, Ratio, Subject
+from benchmarks.process import PlayerFailed
+from benchmarks.server import NoServer, beside
+from tambomq.chasqui.keys import Keys
+from tambomq.store.call import Call
+from tambomq.store.sync import Store
+
+DATA = {
+    "order": 12345,
+    "customer": "c-000017",
+    "items": ["a", "b", "c"],
+    "note": "x" * 40,
+    "paid": True,
+}
+_PEERS = ROOT / "tests" / "peers"
+_serial = count()
+
+OURS = Player("tambomq", (sys.executable, "-m", "benchmarks.players.tambomq_chasqui"))
+ENGINE = Player(
+    "chasquimq",
+    (_PEERS / "chasquimq" / ".venv" / "bin" / "python", "-m", "benchmarks.players.chasquimq"),
+    needs=_PEERS / "chasquimq" / ".venv" / ".stamp",
+)
+BULLMQ = Player(
+    "BullMQ",
+    (shutil.which("node") or "node", ROOT / "benchmarks" / "players" / "bullmq.js"),
+    env={"NODE_PATH": str(_PEERS / "bullmq" / "node_modules")},
+    needs=_PEERS / "bullmq" / "node_modules" / ".stamp",
+)
+
+Part: TypeAlias = tuple[Sequence[Bout], Sequence[Ratio | Limit]]
+
+
+def subject(rounds: int, *, quick: bool) -> Subject:
+    """What is measured, with *rounds* turns of each; *quick* is a tenth of the work."""
+    part = 10 if quick else 1
+    bouts: list[Bout] = []
+    rows: list[Ratio | Limit] = []
+    for some_bouts, some_rows in (
+        _drains(rounds, part),
+        _adds(rounds, part),
+        _latency(min(rounds, 3), part),
+        _embedded(rounds, part),
+        _alone(part),
+    ):
+        bouts += some_bouts
+        rows += some_rows
+    return Subject("chasqui", (OURS, ENGINE, BULLMQ), bouts, rows)
+
+
+def _contender(name: str, player: Player, task: str, size: int, **more: Any) -> Contender:
+    usual = {
+        "count": size,
+        # V8 and the allocators of all three settle within this.
+        "warm": size // 3,
+        "data": DATA,
+        "flights": 1,
+        "concurrency": 100,
+        "events_enabled": True,
+        "server": "redis8",
+    }
+    return Contender(name, player, task, {**usual, **more})
+
+
+def _drains(rounds: int, part: int) -> Part:
+    def of(name: str, player: Player, size: int, **more: Any) -> Contender:
+        return _contender(name, player, "drain", size // part, **more)
+
+    ours = of("drain", OURS, 150_000)
+    engine = of("chasquimq drain", ENGINE, 30_000)
+    bullmq = of("BullMQ drain", BULLMQ, 30_000)
+    silent = of("drain without events", OURS, 150_000, events_enabled=False)
+    engine_silent = of("chasquimq drain without events", ENGINE, 60_000, events_enabled=False)
+    single = of("drain one by one", OURS, 90_000, concurrency=1)
+    engine_single = of("chasquimq drain one by one", ENGINE, 6000, concurrency=1)
+    rows: list[Ratio | Limit] = [
+        Ratio("drain, concurrency 100 ÷ chasquimq", ours, engine, 5, 8),
+        Ratio("drain, concurrency 1 ÷ chasquimq", single, engine_single, 10, 25),
+        Ratio("drain, concurrency 100 ÷ BullMQ", ours, bullmq, 4, 8),
+        Limit("drain, concurrency 100, events off", silent, "rate", "/s"),
+        Limit("the same by chasquimq", engine_silent, "rate", "/s"),
+    ]
+    contenders = (ours, engine, bullmq, silent, engine_silent, single, engine_single)
+    return [Bout(contenders, rounds, _fresh, _drop)], rows
+
+
+def _adds(rounds: int, part: int) -> Part:
+    single = _contender("add", OURS, "add", 20_000 // part)
+    engine_single = _contender("chasquimq add", ENGINE, "add", 8000 // part)
+    many = _contender("add, 100 adders", OURS, "add", 150_000 // part, flights=100)
+    engine_many = _contender(
+        "chasquimq add, 100 adders", ENGINE, "add", 30_000 // part, flights=100
+    )
+    bulk = _contender("add_bulk", OURS, "add_bulk", 450_000 // part)
+    engine_bulk = _contender("chasquimq add_bulk", ENGINE, "add_bulk", 150_000 // part)
+    rows = [
+        Ratio("add, awaited one by one ÷ chasquimq", single, engine_single, 2, 2.8),
+        Ratio("add, 100 adders ÷ chasquimq", many, engine_many, 5, 8),
+        Ratio("add_bulk of 1,000 ÷ chasquimq", bulk, engine_bulk, 2.5, 4),
+    ]
+    contenders = (single, engine_single, many, engine_many, bulk, engine_bulk)
+    return [Bout(contenders, rounds, _fresh, _drop)], rows
+
+
+def _latency(rounds: int, part: int) -> Part:
+    def of(name: str, player: Player) -> Contender:
+        return _contender(name, player, "latency", max(1000 // part, 200), warm=100, per_s=200)
+
+    ours, engine = of("latency", OURS), of("chasquimq latency", ENGINE)
+    rows: list[Ratio | Limit] = [
+        # The bounds are those of p50 upside down: at most 0.5 and 0.3 of chasquimq's.
+        Ratio("add to handler at 200/s, 1 ÷ p50 ÷ chasquimq", ours, engine, 2, 3.3, "inverse"),
+        Limit("add to handler at 200/s, p50", ours, "p50", "ms"),
+        Limit("add to handler at 200/s, p99", ours, "p99", "ms"),
+        Limit("the same by chasquimq, p50", engine, "p50", "ms"),
+        Limit("the same by chasquimq, p99", engine, "p99", "ms"),
+    ]
+    return [Bout((ours, engine), rounds, _fresh, _drop)], rows
+
+
+def _embedded(rounds: int, part: int) -> Part:
+    def of(name: str, task: str, size: int, **more: Any) -> Contender:
+        return _contender(f"{name} on Valkey", OURS, task, size // part, server="valkey", **more)
+
+    drain = of("drain", "drain", 150_000)
+    add = of("add", "add", 20_000)
+    adders = of("add, 100 adders", "add", 150_000, flights=100)
+    bulk = of("add_bulk", "add_bulk", 450_000)
+    rows = [
+        Limit("embedded Valkey: drain, concurrency 100", drain, "rate", "/s"),
+        Limit("embedded Valkey: add, awaited one by one", add, "rate", "/s"),
+        Limit("embedded Valkey: add, 100 adders", adders, "rate", "/s"),
+        Limit("embedded Valkey: add_bulk of 1,000", bulk, "rate", "/s"),
+    ]
+    return [Bout((drain, add, adders, bulk), rounds, _fresh, _drop)], rows
+
+
+def _alone(part: int) -> Part:
+    jobs, delayed = 1_000_000 // part, 200_000 // part
+    worker = _contender("worker", OURS, "memory", jobs)
+    promote = _contender(
+        "promote", OURS, "promote", delayed, flights=100, due_in_s=max(20 // part, 4)
+    )
+    within_s = delayed / 20_000
+    rows = [
+        Limit(f"worker's growth over {jobs:,} jobs", worker, "growth", "MB", at_most=5),
+        Limit(f"worker's rate over {jobs:,} jobs", worker, "rate", "/s"),
+        Limit(f"{delayed:,} jobs due at once, promoted in", promote, "took", "s", within_s),
+        Limit("their promotion, rate", promote, "rate", "/s"),
+        Limit("their promotion, slowest script", promote, "script", "ms", at_most=10),
+    ]
+    return [Bout((worker,), 1, _fresh, _drop), Bout((promote,), 1, _fresh, _drop)], rows
+
+
+def _fresh(_url: str, who: Contender) -> Mapping[str, Any]:
+    """A server, and a queue that nobody has used, with another to warm up with."""
+    queue = f"bench-{next(_serial)}"
+    return {"url": _server(who), **_names(queue), "warming": _names(f"{queue}-warm")}
+
+
+def _names(queue: str) -> dict[str, str]:
+    keys = Keys(queue)
+    return {
+        "queue": queue,
+        "stream": keys.stream,
+        "delayed": keys.delayed,
+        "events": keys.events,
+    }
+
+
+def _server(who: Contender) -> str:
+    try:
+        return beside(who.options["server"]).url
+    except NoServer as error:
+        raise PlayerFailed(str(error)) from error
+
+
+def _drop(_url: str, who: Contender) -> None:
+    """Forget what a turn left. The servers are our own, so nothing else is lost."""
+    store = Store(_server(who))
+    store.run(Call("FLUSHDB", (), (), bool))
+    store.close()

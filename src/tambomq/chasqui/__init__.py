@@ -1,0 +1,44 @@
+"""ChasquiMQ: a job queue on Redis streams, with delays, retries, schedules and dead letters."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tambomq.chasqui.blocking_queue import BlockingQueue
+from tambomq.chasqui.job import BackoffSpec, DeadLetter, Job, JobCounts, QueueEvent
+from tambomq.chasqui.repeat import MissedFiresPolicy, RepeatableMeta, RepeatPattern
+from tambomq.errors import UnrecoverableError
+
+if TYPE_CHECKING:
+    from tambomq.chasqui.events import QueueEvents
+    from tambomq.chasqui.outbox import WorkerStats
+    from tambomq.chasqui.queue import Queue
+    from tambomq.chasqui.worker import Worker
+
+__all__ = [
+    "BackoffSpec",
+    "BlockingQueue",
+    "DeadLetter",
+    "Job",
+    "JobCounts",
+    "MissedFiresPolicy",
+    "Queue",
+    "QueueEvent",
+    "QueueEvents",
+    "RepeatPattern",
+    "RepeatableMeta",
+    "UnrecoverableError",
+    "Worker",
+    "WorkerStats",
+]
+
+# They bring asyncio with them, a third of what a command that does not need it takes to start.
+_LATER = {"Queue": "queue", "QueueEvents": "events", "Worker": "worker", "WorkerStats": "outbox"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs asyncio when it is first asked for."""
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)

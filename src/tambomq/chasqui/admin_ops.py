@@ -1,0 +1,169 @@
+"""What operators ask of Redis, as calls and plans nobody has made yet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tambomq.chasqui.job import U64, JobCounts, check_whole
+from tambomq.chasqui.keys import ANY_QUEUE, Keys, queue_of
+from tambomq.chasqui.wire import decode_envelope, decode_member
+from tambomq.errors import InvalidFormat, QueueBusy, RemoteProtocolError, TamboError
+from tambomq.store.call import Call, Plan, load_script, results
+
+CHUNK = 500
+"""So many entries are dropped by one script: it must not keep others waiting."""
+STATES = ("dlq", "waiting", "delayed")
+
+_DROP_WAITING = load_script("tambomq.chasqui", "drop_waiting")
+_SWEEP = load_script("tambomq.chasqui", "sweep")
+
+
+def counts(keys: Keys, group: str) -> Plan[JobCounts]:
+    """Return how many jobs are where, in one trip."""
+
+    def ask(verb: str, key: str, *args: str | int) -> Call[Any]:
+        return Call(verb, (key,), args, _as_is, repeatable=True)
+
+    outcomes = yield (
+        ask("XLEN", keys.stream),
+        ask("XPENDING", keys.stream, group),
+        ask("XLEN", keys.dlq),
+        ask("ZCARD", keys.delayed),
+        ask("ZRANGE", keys.delayed, 0, 0, "WITHSCORES"),
+        ask("ZCARD", keys.repeat),
+        ask("EXISTS", keys.paused),
+        Call("TIME", (), (), _as_is, repeatable=True),
+    )
+    pending = outcomes[1]
+    has_group = not isinstance(pending, TamboError)
+    if not has_group and not str(pending).startswith("NOGROUP"):
+        raise pending
+    outcomes[1] = pending if has_group else [0]
+    length, [active, *_], dead, delayed, first, repeatable, paused, time = results(outcomes)
+    now_ms = int(time[0]) * 1000 + int(time[1]) // 1000
+    lag_ms = max(0, now_ms - int(float(first[1]))) if first else None
+    waiting = max(0, length - active)
+    return JobCounts(waiting, active, delayed, dead, repeatable, lag_ms, bool(paused), has_group)
+
+
+def pause(keys: Keys) -> Call[bool]:
+    """Let workers start no job; durable, until `resume`."""
+    return Call("SET", (keys.paused,), ("1",), bool, repeatable=True)
+
+
+def resume(keys: Keys) -> Call[bool]:
+    """Let workers go on; false if they were not paused."""
+    return Call("DEL", (keys.paused,), (), bool, repeatable=True)
+
+
+def drain(keys: Keys, group: str, *, delayed: bool) -> Plan[int]:
+    """Forget the jobs that wait, and those that are *delayed*; return how many."""
+    dropped = yield from _drop_waiting(keys, group, "+", U64)
+    if delayed:
+        calls = (
+            Call("ZCARD", (keys.delayed,), (), int),
+            Call("UNLINK", (keys.delayed,), (), int),
+        )
+        dropped += results((yield calls))[0]
+    return dropped
+
+
+def clean(keys: Keys, group: str, *, before_ms: int, limit: int, state: str) -> Plan[int]:
+    """Forget up to *limit* jobs of a *state* that are from before *before_ms*; return how many."""
+    if state not in STATES:
+        raise InvalidFormat("state", state, f"one of {', '.join(STATES)}")
+    check_whole("limit", limit, U64)
+    if state == "waiting":
+        return (yield from _drop_waiting(keys, group, f"({before_ms}-0", limit))
+    if state == "dlq":
+        return (yield from _drop_letters(keys, before_ms, limit))
+    return (yield from _drop_delayed(keys, before_ms, limit))
+
+
+def obliterate(keys: Keys, group: str, *, force: bool) -> Plan[int]:
+    """Forget the queue and everything about it; return how many keys that were.
+
+    Raises `QueueBusy` while jobs run, unless *force*.
+    """
+    found = yield from counts(keys, group)
+    if found.active and not force:
+        raise QueueBusy(keys.queue, found.active)
+    cursor, gone = b"0", 0
+    while True:
+        args = (cursor, keys.pattern)
+        outcomes = yield (Call(_SWEEP, (keys.stream,), args, _as_is),)
+        cursor, names = results(outcomes)[0]
+        if names:
+            outcomes = yield [Call("UNLINK", (_name(name),), (), int) for name in names]
+            gone += sum(results(outcomes))
+        if cursor == b"0":
+            return gone
+
+
+def queues() -> Plan[list[str]]:
+    """Return the names of all queues that a server has; on a cluster, of one node."""
+    cursor, found = b"0", set()
+    while True:
+        args = (cursor, "MATCH", ANY_QUEUE, "COUNT", 1000)
+        outcomes = yield (Call("SCAN", (), args, _as_is, repeatable=True),)
+        cursor, names = results(outcomes)[0]
+        found |= {queue for name in names if (queue := queue_of(_name(name)))}
+        if cursor == b"0":
+            return sorted(found)
+
+
+def _drop_waiting(keys: Keys, group: str, until: str, limit: int) -> Plan[int]:
+    dropped = 0
+    while dropped < limit:
+        args = (group, until, min(CHUNK, limit - dropped))
+        outcomes = yield (Call(_DROP_WAITING, (keys.stream,), args, int, repeatable=True),)
+        count = results(outcomes)[0]
+        dropped += count
+        if not count:
+            break
+    return dropped
+
+
+def _drop_letters(keys: Keys, before_ms: int, limit: int) -> Plan[int]:
+    dropped = 0
+    while dropped < limit:
+        args = ("-", f"({before_ms}-0", "COUNT", min(CHUNK, limit - dropped))
+        outcomes = yield (Call("XRANGE", (keys.dlq,), args, list, repeatable=True),)
+        rows = results(outcomes)[0]
+        if not rows:
+            break
+        ids = tuple(row[0] for row in rows)
+        dropped += results((yield (Call("XDEL", (keys.dlq,), ids, int, repeatable=True),)))[0]
+    return dropped
+
+
+def _drop_delayed(keys: Keys, before_ms: int, limit: int) -> Plan[int]:
+    dropped = first = 0
+    while dropped < limit:
+        args = (first, first + CHUNK - 1)
+        outcomes = yield (Call("ZRANGE", (keys.delayed,), args, list, repeatable=True),)
+        members = results(outcomes)[0]
+        if not members:
+            break
+        old = [m for m in members if _created_before(m, before_ms)][: limit - dropped]
+        first += len(members) - len(old)
+        if old:
+            call = Call("ZREM", (keys.delayed,), tuple(old), int, repeatable=True)
+            dropped += results((yield (call,)))[0]
+    return dropped
+
+
+def _created_before(member: bytes, before_ms: int) -> bool:
+    try:
+        _, body = decode_member(member)
+        return decode_envelope(body).created_at_ms < before_ms
+    except RemoteProtocolError:
+        return False
+
+
+def _name(key: bytes) -> str:
+    return key.decode("utf-8", "surrogateescape")
+
+
+def _as_is(reply: Any) -> Any:
+    return reply

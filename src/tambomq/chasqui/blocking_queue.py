@@ -1,0 +1,294 @@
+"""Adds jobs to a ChasquiMQ queue and looks after it, from threads: `Queue` has the same methods."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Self
+
+from tambomq.chasqui import admin_ops, dlq_ops, ops, repeat_ops, worker_ops
+from tambomq.chasqui.address import CredentialProvider, endpoint_of
+from tambomq.chasqui.blocking_results import wait_for_result
+from tambomq.chasqui.dlq_ops import Where
+from tambomq.chasqui.job import MAX_DELAY_S, BackoffLike, DeadLetter, Job, JobCounts
+from tambomq.chasqui.keys import GROUP, Keys
+from tambomq.chasqui.ops import ADDED_TTL_S, EVENTS_CAP, MAX_STREAM_LEN, Policy
+from tambomq.chasqui.production import Production
+from tambomq.chasqui.repeat import MissedFiresLike, RepeatableMeta, RepeatLike
+from tambomq.clock import now_ms
+from tambomq.errors import InvalidFormat
+from tambomq.store.connect import URL, Endpoint
+from tambomq.store.sync import Store
+
+
+class BlockingQueue:
+    """A queue, for those who add jobs and look after them.
+
+    *max_stream_len*: jobs that may wait or run at once; *overflow*: ``"refuse"`` an
+    add beyond that, or ``"trim"`` the oldest jobs. *dedup*: how long the id of a job
+    counts, ``"window"`` as the engine has it, or ``"strict"`` over all producers for
+    *dedup_ttl_secs*. *dialect*: how delayed jobs are stored; ``"engine"`` where
+    workers of the engine share the queue.
+    """
+
+    def __init__(  # noqa: PLR0913  (options, all by keyword)
+        self,
+        name: str,
+        *,
+        redis_url: str | Endpoint = URL,
+        tls: bool = False,
+        max_stream_len: int | None = None,
+        max_delay_secs: int | None = None,
+        credential_provider: CredentialProvider | None = None,
+        overflow: str = "refuse",
+        dedup: str = "window",
+        dedup_ttl_secs: int = ADDED_TTL_S,
+        dialect: str = "page",
+        events_enabled: bool = True,
+        group: str = GROUP,
+    ) -> None:
+        """Check the options; the first call connects."""
+        self._keys, self._group = Keys(name), group
+        self._policy = Policy(
+            MAX_STREAM_LEN if max_stream_len is None else max_stream_len,
+            overflow,
+            EVENTS_CAP if events_enabled else 0,
+            dialect,
+            MAX_DELAY_S if max_delay_secs is None else max_delay_secs,
+            dedup,
+            dedup_ttl_secs,
+        )
+        endpoint = endpoint_of(redis_url, tls=tls, provider=credential_provider)
+        self._store = Store(endpoint)
+        self._production = Production(self._keys, self._policy, self)
+        self._closed = False
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self._keys.queue
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed; the next call opens it again."""
+        return self._closed
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ── adding ───────────────────────────────────────────────────────────────
+
+    def add(  # noqa: PLR0913  (options, all by keyword)
+        self,
+        name: str,
+        data: Any,
+        *,
+        delay_ms: float | datetime | None = None,
+        delay: timedelta | None = None,
+        attempts: int | None = None,
+        backoff: BackoffLike | None = None,
+        job_id: str | None = None,
+        repeat: RepeatLike | None = None,
+        missed_fires: MissedFiresLike | None = None,
+    ) -> Job:
+        """Add a job: now, after a delay, at a time, or again and again.
+
+        *delay_ms* takes milliseconds or a datetime, *delay* a timedelta. A *job_id*
+        that counts already adds nothing. Raises `QueueFull`, `ForeignLeader`.
+        """
+        if repeat is not None:
+            return self.upsert_repeatable_job(
+                name,
+                data,
+                repeat=repeat,
+                attempts=attempts,
+                backoff=backoff,
+                job_id=job_id,
+                missed_fires=missed_fires,
+            )
+        plan = self._production.add(
+            now_ms(),
+            name,
+            data,
+            delay_ms=delay_ms,
+            delay=delay,
+            attempts=attempts,
+            backoff=backoff,
+            job_id=job_id,
+        )
+        self._closed = False
+        return self._store.follow(plan)
+
+    def add_unique(
+        self,
+        name: str,
+        data: Any,
+        *,
+        job_id: str,
+        delay_ms: float | datetime | None = None,
+        delay: timedelta | None = None,
+        attempts: int | None = None,
+        backoff: BackoffLike | None = None,
+        repeat: RepeatLike | None = None,
+    ) -> Job:
+        """Add a job under an id of yours, which counts once: see `add`."""
+        if job_id is None:
+            raise InvalidFormat("job_id", job_id, "a non-empty, non-whitespace string")
+        return self.add(
+            name,
+            data,
+            delay_ms=delay_ms,
+            delay=delay,
+            attempts=attempts,
+            backoff=backoff,
+            job_id=job_id,
+            repeat=repeat,
+        )
+
+    def add_bulk(self, jobs: Sequence[dict[str, Any]]) -> list[Job]:
+        """Add jobs in one trip: each a dict with ``name``, ``data`` and the options of `add`.
+
+        Nothing is sent if one of them is not valid. Raises `BatchIncomplete` if the
+        server took only some.
+        """
+        return self._store.follow(self._production.add_bulk(now_ms(), jobs))
+
+    def cancel_delayed(self, job_id: str) -> bool:
+        """Forget a job that was added under *job_id* and is not due yet; false if there is none."""
+        return self._store.run(ops.cancel(self._keys, job_id))
+
+    def cancel_delayed_bulk(self, job_ids: Sequence[str]) -> list[bool]:
+        """Forget jobs that are not due yet, in one trip; for each whether it was there."""
+        return self._store.run_all([ops.cancel(self._keys, id) for id in job_ids])
+
+    # ── results ──────────────────────────────────────────────────────────────
+
+    def get_job_result(self, job_id: str) -> Any:
+        """Return what the handler returned; `None` if it did not, not yet, or too long ago."""
+        return self._store.run(ops.result(self._keys, job_id))
+
+    def get_job_result_bulk(self, job_ids: Sequence[str]) -> list[Any]:
+        """Return what handlers returned, in one trip."""
+        return self._store.run_all([ops.result(self._keys, id) for id in job_ids])
+
+    def wait_for_result(
+        self, job_id: str, *, timeout: float = 30.0, poll_interval: float = 0.1
+    ) -> Any:
+        """Return what the handler returned, once it has; `None` if it returned nothing.
+
+        Raises `JobFailed` when the job is dead, `TimeoutError` after *timeout* seconds.
+        """
+        return wait_for_result(
+            self._store, self._keys, job_id, timeout=timeout, poll_interval=poll_interval
+        )
+
+    def get_progress(self, job_id: str) -> int | None:
+        """Return how far a job has come, 0 to 100; `None` if it has not said."""
+        return self._store.run(ops.progress(self._keys, job_id))
+
+    # ── dead letters ─────────────────────────────────────────────────────────
+
+    def peek_dlq(self, limit: int = 20) -> list[DeadLetter]:
+        """Return the oldest dead letters; nothing changes."""
+        return self._store.run(dlq_ops.peek(self._keys, limit))
+
+    def replay_dlq(
+        self,
+        limit: int = 100,
+        *,
+        ids: Collection[str] | None = None,
+        where: Where | None = None,
+    ) -> int:
+        """Let up to *limit* dead letters run again, the oldest first; return how many will.
+
+        *ids* and *where* choose. Letters that are no jobs stay where they are.
+        """
+        plan = dlq_ops.replay(self._keys, self._policy, now_ms(), limit=limit, ids=ids, where=where)
+        return self._store.follow(plan)
+
+    # ── jobs that recur ──────────────────────────────────────────────────────
+
+    def upsert_repeatable_job(  # noqa: PLR0913  (options, all by keyword)
+        self,
+        name: str,
+        data: Any,
+        *,
+        repeat: RepeatLike,
+        limit: int | None = None,
+        start_after_ms: int | None = None,
+        end_before_ms: int | None = None,
+        attempts: int | None = None,
+        backoff: BackoffLike | None = None,
+        job_id: str | None = None,
+        missed_fires: MissedFiresLike | None = None,
+    ) -> Job:
+        """Let a job recur, as new or instead of what has its key: the id of what is returned."""
+        plan = self._production.upsert(
+            now_ms(),
+            name,
+            data,
+            repeat=repeat,
+            limit=limit,
+            start_after_ms=start_after_ms,
+            end_before_ms=end_before_ms,
+            attempts=attempts,
+            backoff=backoff,
+            job_id=job_id,
+            missed=missed_fires,
+        )
+        return self._store.follow(plan)
+
+    def get_repeatable_jobs(self, limit: int = 100) -> list[RepeatableMeta]:
+        """Return what recurs, the next to fire first."""
+        return self._store.follow(repeat_ops.listing(self._keys, limit))
+
+    def remove_repeatable_by_key(self, key: str) -> bool:
+        """Let a job recur no more; false if nothing has this key."""
+        return self._store.run(repeat_ops.remove(self._keys, key))
+
+    # ── the queue as a whole ─────────────────────────────────────────────────
+
+    def get_job_counts(self) -> JobCounts:
+        """Return how many jobs are where."""
+        return self._store.follow(admin_ops.counts(self._keys, self._group))
+
+    def pause(self) -> None:
+        """Let workers start no job, from within a quarter of a second until `resume`."""
+        self._store.run(admin_ops.pause(self._keys))
+
+    def resume(self) -> bool:
+        """Let workers go on; false if the queue was not paused."""
+        return self._store.run(admin_ops.resume(self._keys))
+
+    def is_paused(self) -> bool:
+        """Whether the queue is paused."""
+        return self._store.run(worker_ops.is_paused(self._keys))
+
+    def drain(self, *, delayed: bool = False) -> int:
+        """Forget the jobs that wait, and those that are *delayed*; return how many."""
+        return self._store.follow(admin_ops.drain(self._keys, self._group, delayed=delayed))
+
+    def clean(self, grace_ms: int = 0, *, limit: int = 1000, state: str = "dlq") -> int:
+        """Forget jobs older than *grace_ms*; return how many.
+
+        *state* is ``dlq``, ``waiting`` or ``delayed``.
+        """
+        plan = admin_ops.clean(
+            self._keys, self._group, before_ms=now_ms() - grace_ms, limit=limit, state=state
+        )
+        return self._store.follow(plan)
+
+    def obliterate(self, *, force: bool = False) -> int:
+        """Forget the queue and everything about it; return how many keys that were.
+
+        Raises `QueueBusy` while jobs run, unless *force*.
+        """
+        return self._store.follow(admin_ops.obliterate(self._keys, self._group, force=force))
+
+    def close(self) -> None:
+        """Hang up; a later call opens the queue again."""
+        self._closed = True
+        self._store.close()

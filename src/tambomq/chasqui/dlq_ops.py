@@ -1,0 +1,107 @@
+"""What those who look after dead letters ask of Redis, as calls and plans nobody has made yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from tambomq.chasqui.job import U64, DeadLetter, check_whole
+from tambomq.chasqui.keys import Keys
+from tambomq.chasqui.ops import Policy
+from tambomq.chasqui.wire import decode_envelope, encode_envelope
+from tambomq.chasqui.wire_records import read_dead_letter
+from tambomq.errors import QueueFull, RemoteProtocolError
+from tambomq.store.call import Arg, Call, Plan, load_script, results
+
+PAGE = 250
+"""So many letters are looked at, and replayed, at a time."""
+
+Where: TypeAlias = Callable[[DeadLetter], bool]
+
+_REPLAY = load_script("tambomq.chasqui", "replay", "note", "room")
+
+
+def peek(keys: Keys, limit: int, after: str = "-") -> Call[list[DeadLetter]]:
+    """Return dead letters, the oldest first; nothing changes."""
+    count = check_whole("limit", limit, U64)
+    if count == 0:
+        # A COUNT of 0 means none to some servers and all to others.
+        return Call("ECHO", (), ("",), _none, repeatable=True)
+    args = (after, "+", "COUNT", count)
+    return Call("XRANGE", (keys.dlq,), args, _letters, repeatable=True)
+
+
+def replay(
+    keys: Keys,
+    policy: Policy,
+    now_ms: int,
+    *,
+    limit: int,
+    ids: Collection[str] | None = None,
+    where: Where | None = None,
+) -> Plan[int]:
+    """Let up to *limit* dead letters wait for a worker again; return how many do.
+
+    *ids* and *where* choose. Letters that are no jobs stay, and count for nothing.
+    """
+    left = check_whole("limit", limit, U64)
+    chosen = None if ids is None else set(ids)
+    after, done = "-", 0
+    while left > 0 and (chosen is None or chosen):
+        outcomes = yield (peek(keys, PAGE, after),)
+        page: list[DeadLetter] = results(outcomes)[0]
+        if not page:
+            break
+        after = f"({page[-1].dlq_id}"
+        jobs = [job for letter in page if (job := _job(letter, chosen, where))][:left]
+        if chosen is not None:
+            chosen -= {letter.dlq_id for letter in page}
+        if not jobs:
+            continue
+        outcomes = yield (_replay(keys, policy, now_ms, jobs),)
+        replayed, full = results(outcomes)[0]
+        done, left = done + replayed, left - len(jobs)
+        if full:
+            if not done:
+                raise QueueFull(keys.queue, policy.max_stream_len)
+            break
+    return done
+
+
+def _job(
+    letter: DeadLetter, chosen: set[str] | None, where: Where | None
+) -> tuple[Arg, ...] | None:
+    """The letter as a job for its first run; `None` if it is none, or not chosen."""
+    if chosen is not None and letter.dlq_id not in chosen:
+        return None
+    try:
+        envelope = decode_envelope(letter.payload)
+    except RemoteProtocolError:
+        return None
+    if where is not None and not where(letter):
+        return None
+    body = encode_envelope(msgspec.structs.replace(envelope, attempt=0))
+    return letter.dlq_id, envelope.id, body, letter.name
+
+
+def _replay(
+    keys: Keys, policy: Policy, now_ms: int, jobs: Sequence[tuple[Arg, ...]]
+) -> Call[tuple[int, bool]]:
+    flat = [item for job in jobs for item in job]
+    args = (policy.max_stream_len, policy.events_cap, now_ms, *flat)
+    return Call(_REPLAY, (keys.dlq, keys.stream, keys.events), args, _replayed, repeatable=True)
+
+
+def _replayed(reply: list[int]) -> tuple[int, bool]:
+    count, full = reply
+    return count, bool(full)
+
+
+def _letters(rows: list[Any]) -> list[DeadLetter]:
+    return [read_dead_letter(id, fields) for id, fields in rows]
+
+
+def _none(_: Any) -> list[DeadLetter]:
+    return []

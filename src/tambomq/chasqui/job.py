@@ -1,0 +1,221 @@
+"""Jobs, and what is known about them. Values: no bytes, no clock, no Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import msgspec
+
+from tambomq.errors import InvalidFormat, InvalidValue
+
+MAX_ATTEMPTS = 25
+MAX_DELAY_S = 30 * 24 * 3600
+U32 = 2**32 - 1
+U64 = 2**64 - 1
+
+RETRIES_EXHAUSTED = "retries_exhausted"
+UNRECOVERABLE = "unrecoverable"
+DECODE_FAILED = "decode_failed"
+MALFORMED = "malformed"
+OVERSIZE_PAYLOAD = "oversize_payload"
+
+
+class BackoffSpec(msgspec.Struct, frozen=True):
+    """How long a failed job waits before its next run. What is `None` is the queue's own."""
+
+    kind: str
+    """``fixed`` or ``exponential``; what else is stored counts as exponential."""
+    delay_ms: int
+    max_delay_ms: int | None = None
+    multiplier: float | None = None
+    jitter_ms: int | None = None
+
+    @staticmethod
+    def fixed(delay_ms: int, jitter_ms: int | None = None) -> BackoffSpec:
+        """Always *delay_ms*."""
+        return BackoffSpec("fixed", delay_ms, jitter_ms=jitter_ms)
+
+    @staticmethod
+    def exponential(
+        initial_ms: int,
+        *,
+        multiplier: float = 2.0,
+        max_ms: int | None = None,
+        jitter_ms: int | None = None,
+    ) -> BackoffSpec:
+        """*initial_ms*, then *multiplier* times as long for each further retry."""
+        return BackoffSpec("exponential", initial_ms, max_ms, multiplier, jitter_ms)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields that are set."""
+        fields = msgspec.structs.asdict(self)
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+BackoffLike: TypeAlias = int | BackoffSpec | dict[str, Any]
+"""A bare number means: fixed, in milliseconds."""
+
+
+def backoff_spec(backoff: BackoffLike) -> BackoffSpec:
+    """Return *backoff* as a spec; raise `InvalidFormat` or `InvalidValue`."""
+    if isinstance(backoff, dict):
+        try:
+            backoff = BackoffSpec(**backoff)
+        except TypeError as error:
+            raise InvalidFormat("backoff", backoff, str(error)) from None
+    elif isinstance(backoff, int) and not isinstance(backoff, bool):
+        backoff = BackoffSpec("fixed", backoff)
+    if not isinstance(backoff, BackoffSpec):
+        raise InvalidFormat("backoff", backoff, "milliseconds, a BackoffSpec or a dict")
+    if backoff.kind not in ("fixed", "exponential"):
+        raise InvalidFormat("backoff kind", backoff.kind, "fixed or exponential")
+    check_whole("delay_ms", backoff.delay_ms, U64)
+    for name in ("max_delay_ms", "jitter_ms"):
+        if (value := getattr(backoff, name)) is not None:
+            check_whole(name, value, U64)
+    factor = backoff.multiplier
+    if factor is not None and (isinstance(factor, bool) or not isinstance(factor, int | float)):
+        raise InvalidValue("multiplier", factor, "a number")
+    return backoff
+
+
+class RetryOverride(msgspec.Struct, frozen=True):
+    """What a job says about its own retries. What is `None` is the worker's own."""
+
+    max_attempts: int | None = None
+    backoff: BackoffSpec | None = None
+
+
+def retry_override(attempts: int | None, backoff: BackoffLike | None) -> RetryOverride | None:
+    """Return what a producer's options come to; `None` if it gave none."""
+    if attempts is None and backoff is None:
+        return None
+    if attempts is not None:
+        check_whole("attempts", attempts, U32)
+    return RetryOverride(attempts, None if backoff is None else backoff_spec(backoff))
+
+
+class Envelope(msgspec.Struct, gc=False):
+    """A job as it is stored; its dispatch name stands beside it, not in it."""
+
+    id: str
+    payload: bytes
+    """The user's value, encoded."""
+    created_at_ms: int
+    attempt: int = 0
+    """Runs already used up."""
+    retry: RetryOverride | None = None
+
+
+class Job(msgspec.Struct, eq=False):
+    """A job, as its producer gets it back and its handler is given it."""
+
+    id: str
+    name: str
+    data: Any
+    attempts_made: int
+    """Runs before this one: 0 the first time."""
+    created_at_ms: int
+    _home: Any = None
+    """The queue or worker it belongs to."""
+
+    @property
+    def attempt(self) -> int:
+        """Which run this is, beginning with 1."""
+        return self.attempts_made + 1
+
+    def wait_for_result(self, *, timeout: float = 30.0, poll_interval: float = 0.1) -> Any:
+        """Return what the handler returned, once it has; to be awaited, from a `Queue`'s job.
+
+        Raises `JobFailed` when the job is dead, `TimeoutError` after *timeout* seconds.
+        Needs a worker with ``store_results=True`` and a handler that returns a value.
+        """
+        wait = self._ability("wait_for_result", "a job returned by Queue.add")
+        return wait(self.id, timeout=timeout, poll_interval=poll_interval)
+
+    def update_progress(self, percent: int) -> Any:
+        """Tell how far the job has come, 0 to 100; to be awaited, in an async handler."""
+        return self._ability("update_progress", "a job given to a handler")(self.id, percent)
+
+    def _ability(self, what: str, whose: str) -> Callable[..., Any]:
+        ability: Callable[..., Any] | None = getattr(self._home, what, None)
+        if ability is None:
+            raise RuntimeError(f"{what} needs {whose}")
+        return ability
+
+    def _values(self) -> tuple[Any, ...]:
+        return (self.id, self.name, self.data, self.attempts_made, self.created_at_ms)
+
+    def __eq__(self, other: object) -> bool:
+        return self._values() == other._values() if isinstance(other, Job) else NotImplemented
+
+    # It is mutable, and its data may be anything.
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return "Job(id={!r}, name={!r}, data={!r}, attempts_made={}, created_at_ms={})".format(
+            *self._values()
+        )
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """An entry of the dead-letter queue. Its fields are also there by ``letter["reason"]``."""
+
+    dlq_id: str
+    source_id: str
+    reason: str
+    detail: str | None
+    payload: bytes
+    """The envelope as it was stored, or what was there instead of one."""
+    name: str
+
+    def __getitem__(self, field: str) -> Any:
+        if field not in self.__struct_fields__:
+            raise KeyError(field)
+        return getattr(self, field)
+
+    def keys(self) -> tuple[str, ...]:
+        """Return the names of the fields, so that ``dict(letter)`` works."""
+        return self.__struct_fields__
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.__struct_fields__)
+
+
+class QueueEvent(msgspec.Struct, frozen=True):
+    """Something that happened in a queue."""
+
+    name: str
+    job_id: str | None
+    job_name: str
+    fields: dict[str, Any]
+    """All the others; attempts, counts and times as numbers."""
+    event_id: str = ""
+    """Its place in the events stream."""
+
+
+class JobCounts(msgspec.Struct, frozen=True):
+    """How many jobs of a queue are where."""
+
+    waiting: int
+    active: int
+    delayed: int
+    dead: int
+    repeatable: int
+    oldest_delayed_lag_ms: int | None
+    """How late the first delayed job is, 0 if it is not; `None` if there is none."""
+    paused: bool
+    has_group: bool
+    """Whether a worker of the group has ever been here."""
+
+
+def check_whole(what: str, value: int, most: int, least: int = 0) -> int:
+    """Return *value* if it is a whole number in its range; raise `InvalidValue` if not."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidValue(what, value, "a whole number")
+    if value < 0 <= least:
+        raise InvalidValue(what, value, "non-negative")
+    if not least <= value <= most:
+        raise InvalidValue(what, value, f"between {least} and {most}")
+    return value

@@ -1,0 +1,157 @@
+"""Every Redis key ChasquiMQ uses, and which names are legal. No other file spells one.
+
+All keys of a queue begin with the same hash tag, so on a cluster they are on
+one node. The fields::
+
+    stream   d n                                     envelope, dispatch name
+    dlq      d n source_id reason detail             and where it was, why it is here
+    events   e id ts n …                             see docs/protocols/chasqui.md
+    spec     spec fired                              of repeat:spec:<key>, a hash
+
+The scripts spell the fields too; a field that changes here changes there.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tambomq.errors import InvalidFormat
+
+GROUP = "default"
+NAME_BYTES = 256
+"""A dispatch name has at most so many bytes …"""
+PAGE_NAME_BYTES = 255
+"""… and one less where a delayed member counts them in a single byte."""
+
+PAYLOAD, NAME = b"d", b"n"
+
+_GLOB = re.compile(r"([\\*?\[\]^])")
+
+
+class Keys:
+    """The keys of one queue."""
+
+    __slots__ = (
+        "_base",
+        "delayed",
+        "dlq",
+        "events",
+        "limiter",
+        "paused",
+        "promoter_lock",
+        "queue",
+        "repeat",
+        "scheduler_lock",
+        "stream",
+    )
+
+    def __init__(self, queue: str) -> None:
+        self.queue = check_queue(queue)
+        base = self._base = f"{{chasqui:{queue}}}"
+        self.stream = f"{base}:stream"
+        """Stream: jobs that wait and jobs that run."""
+        self.dlq = f"{base}:dlq"
+        """Stream: dead letters."""
+        self.delayed = f"{base}:delayed"
+        """Zset: members scored by the millisecond they are due."""
+        self.repeat = f"{base}:repeat"
+        """Zset: keys of repeatable specs, scored by their next fire."""
+        self.events = f"{base}:events"
+        """Stream: what happened, in plain text."""
+        self.promoter_lock = f"{base}:promoter:lock"
+        self.scheduler_lock = f"{base}:scheduler:lock"
+        self.paused = f"{base}:paused"
+        """String: there while the queue is paused."""
+        self.limiter = f"{base}:limiter"
+        """Hash: how many jobs may still start, and until when that counts."""
+
+    def spec(self, key: str) -> str:
+        """Hash: the repeatable spec *key*, and how often it has fired."""
+        return f"{self._base}:repeat:spec:{key}"
+
+    def result(self, id: str) -> str:
+        """String: what the handler of job *id* returned."""
+        return f"{self._base}:result:{id}"
+
+    def marker(self, id: str) -> str:
+        """String: there while job *id* may not be scheduled again."""
+        return f"{self._base}:dlid:{id}"
+
+    def index(self, id: str) -> str:
+        """String: the delayed member of job *id*, for whoever cancels it."""
+        return f"{self._base}:didx:{id}"
+
+    def progress(self, id: str) -> str:
+        """String: how far job *id* has come, 0 to 100."""
+        return f"{self._base}:progress:{id}"
+
+    def added(self, id: str) -> str:
+        """String: there while job *id* may not be added again, where dedup is strict."""
+        return f"{self._base}:added:{id}"
+
+    def window(self, producer: str) -> str:
+        """Zset: the last ids of *producer*, for servers without IDMP."""
+        return f"{self._base}:idmp:{producer}"
+
+    @property
+    def pattern(self) -> str:
+        """Matches every key of the queue, and no other."""
+        return _GLOB.sub(r"\\\1", self._base) + ":*"
+
+
+ANY_QUEUE = "{chasqui:*}:*"
+"""Matches every key of every queue."""
+
+_QUEUE_OF = re.compile(r"\{chasqui:(.+?)\}:(?:stream|delayed|repeat)", re.DOTALL)
+
+
+def queue_of(key: str) -> str | None:
+    """Return the queue whose stream, delayed or repeat *key* is; only for finding queues."""
+    match = _QUEUE_OF.fullmatch(key)
+    return match[1] if match else None
+
+
+def check_queue(queue: str) -> str:
+    """Return *queue* if it may name a queue; raise `InvalidFormat` if not."""
+    if not isinstance(queue, str) or not queue or not _is_text(queue):
+        raise InvalidFormat("queue name", queue, "any text that is not empty")
+    return queue
+
+
+def check_job_id(id: str) -> str:
+    """Return *id* if it may be a job's; raise `InvalidFormat` if not."""
+    if not isinstance(id, str) or not id.strip() or not _is_text(id):
+        raise InvalidFormat("job_id", id, "a non-empty, non-whitespace string")
+    return id
+
+
+def check_name(name: str) -> str:
+    """Return *name* if a job may be dispatched by it; raise `InvalidFormat` if not."""
+    if not isinstance(name, str) or not _is_text(name):
+        raise InvalidFormat("job name", name, "text")
+    # Most names are short: no need to count their bytes.
+    if len(name) * 4 > NAME_BYTES and (size := len(name.encode())) > NAME_BYTES:
+        shown = f"{name[:20]}…"
+        raise InvalidFormat("job name", shown, f"exceeds {NAME_BYTES}-byte cap (got {size} bytes)")
+    return name
+
+
+def check_page_name(name: str) -> str:
+    """Return *name* if the page dialect can hold it in a delayed member; or raise."""
+    if (size := len(name.encode())) > PAGE_NAME_BYTES:
+        shown = f"{name[:20]}…"
+        rule = (
+            f"a delayed job's has at most {PAGE_NAME_BYTES} bytes in the page dialect, not {size}"
+        )
+        raise InvalidFormat("job name", shown, rule)
+    if "\0" in name[:3]:
+        raise InvalidFormat("job name", name, "a delayed job's does not begin with NUL characters")
+    return name
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,170 @@
+"""What leaders ask of Redis, as calls nobody has made yet.
+
+A queue has two: one lets delayed jobs wait for a worker when they are due, one
+makes the jobs that recur. A leader that was frozen until another took over
+finds that out before it changes anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from tambomq.chasqui.job import Envelope
+from tambomq.chasqui.keys import Keys
+from tambomq.chasqui.ops import EVENTS_CAP, MAX_STREAM_LEN
+from tambomq.chasqui.repeat import RepeatSpec
+from tambomq.chasqui.wire import encode_envelope, encode_member
+from tambomq.ids import ulid
+from tambomq.store.call import Arg, Call, load_script
+
+LOCK_TTL_S = 5
+BATCH = 256
+DLQ_CAP = 100_000
+FIRES = 250
+"""So many jobs are made by one script: it must not keep others waiting."""
+
+_LEAD = load_script("tambomq.chasqui", "lead", "leads")
+_RESIGN = load_script("tambomq.chasqui", "resign")
+_PROMOTE = load_script("tambomq.chasqui", "promote", "note", "room", "prefix", "leads")
+_FIRE = load_script("tambomq.chasqui", "fire", "note", "room")
+_DROP_SPEC = load_script("tambomq.chasqui", "drop_spec", "note", "room")
+
+
+class Office(msgspec.Struct, frozen=True):
+    """Who would lead what, and for how long at a time."""
+
+    keys: Keys
+    holder: str
+    ttl_s: int = LOCK_TTL_S
+    batch: int = BATCH
+    cap: int = MAX_STREAM_LEN
+    dlq_cap: int = DLQ_CAP
+    events_cap: int = EVENTS_CAP
+    """0 writes no events."""
+
+
+class Promotion(msgspec.Struct, frozen=True):
+    """What a leader did with the jobs that were due."""
+
+    ids: list[str]
+    """Of those that wait for a worker now; '' where it is written in an unusual way."""
+    buried: int
+    """Members that nobody could have read."""
+    delayed: int
+    """Still not due, or still here because the stream is full."""
+    wait_ms: int | None
+    """Until the next is due; `None`: there is none."""
+
+
+class Due(msgspec.Struct, frozen=True):
+    """A repeatable spec whose time has come."""
+
+    key: str
+    fire_at_ms: int
+
+
+def lead(office: Office, lock: str) -> Call[bool]:
+    """Become or stay the leader; false if another is."""
+    return Call(_LEAD, (lock,), (office.holder, office.ttl_s), bool, repeatable=True)
+
+
+def resign(office: Office, lock: str) -> Call[bool]:
+    """Lead no more, so that another can at once."""
+    return Call(_RESIGN, (lock,), (office.holder,), bool, repeatable=True)
+
+
+def promote(office: Office) -> Call[Promotion | None]:
+    """Let jobs that are due wait for a worker; `None` if another leads."""
+    keys = office.keys
+    where = (keys.delayed, keys.stream, keys.dlq, keys.promoter_lock, keys.events)
+    args = (
+        office.holder, office.ttl_s, office.batch, office.cap, office.dlq_cap, office.events_cap
+    )  # fmt: skip
+    return Call(_PROMOTE, where, args, _promotion, repeatable=True)
+
+
+def forget_indexes(keys: Keys, ids: Sequence[str]) -> Call[int]:
+    """Forget what only serves to cancel jobs, of jobs that are due."""
+    return Call("UNLINK", tuple(map(keys.index, ids)), (), int, repeatable=True)
+
+
+def due_specs(office: Office, now_ms: int) -> Call[list[Due]]:
+    """Return the repeatable specs whose time has come, the latest last."""
+    args = ("-inf", now_ms, "WITHSCORES", "LIMIT", 0, office.batch)
+    return Call("ZRANGEBYSCORE", (office.keys.repeat,), args, _due, repeatable=True)
+
+
+def next_fire(keys: Keys) -> Call[int | None]:
+    """Return when the next repeatable spec fires; `None` if there is none."""
+    return Call("ZRANGE", (keys.repeat,), (0, 0, "WITHSCORES"), _first_score, repeatable=True)
+
+
+def spec_body(keys: Keys, key: str) -> Call[bytes | None]:
+    """Return a spec as it is stored; `None` if it is gone."""
+    return Call("HGET", (keys.spec(key),), ("spec",), _as_is, repeatable=True)
+
+
+def fire(
+    office: Office, spec: RepeatSpec, key: str, was_ms: int, fires: int, next_ms: int, ts: int
+) -> Call[tuple[int, bool]]:
+    """Make *fires* jobs of *spec*; how many were made (-1: another has), and whether it has ended.
+
+    *next_ms* 0 means that there is no next time.
+    """
+    keys = office.keys
+    where = (
+        keys.stream, keys.delayed, keys.repeat, keys.spec(key), keys.scheduler_lock, keys.events
+    )  # fmt: skip
+    args: list[Arg] = [
+        office.holder, key, was_ms, next_ms, spec.limit or 0, spec.end_before_ms or 0,
+        office.cap, office.events_cap, ts,
+    ]  # fmt: skip
+    for _ in range(fires):
+        id = ulid(ts)
+        body = encode_envelope(Envelope(id, spec.payload, ts, 0, spec.retry))
+        # Whoever promotes it reads the engine's dialect.
+        args += (id, spec.job_name, body, encode_member(spec.job_name, body, "engine"))
+    return Call(_FIRE, where, tuple(args), _fired, repeatable=True)
+
+
+def drop_spec(office: Office, key: str, body: bytes, why: str, ts: int) -> Call[bool]:
+    """Take out a spec that cannot be read; what there is of it becomes a dead letter."""
+    keys = office.keys
+    where = (keys.repeat, keys.spec(key), keys.dlq, keys.events)
+    args = (key, body, office.dlq_cap, office.events_cap, ts, why)
+    return Call(_DROP_SPEC, where, args, bool, repeatable=True)
+
+
+def _promotion(reply: Any) -> Promotion | None:
+    if reply == 0:
+        return None
+    ids, buried, delayed, wait = reply
+    texts = [id.decode("utf-8", "replace") for id in ids]
+    return Promotion(texts, buried, delayed, None if wait < 0 else wait)
+
+
+def _due(reply: list[bytes]) -> list[Due]:
+    pairs = zip(reply[::2], reply[1::2], strict=True)
+    return [Due(key.decode("utf-8", "surrogateescape"), _whole(score)) for key, score in pairs]
+
+
+def _first_score(reply: list[bytes]) -> int | None:
+    return _whole(reply[1]) if reply else None
+
+
+def _whole(score: bytes) -> int:
+    number = float(score)
+    # An infinite score is nobody's next fire: never, or long ago.
+    return int(max(min(number, 2.0**53), 0.0))
+
+
+def _fired(reply: list[int]) -> tuple[int, bool]:
+    made, ended = reply
+    return made, bool(ended)
+
+
+def _as_is(reply: bytes | None) -> bytes | None:
+    return reply

@@ -1,0 +1,75 @@
+"""A duty that one process at a time does for a queue, again and again.
+
+Whoever holds the lock leads. The lock runs out unless it is renewed, so a
+leader that dies has a successor before its time is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+
+from tambomq.chasqui import lead_ops
+from tambomq.chasqui.lead_ops import Office
+from tambomq.clock import pauses
+from tambomq.errors import StoreError, TamboError
+from tambomq.store.aio import AsyncStore
+
+log = logging.getLogger(__name__)
+
+# Who does not lead looks so often whether it may.
+PEER_LOOK_S = 0.5
+
+
+class Leader:
+    """Does its duty until closed; `turn` says what it is."""
+
+    duty = ""
+
+    def __init__(self, store: AsyncStore, office: Office, lock: str) -> None:
+        """Nothing is done before `run`."""
+        self._store, self._office, self._lock = store, office, lock
+        self._closed = asyncio.Event()
+        self.is_leader = False
+        """Whether it led when it last looked."""
+
+    async def turn(self) -> float:
+        """Do what is due; return how many seconds to wait before the next turn."""
+        raise NotImplementedError
+
+    async def run(self) -> None:
+        """Lead, or wait for the chance to, until `close`. Survives any absence of the server."""
+        wait = pauses(longest_s=1.0)
+        try:
+            while not self._closed.is_set():
+                try:
+                    pause_s = await self.turn()
+                    wait = pauses(longest_s=1.0)
+                except TamboError as error:
+                    queue = self._office.keys.queue
+                    log.warning("the %s of queue %r: %s", self.duty, queue, error)
+                    pause_s = next(wait)
+                await self._sleep(pause_s)
+        finally:
+            if self.is_leader:
+                with suppress(StoreError):
+                    await self._store.run(lead_ops.resign(self._office, self._lock))
+
+    def close(self) -> None:
+        """Let `run` end, and another lead."""
+        self._closed.set()
+
+    def _leads(self, leads: bool) -> None:
+        if leads != self.is_leader:
+            self.is_leader = leads
+            verb = "leads" if leads else "leads no more"
+            log.info("the %s %s %s", self.duty, self._office.holder, verb)
+
+    async def _sleep(self, for_s: float) -> None:
+        if for_s > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(for_s):
+                    await self._closed.wait()
+        else:
+            await asyncio.sleep(0)

@@ -1,0 +1,226 @@
+"""What producers ask of Redis, as calls nobody has made yet.
+
+Names, ids and numbers are checked here, before anything is sent. Every call may
+be repeated after a lost reply: a job is added once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from tambomq.chasqui.job import MAX_DELAY_S, Envelope, RetryOverride
+from tambomq.chasqui.keys import Keys, check_job_id, check_name, check_page_name
+from tambomq.chasqui.packing import decode_payload
+from tambomq.chasqui.wire import check_dialect, encode_envelope, encode_member
+from tambomq.errors import ForeignLeader, InvalidFormat, InvalidValue, QueueFull
+from tambomq.ids import ulid
+from tambomq.store.call import Arg, Call, load_script
+from tambomq.store.features import Features
+
+MAX_STREAM_LEN = 1_000_000
+EVENTS_CAP = 100_000
+GRACE_S = 3600
+"""A scheduled id stays taken for so long after the job was due."""
+ADDED_TTL_S = 24 * 3600
+CHUNK, CHUNK_BYTES = 500, 1 << 20
+"""So many jobs are added by one script, and so many bytes: it must not keep others waiting."""
+
+OURS = "tambo-"
+"""So begin the names of our leaders, who read both dialects of delayed members."""
+
+
+def _scripts(name: str, *parts: str) -> dict[bool, Any]:
+    """The script as it is where IDMP is known, and where it is not."""
+    return {
+        native: load_script("tambomq.chasqui", name, *parts, f"put_{kind}")
+        for native, kind in ((True, "native"), (False, "plain"))
+    }
+
+
+_ADD = _scripts("add", "note", "room", "seen")
+_ADD_ONCE = load_script("tambomq.chasqui", "add_once", "note", "room")
+_SCHEDULE = load_script("tambomq.chasqui", "schedule", "note")
+_CANCEL = load_script("tambomq.chasqui", "cancel")
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """How a queue takes jobs."""
+
+    max_stream_len: int = MAX_STREAM_LEN
+    overflow: str = "refuse"
+    """``refuse`` an add beyond that, or ``trim`` the oldest jobs, read or not."""
+    events_cap: int = EVENTS_CAP
+    """0 writes no events."""
+    dialect: str = "page"
+    max_delay_s: int = MAX_DELAY_S
+    """0 allows any."""
+    dedup: str = "window"
+    """``window``: an id counts once among the last ones of a producer. ``strict``: once at all."""
+    dedup_ttl_s: int = ADDED_TTL_S
+
+    def __post_init__(self) -> None:
+        if self.max_stream_len < 1:
+            raise InvalidValue("max_stream_len", self.max_stream_len, "at least 1")
+        if self.max_delay_s < 0:
+            raise InvalidValue("max_delay_secs", self.max_delay_s, "non-negative")
+        if self.overflow not in ("refuse", "trim"):
+            raise InvalidFormat("overflow", self.overflow, "refuse or trim")
+        if self.dedup not in ("window", "strict"):
+            raise InvalidFormat("dedup", self.dedup, "window or strict")
+        check_dialect(self.dialect)
+
+
+class Draft(msgspec.Struct):
+    """A job about to be added."""
+
+    id: str
+    body: bytes
+    name: str
+    keyed: bool
+    """Whether the caller chose its id."""
+    created_at_ms: int
+    run_at_ms: int | None = None
+    """When it is due; `None`: at once."""
+
+
+def draft(
+    policy: Policy,
+    now_ms: int,
+    name: str,
+    payload: bytes,
+    *,
+    job_id: str | None = None,
+    retry: RetryOverride | None = None,
+    run_at_ms: int | None = None,
+) -> Draft:
+    """Return the job that the options come to; raise what is wrong with them."""
+    check_name(name)
+    id = ulid(now_ms) if job_id is None else check_job_id(job_id)
+    if run_at_ms is not None:
+        if run_at_ms <= now_ms:
+            run_at_ms = None
+        else:
+            _check_delay(policy, name, run_at_ms - now_ms)
+    body = encode_envelope(Envelope(id, payload, now_ms, 0, retry))
+    return Draft(id, body, name, job_id is not None, now_ms, run_at_ms)
+
+
+def _check_delay(policy: Policy, name: str, delay_ms: int) -> None:
+    most, delay_s = policy.max_delay_s, delay_ms // 1000
+    if most and delay_s > most:
+        raise InvalidValue("delay", f"{delay_s}s", f"within max_delay_secs {most}s")
+    if policy.dialect == "page":
+        check_page_name(name)
+
+
+def enqueue(keys: Keys, has: Features, policy: Policy, producer: str, job: Draft) -> Call[bool]:
+    """Add *job*; false if it was there before."""
+    if job.run_at_ms is not None:
+        return schedule(keys, policy, job)
+    if job.keyed and policy.dedup == "strict":
+        return _add_once(keys, policy, job)
+    args = (
+        producer, "", policy.max_stream_len, policy.overflow, policy.events_cap, job.created_at_ms,
+        job.id, job.body, job.name,
+    )  # fmt: skip
+    where = (keys.stream, keys.events, keys.window(producer))
+    return Call(_ADD[has.idmp], where, args, partial(_was_new, keys.queue, policy), repeatable=True)
+
+
+def enqueue_all(
+    keys: Keys, has: Features, policy: Policy, producer: str, jobs: Sequence[Draft]
+) -> list[tuple[Sequence[Draft], Call[Any]]]:
+    """Add *jobs*: calls for one trip, each with the jobs it adds, all of them or none."""
+    calls: list[tuple[Sequence[Draft], Call[Any]]] = []
+    fresh: list[Draft] = []
+    for job in jobs:
+        if job.keyed or job.run_at_ms is not None:
+            calls.append(((job,), enqueue(keys, has, policy, producer, job)))
+        else:
+            fresh.append(job)
+    where = (keys.stream, keys.events, keys.window(producer))
+    decode = partial(_was_new, keys.queue, policy)
+    for chunk in _chunks(fresh):
+        args: list[Arg] = [
+            producer if has.idmp else "", chunk[0].id,
+            policy.max_stream_len, policy.overflow, policy.events_cap, chunk[0].created_at_ms,
+        ]  # fmt: skip
+        for job in chunk:
+            args += (job.id, job.body, job.name)
+        calls.append((chunk, Call(_ADD[has.idmp], where, tuple(args), decode, repeatable=True)))
+    return calls
+
+
+def _chunks(jobs: Sequence[Draft]) -> Iterator[Sequence[Draft]]:
+    first = size = 0
+    for place, job in enumerate(jobs):
+        if place - first == CHUNK or (size and size + len(job.body) > CHUNK_BYTES):
+            yield jobs[first:place]
+            first, size = place, 0
+        size += len(job.body)
+    if first < len(jobs):
+        yield jobs[first:]
+
+
+def _add_once(keys: Keys, policy: Policy, job: Draft) -> Call[bool]:
+    args = (
+        policy.dedup_ttl_s, policy.max_stream_len, policy.overflow, policy.events_cap,
+        job.created_at_ms, job.id, job.body, job.name,
+    )  # fmt: skip
+    where = (keys.stream, keys.events, keys.added(job.id))
+    return Call(_ADD_ONCE, where, args, partial(_was_new, keys.queue, policy), repeatable=True)
+
+
+def schedule(keys: Keys, policy: Policy, job: Draft) -> Call[bool]:
+    """Add *job*, which is not due yet; false if one of its id was scheduled before."""
+    run_at_ms = job.run_at_ms or 0
+    delay_ms = run_at_ms - job.created_at_ms
+    args = (
+        OURS if policy.dialect == "page" else "", policy.events_cap, job.created_at_ms,
+        job.id, job.name, delay_ms, run_at_ms,
+        encode_member(job.name, job.body, policy.dialect),
+        max(1, delay_ms // 1000) + GRACE_S if job.keyed else 0,
+    )  # fmt: skip
+    where = (keys.delayed, keys.promoter_lock, keys.events, keys.marker(job.id), keys.index(job.id))
+    return Call(_SCHEDULE, where, args, partial(_scheduled, keys.queue), repeatable=True)
+
+
+def cancel(keys: Keys, job_id: str) -> Call[bool]:
+    """Forget a job that was scheduled under *job_id*; false if it is not there, or due."""
+    check_job_id(job_id)
+    where = (keys.delayed, keys.marker(job_id), keys.index(job_id))
+    return Call(_CANCEL, where, (), bool, repeatable=True)
+
+
+def result(keys: Keys, job_id: str) -> Call[Any]:
+    """Return what the handler returned; `None` if it did not, not yet, or too long ago."""
+    return Call("GET", (keys.result(check_job_id(job_id)),), (), _result, repeatable=True)
+
+
+def progress(keys: Keys, job_id: str) -> Call[int | None]:
+    """Return how far the job has come; `None` if it has not said."""
+    return Call("GET", (keys.progress(check_job_id(job_id)),), (), _percent, repeatable=True)
+
+
+def _was_new(queue: str, policy: Policy, reply: int) -> bool:
+    if reply < 0:
+        raise QueueFull(queue, policy.max_stream_len)
+    return reply > 0
+
+
+def _scheduled(queue: str, reply: int | bytes) -> bool:
+    if isinstance(reply, bytes):
+        raise ForeignLeader(queue, reply.decode("utf-8", "replace"))
+    return bool(reply)
+
+
+def _result(reply: bytes | None) -> Any:
+    return None if reply is None else decode_payload(reply)
+
+
+def _percent(reply: bytes | None) -> int | None:
+    return int(reply) if reply is not None and reply.isdigit() else None

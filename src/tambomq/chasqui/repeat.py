@@ -1,0 +1,147 @@
+"""Jobs that recur: when they do, and what becomes of fires that were missed. Values only."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from tambomq.chasqui.job import U32, U64, RetryOverride, check_whole
+from tambomq.errors import InvalidFormat
+
+
+class RepeatPattern(msgspec.Struct, frozen=True):
+    """When a job recurs: made by `cron` or `every`."""
+
+    kind: str
+    expression: str | None = None
+    tz: str | None = None
+    interval_ms: int | None = None
+
+    @staticmethod
+    def cron(expression: str, *, tz: str | None = None) -> RepeatPattern:
+        """Recur when *expression* matches the clock in *tz*."""
+        return RepeatPattern("cron", expression, tz)
+
+    @staticmethod
+    def every(interval_ms: int) -> RepeatPattern:
+        """Recur every *interval_ms*, for the first time after one interval."""
+        return RepeatPattern("every", interval_ms=interval_ms)
+
+    @property
+    def signature(self) -> str:
+        """What tells it from other patterns of the same job."""
+        if self.kind == "every":
+            return f"every:{self.interval_ms}"
+        return f"cron:{self.expression}:{'UTC' if self.tz is None else self.tz}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields that are set."""
+        return _set_fields(self)
+
+
+RepeatLike: TypeAlias = RepeatPattern | dict[str, Any]
+
+
+class MissedFiresPolicy(msgspec.Struct, frozen=True):
+    """What becomes of fires that nobody was there for: made by `skip`, `fire_once`, `fire_all`."""
+
+    kind: str
+    max_catchup: int | None = None
+
+    @staticmethod
+    def skip() -> MissedFiresPolicy:
+        """Nothing."""
+        return MissedFiresPolicy("skip")
+
+    @staticmethod
+    def fire_once() -> MissedFiresPolicy:
+        """One job stands for all that were missed."""
+        return MissedFiresPolicy("fire-once")
+
+    @staticmethod
+    def fire_all(max_catchup: int) -> MissedFiresPolicy:
+        """Each is made up for, but at most *max_catchup*."""
+        return missed_fires(MissedFiresPolicy("fire-all", max_catchup))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields that are set."""
+        return _set_fields(self)
+
+
+MissedFiresLike: TypeAlias = MissedFiresPolicy | dict[str, Any]
+SKIP = MissedFiresPolicy.skip()
+
+
+class RepeatSpec(msgspec.Struct, frozen=True):
+    """A repeatable job, as it is stored."""
+
+    key: str
+    job_name: str
+    pattern: RepeatPattern
+    payload: bytes
+    """The user's value, encoded."""
+    limit: int | None = None
+    start_after_ms: int | None = None
+    end_before_ms: int | None = None
+    missed_fires: MissedFiresPolicy = SKIP
+    retry: RetryOverride | None = None
+
+
+class RepeatableMeta(msgspec.Struct, frozen=True):
+    """A repeatable job, as it is listed."""
+
+    key: str
+    job_name: str
+    pattern: RepeatPattern
+    next_fire_ms: int
+    limit: int | None = None
+    start_after_ms: int | None = None
+    end_before_ms: int | None = None
+    missed_fires: MissedFiresPolicy | None = None
+    """`None` where missed fires are skipped."""
+    fired: int = 0
+
+
+def spec_key(key: str | None, job_name: str, pattern: RepeatPattern) -> str:
+    """Return the key of a spec: the caller's own, or one made of what it does."""
+    return key or f"{job_name}::{pattern.signature}"
+
+
+def repeat_pattern(repeat: RepeatLike) -> RepeatPattern:
+    """Return *repeat* as a pattern; raise `InvalidFormat` or `InvalidValue`."""
+    pattern: RepeatPattern = _made(RepeatPattern, "repeat", repeat)
+    if pattern.kind == "every":
+        check_whole("interval_ms", pattern.interval_ms or 0, U64, least=1)
+    elif pattern.kind == "cron":
+        if not isinstance(pattern.expression, str):
+            raise InvalidFormat("cron expression", pattern.expression, "text of 5 to 7 fields")
+    else:
+        raise InvalidFormat("pattern kind", pattern.kind, "cron or every")
+    return pattern
+
+
+def missed_fires(policy: MissedFiresLike) -> MissedFiresPolicy:
+    """Return *policy* as one; raise `InvalidFormat` or `InvalidValue`."""
+    made: MissedFiresPolicy = _made(MissedFiresPolicy, "missed_fires", policy)
+    if made.kind == "fire-all":
+        check_whole("max_catchup", made.max_catchup or 0, U32, least=1)
+    elif made.kind not in ("skip", "fire-once"):
+        raise InvalidFormat("missed-fires kind", made.kind, "skip, fire-once or fire-all")
+    return made
+
+
+def _made(kind: Any, what: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        try:
+            return kind(**value)
+        except TypeError as error:
+            raise InvalidFormat(what, value, str(error)) from None
+    if not isinstance(value, kind):
+        raise InvalidFormat(what, value, f"a {kind.__name__} or a dict")
+    return value
+
+
+def _set_fields(value: msgspec.Struct) -> dict[str, Any]:
+    fields = msgspec.structs.asdict(value)
+    return {name: item for name, item in fields.items() if item is not None}

@@ -1,0 +1,47 @@
+-- bury: move a job to the dead-letter queue.
+--
+-- KEYS  stream       stream  {chasqui:<queue>}:stream
+--       dlq          stream  {chasqui:<queue>}:dlq
+--       events       stream  {chasqui:<queue>}:events
+-- ARGV  group        whose
+--       consumer     who has it
+--       entry        the job's
+--       dlq_cap      dead letters that are kept
+--       reason       why it is dead
+--       payload      its envelope, or what was there instead
+--       name         its name, '' for none
+--       detail       more about why, '' for nothing
+--       events_cap   events that are kept; 0 writes none
+--       ts           now, in ms
+--       id           the job's, '' where it is not known
+--       attempt      runs it has had
+--       duration_us  how long the last took; '' if it did not run
+-- REPLY 1 buried, 0 is another's by now, or gone
+
+local stream, dlq, events = KEYS[1], KEYS[2], KEYS[3]
+local group, consumer, entry, dlq_cap, reason = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local payload, name, detail = ARGV[6], ARGV[7], ARGV[8]
+local events_cap, ts, id, attempt, duration_us = ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13]
+
+if not owns(stream, group, consumer, entry) then
+  return 0
+end
+local row = {'d', payload}
+if name ~= '' then
+  row[3], row[4] = 'n', name
+end
+for _, item in ipairs({'source_id', entry, 'reason', reason}) do
+  row[#row + 1] = item
+end
+if detail ~= '' then
+  row[#row + 1] = 'detail'
+  row[#row + 1] = detail
+end
+redis.call('XADD', dlq, '*', unpack(row))
+ackdel(stream, group, {entry})
+if duration_us ~= '' then
+  note(events, events_cap, 'failed', id, ts, name, 'attempt', attempt, 'reason', detail, 'duration_us', duration_us)
+end
+note(events, events_cap, 'dlq', id, ts, name, 'attempt', attempt, 'reason', reason)
+trim(dlq, dlq_cap, events, events_cap, ts, 'dlq')
+return 1

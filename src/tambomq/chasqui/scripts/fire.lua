@@ -1,0 +1,55 @@
+-- fire: make the jobs of a repeatable spec that are due, if this is the leader.
+--
+-- KEYS  stream          stream  {chasqui:<queue>}:stream
+--       delayed         zset    {chasqui:<queue>}:delayed
+--       repeat_         zset    {chasqui:<queue>}:repeat
+--       spec            hash    {chasqui:<queue>}:repeat:spec:<key>
+--       lock            string  {chasqui:<queue>}:scheduler:lock
+--       events          stream  {chasqui:<queue>}:events
+-- ARGV  holder          who leads
+--       key             the spec's
+--       was             its next fire, as it was read
+--       next            the one after; 0 if there is none
+--       limit           how often it may fire in all; 0 for no limit
+--       end_before      when it ends, in ms; 0 for never
+--       cap             jobs that the stream may hold
+--       events_cap      events that are kept; 0 writes none
+--       ts              now, in ms
+--       id, name, payload, member  …  a job, and how it waits in delayed where the stream is full
+-- REPLY how many were made, 1 if the spec has ended; -1 if another leads or has fired
+
+local stream, delayed, repeat_, spec, lock, events = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local holder, key, was, next, limit, end_before = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local cap, events_cap, ts = ARGV[7], ARGV[8], ARGV[9]
+
+-- A leader that was frozen finds that its successor has fired.
+local score = redis.call('ZSCORE', repeat_, key)
+if redis.call('GET', lock) ~= holder or not score or tonumber(score) ~= tonumber(was) then
+  return {-1, 0}
+end
+limit, next, end_before = tonumber(limit), tonumber(next), tonumber(end_before)
+local fired = tonumber(redis.call('HGET', spec, 'fired') or '0')
+local free, made = room(stream, cap), 0
+for i = 10, #ARGV, 4 do
+  if limit > 0 and fired >= limit then
+    break
+  end
+  local id, name, payload, member = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
+  if made >= free then
+    redis.call('ZADD', delayed, ts, member)
+  elseif name == '' then
+    redis.call('XADD', stream, '*', 'd', payload)
+  else
+    redis.call('XADD', stream, '*', 'd', payload, 'n', name)
+  end
+  note(events, events_cap, 'waiting', id, ts, name)
+  fired = redis.call('HINCRBY', spec, 'fired', 1)
+  made = made + 1
+end
+if next <= 0 or (end_before > 0 and next > end_before) or (limit > 0 and fired >= limit) then
+  redis.call('ZREM', repeat_, key)
+  redis.call('DEL', spec)
+  return {made, 1}
+end
+redis.call('ZADD', repeat_, ARGV[4], key)
+return {made, 0}

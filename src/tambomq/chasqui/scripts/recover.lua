@@ -1,0 +1,25 @@
+-- recover: hand a consumer what the server thinks it has, but it does not know of.
+--
+-- KEYS  stream    stream  {chasqui:<queue>}:stream
+-- ARGV  group     whose
+--       consumer  who asks
+--       held      …       entries it knows of
+-- REPLY for each other: entry, fields, ms of silence, deliveries before this one
+
+local stream = KEYS[1]
+local group, consumer = ARGV[1], ARGV[2]
+
+local known = {}
+for i = 3, #ARGV do
+  known[ARGV[i]] = true
+end
+local rows = {}
+for _, row in ipairs(redis.call('XPENDING', stream, group, '-', '+', 1000, consumer)) do
+  if not known[row[1]] then
+    local got = redis.call('XCLAIM', stream, group, consumer, 0, row[1], 'RETRYCOUNT', row[4])[1]
+    if got then
+      rows[#rows + 1] = {got[1], got[2], row[3], row[4] - 1}
+    end
+  end
+end
+return rows

@@ -1,0 +1,13 @@
+-- sweep: find keys of a queue, on the node where the queue is.
+--
+-- KEYS  stream   stream  {chasqui:<queue>}:stream
+-- ARGV  cursor   where to go on, 0 to begin
+--       pattern  what they look like
+-- REPLY where to go on, and what was found
+
+local stream = KEYS[1]
+local cursor, pattern = ARGV[1], ARGV[2]
+
+-- Only the place of the stream matters: it leads to its node.
+redis.call('EXISTS', stream)
+return redis.call('SCAN', cursor, 'MATCH', pattern, 'COUNT', 1000)

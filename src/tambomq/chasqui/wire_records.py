@@ -1,0 +1,53 @@
+"""Dead letters and events, from the fields of their stream entries.
+
+Nothing here raises: what peers wrote is shown to whoever looks, however odd it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tambomq.chasqui import keys
+from tambomq.chasqui.job import DeadLetter, QueueEvent
+from tambomq.chasqui.wire import by_name
+
+_NUMBERS = frozenset(
+    (
+        *(b"attempt", b"backoff_ms", b"delay_ms", b"duration_us", b"ts"),
+        *(b"count", b"wait_ms", b"percent"),
+    )
+)
+# 64 bits have no more digits; what has is not a number of ours, and slow to read.
+_DIGITS = 20
+
+
+def read_dead_letter(id: bytes, fields: Sequence[bytes]) -> DeadLetter:
+    """Return the dead letter that an entry of the dead-letter queue is."""
+    found = by_name(fields)
+    detail = found.get(b"detail")
+    return DeadLetter(
+        dlq_id=_text(id),
+        source_id=_text(found.get(b"source_id", b"")),
+        reason=_text(found.get(b"reason", b"")),
+        detail=None if detail is None else _text(detail),
+        payload=found.get(keys.PAYLOAD, b""),
+        name=_text(found.get(keys.NAME, b"")),
+    )
+
+
+def read_event(id: bytes, fields: Sequence[bytes]) -> QueueEvent:
+    """Return the event that an entry of the events stream is."""
+    found = by_name(fields)
+    event, job_id, name = (_text(found.pop(field, b"")) for field in (b"e", b"id", keys.NAME))
+    others = {_text(field): _number_or_text(field, value) for field, value in found.items()}
+    return QueueEvent(event, job_id or None, name, others, _text(id))
+
+
+def _number_or_text(field: bytes, value: bytes) -> int | str:
+    if field in _NUMBERS and value.isdigit() and len(value) <= _DIGITS:
+        return int(value)
+    return _text(value)
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")

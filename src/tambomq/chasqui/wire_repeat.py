@@ -1,0 +1,130 @@
+"""Repeatable specs as bytes, and bytes as specs. The body of one; its counter stands beside it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec.msgpack import Encoder
+
+from tambomq.chasqui.packing import (
+    UNWRITABLE,
+    Shape,
+    Uint,
+    Uint32,
+    checked,
+    first_value,
+    octets,
+    text,
+    variant,
+)
+from tambomq.chasqui.repeat import SKIP, MissedFiresPolicy, RepeatPattern, RepeatSpec
+from tambomq.chasqui.wire import read_retry, retry_slots
+from tambomq.errors import InvalidPayload, RemoteProtocolError
+
+# No peer stores an interval of 0: such a spec has no next fire.
+_Interval = Annotated[int, msgspec.Meta(ge=1)]
+_Counts = tuple[Uint | None, Uint | None, Uint | None, Uint]
+
+_SPEC = Shape(
+    (
+        *("key", "job_name", "pattern", "payload"),
+        *("limit", "start_after_ms", "end_before_ms", "fired", "missed_fires", "retry"),
+    ),
+    (None, None, None, 0, "Skip", None),
+    7,
+)
+_CRON = Shape(("expression", "tz"), (None,), 2)
+_EVERY = Shape(("interval_ms",), (), 1)
+_FIRE_ALL = Shape(("max_catchup",), (), 1)
+
+# The order is that of the engine's enums: a peer may write the index instead of the name.
+_PATTERNS = ("Cron", "Every")
+_POLICIES = ("Skip", "FireOnce", "FireAll")
+
+_encode = Encoder().encode
+
+
+def encode_spec(spec: RepeatSpec) -> bytes:
+    """Return the body of a spec; raise `InvalidPayload` if it has none.
+
+    The engine drops a spec with a retry override, the tenth element; newer ones read it.
+    """
+    try:
+        slots: list[Any] = [
+            spec.key,
+            spec.job_name,
+            _pattern_slot(spec.pattern),
+            # Wrapped twice, once more than in an envelope: the engine stops at a spec that is not.
+            _encode(spec.payload),
+            spec.limit,
+            spec.start_after_ms,
+            spec.end_before_ms,
+            0,
+        ]
+        if spec.retry is not None:
+            slots += [_policy_slot(spec.missed_fires), retry_slots(spec.retry)]
+        elif spec.missed_fires.kind != SKIP.kind:
+            slots += [_policy_slot(spec.missed_fires)]
+        return _encode(slots)
+    except UNWRITABLE as error:
+        raise InvalidPayload(spec, error) from error
+
+
+def decode_spec(data: bytes) -> RepeatSpec:
+    """Return the spec that *data* begins with; raise `RemoteProtocolError`."""
+    key, job_name, pattern, payload, *counts, missed_fires, retry = _SPEC.slots(first_value(data))
+    limit, start_after_ms, end_before_ms, _ = checked(counts, _Counts)
+    return RepeatSpec(
+        text(key),
+        text(job_name),
+        _read_pattern(pattern),
+        octets(first_value(octets(payload))),
+        limit,
+        start_after_ms,
+        end_before_ms,
+        _read_policy(missed_fires),
+        read_retry(retry),
+    )
+
+
+def _pattern_slot(pattern: RepeatPattern) -> dict[str, tuple[Any, ...]]:
+    if pattern.kind == "every":
+        return {"Every": (pattern.interval_ms,)}
+    return {"Cron": (pattern.expression, pattern.tz)}
+
+
+def _policy_slot(policy: MissedFiresPolicy) -> str | dict[str, tuple[Any, ...]]:
+    if policy.kind == "fire-all":
+        return {"FireAll": (policy.max_catchup,)}
+    return "FireOnce" if policy.kind == "fire-once" else "Skip"
+
+
+def _read_pattern(value: Any) -> RepeatPattern:
+    match _variant_of(_PATTERNS, value):
+        case "Cron", fields:
+            expression, tz = _CRON.slots(fields)
+            return RepeatPattern.cron(text(expression), tz=None if tz is None else text(tz))
+        case "Every", fields:
+            [interval_ms] = _EVERY.slots(fields)
+            return RepeatPattern.every(checked(interval_ms, _Interval))
+    raise RemoteProtocolError("a pattern that is neither Cron nor Every")
+
+
+def _read_policy(value: Any) -> MissedFiresPolicy:
+    match _variant_of(_POLICIES, value):
+        case "Skip", None:
+            return SKIP
+        case "FireOnce", None:
+            return MissedFiresPolicy.fire_once()
+        case "FireAll", fields:
+            [max_catchup] = _FIRE_ALL.slots(fields)
+            return MissedFiresPolicy("fire-all", checked(max_catchup, Uint32))
+    raise RemoteProtocolError("a policy that is none of Skip, FireOnce and FireAll")
+
+
+def _variant_of(names: tuple[str, ...], value: Any) -> tuple[Any, Any]:
+    name, fields = variant(value)
+    if type(name) is int and 0 <= name < len(names):
+        name = names[name]
+    return name, fields

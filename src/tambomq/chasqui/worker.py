@@ -1,0 +1,300 @@
+"""Runs a handler for each job of a ChasquiMQ queue.
+
+A worker is a few parts that know one thing each: `Intake` reads, `Floor` runs
+handlers, `Outbox` tells the server what became of jobs, `Hand` keeps from
+others what is held. This file puts them together, and ends them in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Self
+
+from tambomq.chasqui import worker_ops
+from tambomq.chasqui.address import CredentialProvider, endpoint_of
+from tambomq.chasqui.floor import Duties, Floor, Handler
+from tambomq.chasqui.hand import Hand, Lease
+from tambomq.chasqui.intake import Intake, Pace, make_group
+from tambomq.chasqui.job import MAX_ATTEMPTS, U32, BackoffLike, backoff_spec, check_whole
+from tambomq.chasqui.keys import GROUP, Keys
+from tambomq.chasqui.lead_ops import DLQ_CAP, Office
+from tambomq.chasqui.leader import Leader
+from tambomq.chasqui.ops import EVENTS_CAP, MAX_STREAM_LEN, OURS
+from tambomq.chasqui.outbox import Outbox, WorkerStats
+from tambomq.chasqui.promoter import Promoter
+from tambomq.chasqui.scheduler import TICK_MS, Scheduler
+from tambomq.chasqui.verdict import MAX_PAYLOAD_BYTES, Rules
+from tambomq.chasqui.wire import check_dialect
+from tambomq.chasqui.worker_ops import Seat
+from tambomq.errors import InvalidFormat, TamboError
+from tambomq.store.aio import AsyncStore
+from tambomq.store.connect import URL, Endpoint
+from tambomq.store.features import features
+
+log = logging.getLogger(__name__)
+
+CLAIM_IDLE_MS = 30_000
+READ_BLOCK_MS = 5_000
+# A reply that takes longer means to the store that the server is gone.
+MOST_BLOCK_MS = 20_000
+READ_COUNT = 600
+RESULT_TTL_MS = 3_600_000
+DAY_MS = 24 * 3_600_000
+# How long an ending worker tries to tell the server what became of its jobs.
+LAST_WORDS_S = 2.0
+
+
+class Worker:
+    """Takes jobs off a queue and runs *handler* for each, *concurrency* at a time.
+
+    A handler is a coroutine function, or a plain one, which runs in a thread. What
+    it returns is kept for *result_ttl_ms* if *store_results*. When it raises, the job
+    runs again after a while, until it has run *max_attempts* times; then, or at once
+    after `UnrecoverableError`, it goes to the dead-letter queue.
+
+    A job stays this worker's while it runs, renewed by a ``"thread"``, or by a
+    ``"process"`` if handlers hold the interpreter's lock for longer than
+    *claim_min_idle_ms*; after so long a silence others take it over. *limiter*:
+    ``(jobs, ms)`` that may start over all workers of the queue. *grace_s*: how
+    long `close` lets handlers go on.
+    """
+
+    def __init__(  # noqa: PLR0913  (options, all by keyword)
+        self,
+        queue_name: str,
+        handler: Handler,
+        *,
+        redis_url: str | Endpoint = URL,
+        tls: bool = False,
+        concurrency: int = 100,
+        max_attempts: int = MAX_ATTEMPTS,
+        group: str = GROUP,
+        consumer_id: str | None = None,
+        read_block_ms: int | None = None,
+        read_count: int | None = None,
+        claim_min_idle_ms: int | None = None,
+        max_payload_bytes: int | None = None,
+        max_stream_len: int | None = None,
+        dlq_max_stream_len: int | None = None,
+        events_enabled: bool = True,
+        delayed_enabled: bool = True,
+        run_scheduler: bool = True,
+        scheduler_tick_ms: int | None = None,
+        store_results: bool = False,
+        result_ttl_ms: int | None = None,
+        credential_provider: CredentialProvider | None = None,
+        backoff: BackoffLike | None = None,
+        dialect: str = "page",
+        heartbeat: str | None = "thread",
+        limiter: tuple[int, int] | None = None,
+        grace_s: float = 30.0,
+    ) -> None:
+        """Check the options; nothing is connected before `run`."""
+        self._keys, self._handler = Keys(queue_name), handler
+        if not callable(handler):
+            raise InvalidFormat("handler", handler, "a function")
+        self._endpoint = endpoint_of(redis_url, tls=tls, provider=credential_provider)
+        self._group, self._consumer = group, consumer_id or f"c-{uuid.uuid4()}"
+        self._pace = Pace(
+            max(1, check_whole("concurrency", concurrency, 100_000)),
+            max(1, _or("read_count", read_count, READ_COUNT, U32)),
+            min(_or("read_block_ms", read_block_ms, READ_BLOCK_MS, U32), MOST_BLOCK_MS),
+            _or("claim_min_idle_ms", claim_min_idle_ms, CLAIM_IDLE_MS, U32, least=1),
+            limiter and _limit(*limiter),
+        )
+        ttl_ms = _or("result_ttl_ms", result_ttl_ms, RESULT_TTL_MS, 3650 * DAY_MS, least=1)
+        self._duties = Duties(
+            Rules(
+                check_whole("max_attempts", max_attempts, U32),
+                _or("max_payload_bytes", max_payload_bytes, MAX_PAYLOAD_BYTES, U32),
+                backoff_spec(backoff) if backoff is not None else Rules().backoff,
+            ),
+            check_dialect(dialect),
+            _or("dlq_max_stream_len", dlq_max_stream_len, DLQ_CAP, U32, least=1),
+            -(-ttl_ms // 1000) if store_results else None,
+        )
+        self._cap = _or("max_stream_len", max_stream_len, MAX_STREAM_LEN, U32, least=1)
+        self._events_cap = EVENTS_CAP if events_enabled else 0
+        self._tick_ms = _or("scheduler_tick_ms", scheduler_tick_ms, TICK_MS, DAY_MS, least=1)
+        self._leads = (delayed_enabled, run_scheduler)
+        self._heartbeat, self._grace_s = heartbeat, grace_s
+        self._running: asyncio.Task[None] | None = None
+        self._intake: Intake | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+        self.stats = WorkerStats()
+        """What it has done so far."""
+
+    @property
+    def name(self) -> str:
+        """The queue's."""
+        return self._keys.queue
+
+    @property
+    def is_running(self) -> bool:
+        """Whether `run` is under way."""
+        return self._running is not None and not self._running.done()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was told to end."""
+        return self._closed
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+        if self._running is not None:
+            with suppress(asyncio.CancelledError, TamboError):
+                await self._running
+
+    # ── life ─────────────────────────────────────────────────────────────────
+
+    async def run(self) -> None:
+        """Work until `close`; survives any absence of the server.
+
+        Cancelled, it gives running jobs back and ends at once.
+        """
+        if self._running is None:
+            self._running = asyncio.ensure_future(self._work())
+        try:
+            await asyncio.shield(self._running)
+        except asyncio.CancelledError:
+            self._running.cancel()
+            await asyncio.wait([self._running])
+            raise
+
+    def run_forever(self) -> None:
+        """Work until SIGINT or SIGTERM; a second one gives running jobs back at once."""
+        with (
+            asyncio.Runner(loop_factory=_loop_factory()) as runner,
+            suppress(asyncio.CancelledError),
+        ):
+            runner.run(self._run_until_signalled())
+
+    async def close(self) -> None:
+        """Let `run` end: read nothing more, finish what runs. From any task or thread."""
+        self._closed = True
+        if self._loop is not None and self._intake is not None:
+            # The loop may have closed meanwhile; then there is nothing to end.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._intake.stop)
+
+    async def _run_until_signalled(self) -> None:
+        loop = asyncio.get_running_loop()
+        running = asyncio.ensure_future(self.run())
+
+        def on_signal() -> None:
+            if self._closed:
+                running.cancel()
+            self._ending = asyncio.ensure_future(self.close())
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, on_signal)
+        await running
+
+    async def _work(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        reads, asks = AsyncStore(self._endpoint), AsyncStore(self._endpoint)
+        try:
+            seat = await self._sit_down(asks)
+            if not self._closed:
+                await self._serve(seat, reads, asks)
+        finally:
+            await reads.close()
+            await asks.close()
+
+    async def _sit_down(self, store: AsyncStore) -> Seat:
+        """Learn what the server can do, and join the group."""
+        while True:
+            try:
+                has = await store.follow(features())
+                seat = Seat(self._keys, self._group, self._consumer, has, self._events_cap)
+                if not self._closed:
+                    await make_group(store, seat)
+                return seat
+            except TamboError as error:
+                log.warning("cannot join queue %r yet: %s", self.name, error)
+                if self._closed:
+                    raise
+                await asyncio.sleep(0.5)
+
+    async def _serve(self, seat: Seat, reads: AsyncStore, asks: AsyncStore) -> None:
+        idle_ms = self._pace.idle_ms
+        lease = Lease(self._endpoint, self.name, self._group, self._consumer, idle_ms)
+        hand = Hand(self._heartbeat, lease)
+        outbox = Outbox(asks, seat, hand, self.stats)
+        floor = Floor(self._handler, self._duties, seat, asks, hand, outbox, self.stats)
+        intake = Intake((reads, asks), seat, self._pace, hand, floor)
+        floor.on_finished = intake.finished
+        self._intake = intake
+        leaders = self._leaders(asks)
+        leading = [asyncio.create_task(leader.run()) for leader in leaders]
+        reading = asyncio.create_task(intake.run())
+        floor.start(self._pace.concurrency)
+        try:
+            if self._closed:
+                intake.stop()
+            await intake.stopped()
+            await asyncio.gather(intake.unblock(), reading)
+            await floor.shed()
+            await floor.finish(self._grace_s)
+        finally:
+            for leader in leaders:
+                leader.close()
+            reading.cancel()
+            await floor.close()
+            await self._last_words(outbox, [reading, *leading])
+            await asyncio.to_thread(hand.close)
+            with suppress(TamboError):
+                await asks.run(worker_ops.leave(seat))
+
+    def _leaders(self, store: AsyncStore) -> list[Leader]:
+        promotes, schedules = self._leads
+        office = Office(
+            self._keys,
+            f"{OURS}{self._consumer}",
+            cap=self._cap,
+            dlq_cap=self._duties.dlq_cap,
+            events_cap=self._events_cap,
+        )
+        leaders: list[Leader] = []
+        if promotes:
+            leaders.append(Promoter(store, office))
+        if schedules:
+            leaders.append(Scheduler(store, office, self._tick_ms))
+        return leaders
+
+    async def _last_words(self, outbox: Outbox, tasks: list[asyncio.Task[None]]) -> None:
+        """Tell the server what is left to tell, unless it takes too long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS_S):
+                await outbox.drain()
+                await asyncio.gather(*tasks, return_exceptions=True)
+        outbox.cancel()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _or(what: str, value: int | None, default: int, most: int, least: int = 0) -> int:
+    return default if value is None else check_whole(what, value, most, least)
+
+
+def _limit(most: int, duration_ms: int) -> tuple[int, int]:
+    check_whole("limiter jobs", most, U32, least=1)
+    return most, check_whole("limiter ms", duration_ms, DAY_MS, least=1)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop  # noqa: PLC0415  (not installed everywhere)
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

@@ -1,0 +1,249 @@
+"""What is held is renewed from outside the worker's loop, until it is let go or lost."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from io import BytesIO
+
+import msgspec
+import pytest
+import redis
+
+from tambomq.errors import SettingsError
+from tambomq.store.call import Call, Plan, only
+from tambomq.store.connect import Endpoint, endpoint
+from tambomq.store.heartbeat import (
+    Heartbeat,
+    ProcessHeartbeat,
+    ThreadHeartbeat,
+    drop,
+    heartbeat,
+    message,
+    messages,
+)
+from tests.servers import Server, eventually
+from tests.store.twins import script
+
+# Hash `owners` has the receipt that counts for each id, hash `beats` how often it was renewed.
+RENEW = script("""
+local lost = {}
+for i = 1, #ARGV, 2 do
+  if redis.call('HGET', KEYS[1], ARGV[i]) == ARGV[i + 1] then
+    redis.call('HINCRBY', KEYS[2], ARGV[i], 1)
+  else
+    lost[#lost + 1] = ARGV[i]
+  end
+end
+return lost
+""")
+
+ODD_IDS = ["1700000000000-0", "two words", "two\nlines", '"', "+", "-é", "\0", ""]
+
+OnLost = Callable[[list[str]], None]
+Keep = Callable[..., Heartbeat]
+
+
+class HashLease(msgspec.Struct, frozen=True):
+    """Holds what `owners` says it does."""
+
+    endpoint: Endpoint
+    every_s: float = 0.05
+    what: str = "hash 'owners'"
+
+    def renew(self, held: dict[str, str]) -> Plan[list[str]]:
+        args = [text for pair in held.items() for text in pair]
+        return only(Call(RENEW, ("owners", "beats"), tuple(args), _texts, repeatable=True))
+
+
+def _texts(reply: list[bytes]) -> list[str]:
+    return [text.decode() for text in reply]
+
+
+@pytest.fixture(params=["thread", "process"])
+def keep(request: pytest.FixtureRequest, server: Server) -> Iterator[Keep]:
+    """A function that starts a heartbeat of the kind in turn; it is closed after the test."""
+    started: list[Heartbeat] = []
+
+    def start(on_lost: OnLost | None = None) -> Heartbeat:
+        started.append(heartbeat(request.param, HashLease(endpoint(server.url)), on_lost))
+        return started[-1]
+
+    yield start
+    for beat in started:
+        beat.close()
+
+
+def beats(db: redis.Redis, id: str) -> int:
+    return int(db.hget("beats", id) or 0)
+
+
+def renewed(db: redis.Redis, *ids: str, times: int = 2) -> None:
+    """Return when each of *ids* has been renewed *times* more."""
+    for id in ids:
+        least = beats(db, id) + times
+        eventually(lambda id=id, least=least: beats(db, id) >= least, within_s=20)  # type: ignore[misc]
+
+
+def own(db: redis.Redis, receipts: dict[str, str]) -> dict[str, str]:
+    """Let *receipts*, by id, be those that count."""
+    for id, receipt in receipts.items():
+        db.hset("owners", id, receipt)
+    return receipts
+
+
+def test_what_is_held_is_renewed_whatever_its_id(db: redis.Redis, keep: Keep) -> None:
+    keep().hold(own(db, {id: f"receipt of {id}" for id in ODD_IDS}))
+    renewed(db, *ODD_IDS)
+
+
+def test_what_is_let_go_is_renewed_no_more(db: redis.Redis, keep: Keep) -> None:
+    own(db, {"kept": "1", "gone": "1", "later": "1"})
+    beat = keep()
+    beat.hold({"kept": "1", "gone": "1"})
+    renewed(db, "kept", "gone")
+    beat.let_go(["gone", "never held"])
+    beat.hold({"later": "1"})
+    # Whoever has heard of the last has heard of the one before.
+    renewed(db, "later")
+    so_far = beats(db, "gone")
+    renewed(db, "kept", "later")
+    assert beats(db, "gone") == so_far
+
+
+def test_what_another_holds_is_lost_and_told_once(db: redis.Redis, keep: Keep) -> None:
+    own(db, {"ours": "1", "theirs": "2"})
+    told: list[list[str]] = []
+    beat = keep(told.append)
+    beat.hold({"ours": "1", "theirs": "1"})
+    eventually(lambda: told, within_s=20)
+    own(db, {"theirs": "1"})
+    renewed(db, "ours")
+    assert told == [["theirs"]]
+    assert beats(db, "theirs") == 0
+
+
+def test_what_was_lost_can_be_held_anew(db: redis.Redis, keep: Keep) -> None:
+    own(db, {"job": "2"})
+    told: list[list[str]] = []
+    beat = keep(told.append)
+    beat.hold({"job": "1"})
+    eventually(lambda: told, within_s=20)
+    beat.hold({"job": "2"})
+    renewed(db, "job")
+    assert told == [["job"]]
+
+
+def test_losses_need_nobody_who_listens(db: redis.Redis, keep: Keep) -> None:
+    own(db, {"ours": "1"})
+    beat = keep()
+    beat.hold({"ours": "1", "theirs": "1"})
+    renewed(db, "ours", times=4)
+
+
+def test_a_closed_heartbeat_leaves_no_thread(db: redis.Redis, keep: Keep) -> None:
+    beat = keep(lambda ids: None)
+    beat.hold(own(db, {"job": "1"}))
+    renewed(db, "job")
+    beat.close()
+    assert "tambomq-heartbeat" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_only_what_is_still_held_with_that_receipt_is_dropped() -> None:
+    held = {"lost": "1", "anew": "2", "other": "1"}
+    assert drop(held, {"lost": "1", "anew": "1", "let go": "1"}) == {"lost": "1"}
+    assert held == {"anew": "2", "other": "1"}
+
+
+def test_a_message_cut_short_does_not_count() -> None:
+    whole = message({"two\nlines": "1"})
+    for cut in range(len(whole)):
+        assert list(messages(BytesIO(whole + whole[:cut]))) == [{"two\nlines": "1"}]
+
+
+def test_a_hurried_caller_may_change_what_a_thread_holds(server: Server, db: redis.Redis) -> None:
+    own(db, {"job": "1", "other": "1"})
+    beat = ThreadHeartbeat(HashLease(endpoint(server.url)))
+    try:
+        beat.held["job"] = "1"
+        renewed(db, "job")
+        beat.hold({"other": "1"})
+        assert beat.held.pop("job") == "1"
+        assert beat.held == {"other": "1"}
+    finally:
+        beat.close()
+
+
+def test_renewal_goes_on_when_the_server_is_back(
+    private_server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    beat = ThreadHeartbeat(HashLease(endpoint(private_server.url)))
+    with redis.Redis.from_url(private_server.url) as db:
+        try:
+            beat.hold(own(db, {"job": "1"}))
+            renewed(db, "job")
+            with caplog.at_level(logging.WARNING):
+                private_server.kill()
+                eventually(lambda: "cannot renew 1 leases of hash 'owners'" in caplog.text)
+            private_server.restart()
+            renewed(db, "job")
+        finally:
+            beat.close()
+
+
+def test_a_process_that_dies_is_replaced(server: Server, db: redis.Redis) -> None:
+    own(db, {"first": "1", "second": "1", "theirs": "2"})
+    told: list[list[str]] = []
+    beat = ProcessHeartbeat(HashLease(endpoint(server.url)), told.append)
+    try:
+        beat.hold({"first": "1"})
+        os.kill(beat._process.pid, signal.SIGKILL)
+        beat._process.wait()
+        beat.hold({"second": "1", "theirs": "1"})
+        renewed(db, "first", "second")
+        eventually(lambda: told == [["theirs"]])
+    finally:
+        beat.close()
+
+
+@pytest.mark.parametrize("end", ["", "os._exit(0)"])
+def test_the_process_ends_with_its_worker(server: Server, end: str) -> None:
+    worker = f"""
+import os
+from tambomq.store.connect import endpoint
+from tambomq.store.heartbeat import ProcessHeartbeat
+from tests.store.test_heartbeat import HashLease
+beat = ProcessHeartbeat(HashLease(endpoint({server.url!r})), len)
+beat.hold({{"job": "1"}})
+{end}
+"""
+    # Both write to the same stderr: it is at its end when both are.
+    ended = subprocess.run(
+        [sys.executable, "-c", worker], stderr=subprocess.PIPE, timeout=40, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+def test_no_heartbeat_starts_neither_thread_nor_process() -> None:
+    before = threading.active_count()
+    beat = heartbeat(None, HashLease(Endpoint()))
+    beat.hold({"job": "1"})
+    beat.let_go(["job"])
+    assert threading.active_count() == before
+    beat.close()
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(SettingsError, match="'pigeon'"):
+        heartbeat("pigeon", HashLease(Endpoint()))
+
+
+def test_a_process_cannot_ask_a_credential_provider() -> None:
+    lease = HashLease(Endpoint(credentials=lambda: ("", "secret")))
+    with pytest.raises(SettingsError, match="credential provider"):
+        heartbeat("process", lease)
