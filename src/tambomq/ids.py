@@ -30,9 +30,15 @@ _DIGITS = bytes(_BASE32[byte % 32] for byte in range(256))
 
 def ulid(now_ms: int) -> str:
     """Return a ULID: 10 characters of time, 16 random ones."""
-    return (_moment(now_ms) + os.urandom(16).translate(_DIGITS)).decode("ascii")
+    return _moment(now_ms) + os.urandom(16).translate(_DIGITS).decode("ascii")
+
+
+def ulids(now_ms: int, count: int) -> list[str]:
+    """Return *count* ULIDs of the same time."""
+    moment, drawn = _moment(now_ms), os.urandom(16 * count).translate(_DIGITS).decode("ascii")
+    return [moment + drawn[i : i + 16] for i in range(0, 16 * count, 16)]
 
 
 @lru_cache(maxsize=4)
-def _moment(now_ms: int) -> bytes:
-    return bytes(_BASE32[now_ms >> shift & 31] for shift in range(45, -1, -5))
+def _moment(now_ms: int) -> str:
+    return "".join(chr(_BASE32[now_ms >> shift & 31]) for shift in range(45, -1, -5))

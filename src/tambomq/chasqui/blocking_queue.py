@@ -24,11 +24,10 @@ from tambomq.store.sync import Store
 class BlockingQueue:
     """A queue, for those who add jobs and look after them.
 
-    *max_stream_len*: jobs that may wait or run at once; *overflow*: ``"refuse"`` an
-    add beyond that, or ``"trim"`` the oldest jobs. *dedup*: how long the id of a job
-    counts, ``"window"`` as the engine has it, or ``"strict"`` over all producers for
-    *dedup_ttl_secs*. *dialect*: how delayed jobs are stored; ``"engine"`` where
-    workers of the engine share the queue.
+    *max_stream_len*: jobs that may wait or run; *overflow*: ``"refuse"`` an add beyond that,
+    or ``"trim"`` the oldest. *dedup*: the id of a job counts in a ``"window"`` of its producer,
+    as the engine has it, or is ``"strict"`` for all during *dedup_ttl_secs*. *dialect*:
+    ``"engine"`` where the engine's workers share the queue. *announce*: an event for each add.
     """
 
     def __init__(  # noqa: PLR0913  (options, all by keyword)
@@ -45,6 +44,7 @@ class BlockingQueue:
         dedup_ttl_secs: int = ADDED_TTL_S,
         dialect: str = "page",
         events_enabled: bool = True,
+        announce: bool = False,
         group: str = GROUP,
     ) -> None:
         """Check the options; the first call connects."""
@@ -57,6 +57,7 @@ class BlockingQueue:
             MAX_DELAY_S if max_delay_secs is None else max_delay_secs,
             dedup,
             dedup_ttl_secs,
+            announce,
         )
         endpoint = endpoint_of(redis_url, tls=tls, provider=credential_provider)
         self._store = Store(endpoint)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import threading
 from asyncio import CancelledError
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from inspect import iscoroutinefunction
+from inspect import isawaitable, iscoroutinefunction
 from time import perf_counter_ns
 from typing import Any, TypeAlias
 
@@ -26,7 +27,7 @@ from tambomq.chasqui.job import Envelope, Job
 from tambomq.chasqui.keys import PAGE_NAME_BYTES
 from tambomq.chasqui.outbox import Outbox, Parcel, WorkerStats
 from tambomq.chasqui.packing import decode_payload, encode_payload
-from tambomq.chasqui.verdict import Death, Rules, after_failure, arrival
+from tambomq.chasqui.verdict import Death, Rules, after_failure, arrival, text_of
 from tambomq.chasqui.worker_ops import Delivery, Ran, Seat
 from tambomq.clock import now_ms
 from tambomq.errors import TamboError
@@ -72,7 +73,7 @@ class Floor:
         self._inbox: deque[Delivery] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._paused, self._ended = False, asyncio.Event()
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self._tasks: list[asyncio.Task[None]] = []
         self._threads: ThreadPoolExecutor | None = None
         self.running = 0
@@ -130,6 +131,7 @@ class Floor:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
+        await self.shed()
 
     # ── runners ──────────────────────────────────────────────────────────────
 
@@ -175,7 +177,7 @@ class Floor:
             if self._is_async:
                 value = await self._handler(job)
             else:
-                value = await self._loop.run_in_executor(self._threads, self._handler, job)
+                value = await self._in_thread(job)
             value = self._worth_keeping(value)
         except CancelledError as error:
             # Ours only if this very task is being cancelled; a handler may raise it by itself.
@@ -183,7 +185,9 @@ class Floor:
                 await self._abandon(delivery)
                 raise
             self._failed(entry, envelope, name, error, began)
-        except Exception as error:  # noqa: BLE001  (whatever a handler raises)
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # noqa: BLE001  (whatever a handler raises, also sys.exit)
             self._failed(entry, envelope, name, error, began)
         else:
             took_us = (perf_counter_ns() - began) // 1000
@@ -194,6 +198,11 @@ class Floor:
                 ttl_s = self._duties.result_ttl_s or 0
                 call = worker_ops.done(self._seat, ran, value, ttl_s, now_ms())
                 self._outbox.post(Parcel(entry, call, "completed"))
+
+    async def _in_thread(self, job: Job) -> Any:
+        value = await self._loop.run_in_executor(self._threads, _called, self._handler, job)
+        # A plain function may stand around a coroutine function, as a decorator does.
+        return await value if isawaitable(value) else value
 
     def _worth_keeping(self, value: Any) -> bytes | None:
         """What a handler returned as bytes, if it is kept; raises if it cannot be."""
@@ -214,7 +223,7 @@ class Floor:
             return
         ran = Ran(entry, envelope.id, name, envelope.attempt + 1, took_us)
         dialect = self._duties.dialect if _fits_page(name) else "engine"
-        reason, wait_ms, now = str(error), verdict.wait_ms, now_ms()
+        reason, wait_ms, now = text_of(error), verdict.wait_ms, now_ms()
 
         def retry(dialect: str) -> Any:
             return worker_ops.retry(self._seat, ran, verdict.body, wait_ms, reason, dialect, now)
@@ -240,7 +249,7 @@ class Floor:
     def update_progress(self, id: str, percent: int) -> Any:
         """Tell how far job *id* has come: awaited by a coroutine, at once for a plain function."""
         told = self._tell_progress(id, percent)
-        if self._is_async:
+        if threading.get_ident() == self._thread:
             return told
         return asyncio.run_coroutine_threadsafe(told, self._loop).result()
 
@@ -254,6 +263,14 @@ class Floor:
 def is_async(handler: Handler) -> bool:
     """Whether *handler* is to be awaited; an object with an async ``__call__`` is."""
     return iscoroutinefunction(handler) or iscoroutinefunction(type(handler).__call__)
+
+
+def _called(handler: Handler, job: Job) -> Any:
+    try:
+        return handler(job)
+    except StopIteration as error:
+        # No future can carry it: who waits for one would wait for ever.
+        raise RuntimeError("the handler raised StopIteration") from error
 
 
 def _fits_page(name: str) -> bool:

@@ -29,6 +29,7 @@ AHEAD_S = 0.01
 MOST_AHEAD = 500
 PAUSE_LOOK_S = 0.25
 CLAIM_LOOK_S = 1.0
+LIMIT_LOOK_MS = 500
 # Handlers that have not finished one job for so long keep what is queued behind them waiting.
 SHED_AFTER_S = 1.0
 # A worker on a cluster cannot be told to stop reading: its reads are short instead.
@@ -106,6 +107,7 @@ class Intake:
         self._stopping = True
         self._room.set()
         self._stopped.set()
+        self._runners.hold_on(paused=True)
 
     async def stopped(self) -> None:
         """Return when it was told to stop."""
@@ -137,6 +139,8 @@ class Intake:
             return
         if self._connection is None:
             self._connection = await self._reads.run(worker_ops.connection_id())
+            await self._look_for_pause()
+            return
         deliveries = await self._read(wanted)
         await self._take(deliveries)
         if not deliveries and self._delivered and not self._runners.queued:
@@ -151,16 +155,17 @@ class Intake:
             self._finished, self._since = 0, now
         ahead = min(MOST_AHEAD, int(self._rate * AHEAD_S))
         allowed = self._pace.concurrency + ahead
-        queued = self._runners.queued
-        free = allowed - queued - self._runners.running
-        # Half a page at least, unless that is all there is to do.
-        if queued and free < allowed // 2:
+        busy = self._runners.queued + self._runners.running
+        free = allowed - busy
+        # Half a page at least, unless a runner has nothing to do.
+        if busy > self._pace.concurrency and free < allowed // 2:
             return 0
         return min(free, self._pace.read_count)
 
     async def _read(self, wanted: int) -> list[Delivery]:
         block_ms = DRAIN_BLOCK_MS if self._delivered else self._pace.block_ms
-        if self._reads.is_cluster:
+        # The store that reads learns it only from its first read, which would be a long one.
+        if self._reads.is_cluster or self._asks.is_cluster:
             block_ms = min(block_ms, CLUSTER_BLOCK_MS)
         self._reading = True
         try:
@@ -173,19 +178,26 @@ class Intake:
     async def _take(self, deliveries: Sequence[Delivery]) -> None:
         fresh = self._hand.take(deliveries)
         self._delivered = self._delivered or bool(fresh)
-        while fresh:
-            granted, wait_ms = len(fresh), 0
-            if self._pace.limit is not None:
-                call = worker_ops.limit(self._seat.keys, *self._pace.limit, len(fresh))
-                granted, wait_ms = await self._asks.run(call)
-            self._runners.accept(fresh[:granted])
-            fresh = fresh[granted:]
-            if fresh:
-                await self._tell("rate-limited", "wait_ms", wait_ms)
-                await self._sleep(wait_ms / 1000)
-                if self._stopping:
-                    self._runners.accept(fresh)
-                    return
+        try:
+            while fresh and self._pace.limit is not None and not self._stopping:
+                granted, wait_ms = await self._granted(self._pace.limit, len(fresh))
+                self._runners.accept(fresh[:granted])
+                fresh = fresh[granted:]
+                if fresh:
+                    await self._tell("rate-limited", "wait_ms", wait_ms)
+                    await self._sleep(wait_ms / 1000)
+        finally:
+            # Also when this is cancelled: they are in our hands, and given back from there.
+            self._runners.accept(fresh)
+
+    async def _granted(self, limit: tuple[int, int], wanted: int) -> tuple[int, int]:
+        """How many of *wanted* jobs may start, and ms to wait for the others."""
+        try:
+            return await self._asks.run(worker_ops.limit(self._seat.keys, *limit, wanted))
+        except TamboError as error:
+            # They are in our hands and kept from others: to leave would be to lose them.
+            log.warning("cannot ask the limiter of %r: %s", self._seat.keys.queue, error)
+            return 0, LIMIT_LOOK_MS
 
     async def _mend(self, error: TamboError) -> None:
         """Do what can be done so that the next read succeeds."""

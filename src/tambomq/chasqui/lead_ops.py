@@ -104,7 +104,12 @@ def next_fire(keys: Keys) -> Call[int | None]:
 
 def spec_body(keys: Keys, key: str) -> Call[bytes | None]:
     """Return a spec as it is stored; `None` if it is gone."""
-    return Call("HGET", (keys.spec(key),), ("spec",), _as_is, repeatable=True)
+    return Call("HGET", (_spec(keys, key),), ("spec",), _as_is, repeatable=True)
+
+
+def put_off(keys: Keys, key: str, until_ms: int) -> Call[int]:
+    """Look at a spec again at *until_ms*."""
+    return Call("ZADD", (keys.repeat,), ("XX", until_ms, _raw(key)), int, repeatable=True)
 
 
 def fire(
@@ -133,9 +138,18 @@ def fire(
 def drop_spec(office: Office, key: str, body: bytes, why: str, ts: int) -> Call[bool]:
     """Take out a spec that cannot be read; what there is of it becomes a dead letter."""
     keys = office.keys
-    where = (keys.repeat, keys.spec(key), keys.dlq, keys.events)
-    args = (key, body, office.dlq_cap, office.events_cap, ts, why)
+    where = (keys.repeat, _spec(keys, key), keys.dlq, keys.events)
+    args = (_raw(key), body, office.dlq_cap, office.events_cap, ts, why)
     return Call(_DROP_SPEC, where, args, bool, repeatable=True)
+
+
+def _spec(keys: Keys, key: str) -> str:
+    # A key that is no UTF-8 is nobody's: there is no such spec.
+    return keys.spec(key.encode("utf-8", "replace").decode())
+
+
+def _raw(key: str) -> bytes:
+    return key.encode("utf-8", "surrogateescape")
 
 
 def _promotion(reply: Any) -> Promotion | None:

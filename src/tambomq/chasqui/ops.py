@@ -26,7 +26,7 @@ EVENTS_CAP = 100_000
 GRACE_S = 3600
 """A scheduled id stays taken for so long after the job was due."""
 ADDED_TTL_S = 24 * 3600
-CHUNK, CHUNK_BYTES = 500, 1 << 20
+CHUNK, CHUNK_BYTES = 250, 1 << 20
 """So many jobs are added by one script, and so many bytes: it must not keep others waiting."""
 
 OURS = "tambo-"
@@ -43,6 +43,7 @@ def _scripts(name: str, *parts: str) -> dict[bool, Any]:
 
 _ADD = _scripts("add", "note", "room", "seen")
 _ADD_ONCE = load_script("tambomq.chasqui", "add_once", "note", "room")
+_ADD_BATCH = load_script("tambomq.chasqui", "add_batch", "note", "room", "seen")
 _SCHEDULE = load_script("tambomq.chasqui", "schedule", "note")
 _CANCEL = load_script("tambomq.chasqui", "cancel")
 
@@ -61,6 +62,13 @@ class Policy(msgspec.Struct, frozen=True):
     dedup: str = "window"
     """``window``: an id counts once among the last ones of a producer. ``strict``: once at all."""
     dedup_ttl_s: int = ADDED_TTL_S
+    announce: bool = False
+    """Whether there is an event for each job that is added to wait at once."""
+
+    @property
+    def announced(self) -> int:
+        """How many events are kept, if adds are to be some."""
+        return self.events_cap if self.announce else 0
 
     def __post_init__(self) -> None:
         if self.max_stream_len < 1:
@@ -78,13 +86,19 @@ class Draft(msgspec.Struct):
     """A job about to be added."""
 
     id: str
-    body: bytes
     name: str
-    keyed: bool
-    """Whether the caller chose its id."""
+    payload: bytes
     created_at_ms: int
+    retry: RetryOverride | None = None
     run_at_ms: int | None = None
     """When it is due; `None`: at once."""
+    keyed: bool = False
+    """Whether the caller chose its id."""
+
+    @property
+    def body(self) -> bytes:
+        """The job as it is stored."""
+        return encode_envelope(Envelope(self.id, self.payload, self.created_at_ms, 0, self.retry))
 
 
 def draft(
@@ -105,8 +119,7 @@ def draft(
             run_at_ms = None
         else:
             _check_delay(policy, name, run_at_ms - now_ms)
-    body = encode_envelope(Envelope(id, payload, now_ms, 0, retry))
-    return Draft(id, body, name, job_id is not None, now_ms, run_at_ms)
+    return Draft(id, name, payload, now_ms, retry, run_at_ms, job_id is not None)
 
 
 def _check_delay(policy: Policy, name: str, delay_ms: int) -> None:
@@ -117,62 +130,59 @@ def _check_delay(policy: Policy, name: str, delay_ms: int) -> None:
         check_page_name(name)
 
 
-def enqueue(keys: Keys, has: Features, policy: Policy, producer: str, job: Draft) -> Call[bool]:
-    """Add *job*; false if it was there before."""
-    if job.run_at_ms is not None:
-        return schedule(keys, policy, job)
-    if job.keyed and policy.dedup == "strict":
-        return _add_once(keys, policy, job)
+def add(keys: Keys, has: Features, policy: Policy, producer: str, job: Draft) -> Call[int]:
+    """Add *job*, unless its id counts already; returns how many jobs the stream holds."""
     args = (
-        producer, "", policy.max_stream_len, policy.overflow, policy.events_cap, job.created_at_ms,
-        job.id, job.body, job.name,
-    )  # fmt: skip
-    where = (keys.stream, keys.events, keys.window(producer))
-    return Call(_ADD[has.idmp], where, args, partial(_was_new, keys.queue, policy), repeatable=True)
-
-
-def enqueue_all(
-    keys: Keys, has: Features, policy: Policy, producer: str, jobs: Sequence[Draft]
-) -> list[tuple[Sequence[Draft], Call[Any]]]:
-    """Add *jobs*: calls for one trip, each with the jobs it adds, all of them or none."""
-    calls: list[tuple[Sequence[Draft], Call[Any]]] = []
-    fresh: list[Draft] = []
-    for job in jobs:
-        if job.keyed or job.run_at_ms is not None:
-            calls.append(((job,), enqueue(keys, has, policy, producer, job)))
-        else:
-            fresh.append(job)
-    where = (keys.stream, keys.events, keys.window(producer))
-    decode = partial(_was_new, keys.queue, policy)
-    for chunk in _chunks(fresh):
-        args: list[Arg] = [
-            producer if has.idmp else "", chunk[0].id,
-            policy.max_stream_len, policy.overflow, policy.events_cap, chunk[0].created_at_ms,
-        ]  # fmt: skip
-        for job in chunk:
-            args += (job.id, job.body, job.name)
-        calls.append((chunk, Call(_ADD[has.idmp], where, tuple(args), decode, repeatable=True)))
-    return calls
-
-
-def _chunks(jobs: Sequence[Draft]) -> Iterator[Sequence[Draft]]:
-    first = size = 0
-    for place, job in enumerate(jobs):
-        if place - first == CHUNK or (size and size + len(job.body) > CHUNK_BYTES):
-            yield jobs[first:place]
-            first, size = place, 0
-        size += len(job.body)
-    if first < len(jobs):
-        yield jobs[first:]
-
-
-def _add_once(keys: Keys, policy: Policy, job: Draft) -> Call[bool]:
-    args = (
-        policy.dedup_ttl_s, policy.max_stream_len, policy.overflow, policy.events_cap,
+        producer, policy.max_stream_len, policy.overflow, policy.events_cap, policy.announced,
         job.created_at_ms, job.id, job.body, job.name,
     )  # fmt: skip
+    where = (keys.stream, keys.events, keys.window(producer))
+    return Call(_ADD[has.idmp], where, args, partial(_length, keys.queue, policy), repeatable=True)
+
+
+def add_once(keys: Keys, policy: Policy, job: Draft) -> Call[int]:
+    """Add *job*, unless any producer has added its id; returns how many the stream holds."""
+    args = (
+        policy.dedup_ttl_s, policy.max_stream_len, policy.overflow, policy.events_cap,
+        policy.announced, job.created_at_ms, job.id, job.body, job.name,
+    )  # fmt: skip
     where = (keys.stream, keys.events, keys.added(job.id))
-    return Call(_ADD_ONCE, where, args, partial(_was_new, keys.queue, policy), repeatable=True)
+    return Call(_ADD_ONCE, where, args, partial(_length, keys.queue, policy), repeatable=True)
+
+
+def add_roomy(keys: Keys, policy: Policy, producer: str, job: Draft) -> Call[None]:
+    """Add *job* to a stream that is known to be far from full, by a server that knows IDMP.
+
+    A command instead of a script: a round trip takes 31 µs instead of 54.
+    """
+    head = ("IDMP", producer, job.id, "MAXLEN", "~", policy.max_stream_len, "*", "d", job.body)
+    args = (*head, "n", job.name) if job.name else head
+    return Call("XADD", (keys.stream,), args, _nothing, repeatable=True)
+
+
+def add_batch(keys: Keys, policy: Policy, producer: str, jobs: Sequence[Draft]) -> Call[int]:
+    """Add *jobs*, whose ids are fresh, all or none; returns how many the stream holds."""
+    args: list[Arg] = [
+        jobs[0].id, policy.max_stream_len, policy.overflow, policy.events_cap, policy.announced,
+        jobs[0].created_at_ms,
+    ]  # fmt: skip
+    for job in jobs:
+        args += (job.id, job.body, job.name)
+    where = (keys.stream, keys.events, keys.window(producer))
+    decode = partial(_length, keys.queue, policy)
+    return Call(_ADD_BATCH, where, tuple(args), decode, repeatable=True)
+
+
+def batches(jobs: Sequence[Draft]) -> Iterator[Sequence[Draft]]:
+    """Yield *jobs* in parts that one script may add."""
+    first = size = 0
+    for place, job in enumerate(jobs):
+        if place - first == CHUNK or (size and size + len(job.payload) > CHUNK_BYTES):
+            yield jobs[first:place]
+            first, size = place, 0
+        size += len(job.payload)
+    if first < len(jobs):
+        yield jobs[first:]
 
 
 def schedule(keys: Keys, policy: Policy, job: Draft) -> Call[bool]:
@@ -206,10 +216,14 @@ def progress(keys: Keys, job_id: str) -> Call[int | None]:
     return Call("GET", (keys.progress(check_job_id(job_id)),), (), _percent, repeatable=True)
 
 
-def _was_new(queue: str, policy: Policy, reply: int) -> bool:
+def _length(queue: str, policy: Policy, reply: int) -> int:
     if reply < 0:
         raise QueueFull(queue, policy.max_stream_len)
-    return reply > 0
+    return reply
+
+
+def _nothing(_: Any) -> None:
+    return None
 
 
 def _scheduled(queue: str, reply: int | bytes) -> bool:

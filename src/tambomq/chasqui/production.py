@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,12 +22,18 @@ from tambomq.chasqui.repeat import (
     spec_key,
 )
 from tambomq.errors import BatchIncomplete, InvalidFormat, InvalidValue, TamboError
-from tambomq.store.call import Plan, results
+from tambomq.ids import ulids
+from tambomq.store.call import Call, Plan, results
 from tambomq.store.features import Features, features
 
+_USUAL = frozenset(("name", "data"))
 _ADD_FIELDS = frozenset(
     ("name", "data", "delay_ms", "delay", "attempts", "backoff", "job_id", "repeat", "missed_fires")
 )
+
+ROOMY = 100_000
+LOOK_EVERY_MS = 200
+"""No server takes half a million jobs a second: a stream with so much room is not full so soon."""
 
 
 class Production:
@@ -38,6 +44,7 @@ class Production:
         self._keys, self._policy, self._home = keys, policy, home
         self._producer = str(uuid.uuid4())
         self._has: Features | None = None
+        self._room, self._looked_ms = 0, 0
 
     def add(
         self,
@@ -55,29 +62,69 @@ class Production:
         job = self._draft(now_ms, name, data, delay_ms, delay, attempts, backoff, job_id)
         if self._has is None:
             self._has = yield from features()
-        outcomes = yield (ops.enqueue(self._keys, self._has, self._policy, self._producer, job),)
-        results(outcomes)
+        outcomes = yield (self._enqueue(job, self._has),)
+        self._learn(now_ms, results(outcomes))
         return Job(job.id, name, data, 0, now_ms, self._home)
 
     def add_bulk(self, now_ms: int, jobs: Sequence[dict[str, Any]]) -> Plan[list[Job]]:
         """Add jobs in one trip; options are those of `add`, each by its name."""
-        if repeats := [job for job in jobs if job.get("repeat") is not None]:
-            raise InvalidFormat("job", repeats[0].get("name"), "repeat goes with add, not add_bulk")
-        drafts = [self._draft_of(now_ms, job) for job in jobs]
+        drafts = self._drafts(now_ms, jobs)
         if not drafts:
             return []
         if self._has is None:
             self._has = yield from features()
-        calls = ops.enqueue_all(self._keys, self._has, self._policy, self._producer, drafts)
-        outcomes = yield [call for _, call in calls]
-        self._check(drafts, [batch for batch, _ in calls], outcomes)
-        return [
-            Job(job.id, job.name, given["data"], 0, now_ms, self._home)
-            for job, given in zip(drafts, jobs, strict=True)
-        ]
+        plain = [job for job in drafts if isinstance(job, Draft) and _is_plain(job)]
+        parts: list[Sequence[Draft | RepeatSpec]] = [*ops.batches(plain)]
+        if len(plain) < len(drafts):
+            parts += [(job,) for job in drafts if isinstance(job, RepeatSpec) or not _is_plain(job)]
+        made: list[Job] = []
+        outcomes = yield self._calls(now_ms, self._has, parts)
+        for job, given in zip(drafts, jobs, strict=True):
+            id = job.key if isinstance(job, RepeatSpec) else job.id
+            made.append(Job(id, given["name"], given["data"], 0, now_ms, self._home))
+        self._check(made, drafts, parts, outcomes)
+        self._learn(now_ms, outcomes)
+        return made
+
+    def _calls(
+        self, now_ms: int, has: Features, parts: Iterable[Sequence[Draft | RepeatSpec]]
+    ) -> Iterator[Call[Any]]:
+        """Make the calls that add *parts*, one after the other."""
+        for part in parts:
+            first = part[0]
+            if isinstance(first, RepeatSpec):
+                yield repeat_ops.upsert(self._keys, first, now_ms)
+            elif _is_plain(first):
+                yield ops.add_batch(self._keys, self._policy, self._producer, part)  # type: ignore[arg-type]
+            else:
+                yield self._enqueue(first, has)
+
+    def _enqueue(self, job: Draft, has: Features) -> Call[Any]:
+        keys, policy = self._keys, self._policy
+        if job.run_at_ms is not None:
+            return ops.schedule(keys, policy, job)
+        if job.keyed and policy.dedup == "strict":
+            return ops.add_once(keys, policy, job)
+        if has.idmp and not policy.announce and self._is_roomy(job.created_at_ms):
+            return ops.add_roomy(keys, policy, self._producer, job)
+        return ops.add(keys, has, policy, self._producer, job)
+
+    def _is_roomy(self, now_ms: int) -> bool:
+        """Whether nobody can have filled the stream since it was last looked at."""
+        return self._room > ROOMY and 0 <= now_ms - self._looked_ms < LOOK_EVERY_MS
+
+    def _learn(self, now_ms: int, lengths: Sequence[Any]) -> None:
+        """Remember how many jobs the stream holds, where a reply says so."""
+        longest = max((n for n in lengths if type(n) is int), default=None)
+        if longest is not None:
+            self._room, self._looked_ms = self._policy.max_stream_len - longest, now_ms
 
     def _check(
-        self, drafts: list[Draft], batches: list[Sequence[Draft]], outcomes: list[Any]
+        self,
+        made: Sequence[Job],
+        drafts: Sequence[Draft | RepeatSpec],
+        parts: Sequence[Sequence[Draft | RepeatSpec]],
+        outcomes: Sequence[Any],
     ) -> None:
         """Raise what went wrong: the error itself, if nothing went right."""
         errors = [outcome for outcome in outcomes if isinstance(outcome, TamboError)]
@@ -86,43 +133,56 @@ class Production:
         if len(errors) == len(outcomes):
             raise errors[0]
         failed = {
-            id(job)
-            for batch, outcome in zip(batches, outcomes, strict=True)
+            id(draft)
+            for part, outcome in zip(parts, outcomes, strict=True)
             if isinstance(outcome, TamboError)
-            for job in batch
+            for draft in part
         }
-        ids = [None if id(job) in failed else job.id for job in drafts]
+        ids = [
+            None if id(draft) in failed else job.id for job, draft in zip(made, drafts, strict=True)
+        ]
         raise BatchIncomplete(self._keys.queue, ids) from errors[0]
 
-    def _draft_of(self, now_ms: int, job: dict[str, Any]) -> Draft:
+    def _drafts(self, now_ms: int, jobs: Sequence[dict[str, Any]]) -> list[Draft | RepeatSpec]:
+        drafts: list[Draft | RepeatSpec] = []
+        checked = None
+        for id, job in zip(ulids(now_ms, len(jobs)), jobs, strict=True):
+            if job.keys() != _USUAL:
+                drafts.append(self._draft_of(now_ms, job))
+                continue
+            # Nearly all jobs of a batch have a name and data and no more, and the same name.
+            if (name := job["name"]) is not checked:
+                checked = check_name(name)
+            drafts.append(Draft(id, name, encode_payload(job["data"]), now_ms))
+        return drafts
+
+    def _draft_of(self, now_ms: int, job: dict[str, Any]) -> Draft | RepeatSpec:
         if unknown := job.keys() - _ADD_FIELDS:
             raise InvalidFormat("job", min(unknown), f"has {', '.join(sorted(_ADD_FIELDS))}")
-        if missing := {"name", "data"} - job.keys():
+        if missing := _USUAL - job.keys():
             raise InvalidFormat("job", dict(job), f"needs {' and '.join(sorted(missing))}")
-        if len(job) == 2:  # noqa: PLR2004  (name and data: most jobs have no more)
-            payload = encode_payload(job["data"])
-            return ops.draft(self._policy, now_ms, job["name"], payload)
-        return self._draft(
-            now_ms,
-            job["name"],
-            job["data"],
-            job.get("delay_ms"),
-            job.get("delay"),
-            job.get("attempts"),
-            job.get("backoff"),
-            job.get("job_id"),
-        )
+        given = {name: value for name, value in job.items() if value is not None}
+        given["data"] = job["data"]
+        if "repeat" in given:
+            if "missed_fires" in given:
+                given["missed"] = given.pop("missed_fires")
+            spec = self._spec(**given)
+            # What is wrong with it shows before anything is sent.
+            repeat_ops.upsert(self._keys, spec, now_ms)
+            return spec
+        given.pop("missed_fires", None)
+        return self._draft(now_ms, **given)
 
     def _draft(
         self,
         now_ms: int,
         name: str,
         data: Any,
-        delay_ms: float | datetime | None,
-        delay: timedelta | None,
-        attempts: int | None,
-        backoff: BackoffLike | None,
-        job_id: str | None,
+        delay_ms: float | datetime | None = None,
+        delay: timedelta | None = None,
+        attempts: int | None = None,
+        backoff: BackoffLike | None = None,
+        job_id: str | None = None,
     ) -> Draft:
         run_at_ms = None
         if delay_ms is not None or delay is not None:
@@ -137,9 +197,15 @@ class Production:
             run_at_ms=run_at_ms,
         )
 
-    def upsert(  # noqa: PLR0913  (the options of upsert_repeatable_job)
+    def upsert(self, now_ms: int, name: str, data: Any, **options: Any) -> Plan[Job]:
+        """Let a job recur; the id of what is returned is the spec's key."""
+        spec = self._spec(name, data, **options)
+        outcomes = yield (repeat_ops.upsert(self._keys, spec, now_ms),)
+        results(outcomes)
+        return Job(spec.key, name, data, 0, now_ms, self._home)
+
+    def _spec(  # noqa: PLR0913  (the options of upsert_repeatable_job)
         self,
-        now_ms: int,
         name: str,
         data: Any,
         *,
@@ -151,17 +217,15 @@ class Production:
         backoff: BackoffLike | None = None,
         job_id: str | None = None,
         missed: MissedFiresLike | None = None,
-    ) -> Plan[Job]:
-        """Let a job recur; the id of what is returned is the spec's key."""
+    ) -> RepeatSpec:
         pattern = repeat_pattern(repeat)
         retry = retry_override(attempts, backoff)
         if retry is not None and self._policy.dialect == "engine":
             raise InvalidValue(
                 "attempts and backoff", retry, "left out for what recurs in the engine's dialect"
             )
-        key = spec_key(None if job_id is None else check_job_id(job_id), check_name(name), pattern)
-        spec = RepeatSpec(
-            key,
+        return RepeatSpec(
+            spec_key(None if job_id is None else check_job_id(job_id), check_name(name), pattern),
             name,
             pattern,
             encode_payload(data),
@@ -171,9 +235,10 @@ class Production:
             SKIP if missed is None else missed_fires(missed),
             retry,
         )
-        outcomes = yield (repeat_ops.upsert(self._keys, spec, now_ms),)
-        results(outcomes)
-        return Job(key, name, data, 0, now_ms, self._home)
+
+
+def _is_plain(job: Draft) -> bool:
+    return job.run_at_ms is None and not job.keyed
 
 
 def due_at(now_ms: int, delay_ms: float | datetime | None, delay: timedelta | None) -> int:

@@ -36,6 +36,7 @@ class Promoter(Leader):
         if self._moved:
             # More may be due, and there are indexes to forget.
             return 0
-        if promotion.wait_ms is None:
+        is_full = promotion.wait_ms == 0 and not promotion.ids and not promotion.buried
+        if promotion.wait_ms is None or is_full:
             return self._tick_s
         return min(self._tick_s, max(promotion.wait_ms, 1) / 1000)

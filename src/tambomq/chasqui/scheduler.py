@@ -12,7 +12,7 @@ from tambomq.chasqui.leader import PEER_LOOK_S, Leader
 from tambomq.chasqui.repeat import RepeatSpec
 from tambomq.chasqui.wire_repeat import decode_spec
 from tambomq.clock import now_ms
-from tambomq.errors import InvalidFormat, ProtocolError, TamboError
+from tambomq.errors import InvalidFormat, ProtocolError, StoreUnavailable, TamboError
 from tambomq.store.aio import AsyncStore
 from tambomq.store.call import Call
 
@@ -54,8 +54,12 @@ class Scheduler(Leader):
 
     async def _fire(self, due: Due, body: bytes | TamboError | None, now: int) -> None:
         queue = self._office.keys.queue
+        if isinstance(body, StoreUnavailable):
+            raise body
         if isinstance(body, TamboError):
             log.error("cannot read the repeatable job %r of queue %r: %s", due.key, queue, body)
+            put_off = lead_ops.put_off(self._office.keys, due.key, now + PUT_OFF_MS)
+            await self._store.run(put_off)
             return
         try:
             calls = self._calls(due, decode_spec(body or b""), now)

@@ -84,10 +84,18 @@ def after_failure(
     if isinstance(error, Reject) or ran >= _budget(envelope, rules):
         reason = UNRECOVERABLE if isinstance(error, Reject) else RETRIES_EXHAUSTED
         body = encode_envelope(envelope)
-        return Death(reason, body, str(error)[:MOST_DETAIL], envelope.id, name, ran)
+        return Death(reason, body, text_of(error)[:MOST_DETAIL], envelope.id, name, ran)
     override = envelope.retry.backoff if envelope.retry else None
     wait = wait_ms(override, ran, draw, rules.backoff)
     return Retry(encode_envelope(msgspec.structs.replace(envelope, attempt=ran)), wait)
+
+
+def text_of(error: BaseException) -> str:
+    """Return what *error* says, or what it is if it cannot say it."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  (somebody else's `__str__`)
+        return type(error).__name__
 
 
 def _budget(envelope: Envelope, rules: Rules) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from tambomq.chasqui.job import check_whole
 from tambomq.chasqui.keys import Keys
 from tambomq.chasqui.ops import OURS
 from tambomq.chasqui.verdict import Death
@@ -20,6 +21,8 @@ from tambomq.store.call import Arg, Call, Script, load_script
 from tambomq.store.features import Features
 
 PROGRESS_TTL_S = 24 * 3600
+# Lua passes on only some thousands of arguments.
+MOST_CLAIMED = 1000
 
 
 def _scripts(name: str, *parts: str) -> dict[bool, Script]:
@@ -93,7 +96,7 @@ def read(seat: Seat, count: int, block_ms: int, idle_ms: int) -> Call[list[Deliv
 
 def claim(seat: Seat, count: int, idle_ms: int) -> Call[list[Delivery]]:
     """Take entries that others have let lie for *idle_ms*, on any server."""
-    args = (seat.group, seat.consumer, idle_ms, count)
+    args = (seat.group, seat.consumer, idle_ms, min(count, MOST_CLAIMED))
     return Call(_CLAIM, (seat.keys.stream,), args, _deliveries)
 
 
@@ -190,8 +193,8 @@ def emit(seat: Seat, ts: int, name: str, id: str = "", *fields: Arg) -> Call[byt
 
 
 def set_progress(keys: Keys, id: str, percent: int) -> Call[Any]:
-    """Keep how far a job has come."""
-    args = (percent, "EX", PROGRESS_TTL_S)
+    """Keep how far a job has come; raises `InvalidValue` if *percent* is none."""
+    args = (check_whole("percent", percent, 100), "EX", PROGRESS_TTL_S)
     return Call("SET", (keys.progress(id),), args, bool, repeatable=True)
 
 

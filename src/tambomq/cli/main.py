@@ -27,6 +27,9 @@ class Entry:
 COMMANDS: Final = {
     "serve": Entry("tambomq.cli.serve", "serve", "Start everything on this machine."),
     "rsmq": Entry("tambomq.cli.rsmq", "rsmq", "Look into RSMQ queues, fill and empty them."),
+    "chasqui": Entry(
+        "tambomq.cli.chasqui", "chasqui", "Look into ChasquiMQ queues and look after their jobs."
+    ),
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import hiredis
 
 from tambomq.clock import Patience
-from tambomq.errors import StoreError, StoreUnavailable
+from tambomq.errors import StoreError, StoreUnavailable, TamboError
 from tambomq.store.call import Call, Outcome, Plan, results
 from tambomq.store.connect import PATIENCE_S, URL, Credentials, Endpoint, Tls, endpoint
 from tambomq.store.ears import Ears, Hearing
@@ -49,8 +49,10 @@ class AsyncStore:
 
     async def run(self, call: Call[T]) -> T:
         """Make *call* and return its decoded reply."""
-        result: T = results(await self.outcomes((call,)))[0]
-        return result
+        outcome: T | TamboError = await self._outcome(call)
+        if isinstance(outcome, TamboError):
+            raise outcome
+        return outcome
 
     async def run_all(self, calls: Sequence[Call[T]]) -> list[T]:
         """Make *calls* in one round trip and return their replies; raise the first error."""
@@ -61,28 +63,47 @@ class AsyncStore:
         outcomes: list[Outcome] | None = None
         try:
             while True:
-                outcomes = await self.outcomes(plan.send(outcomes))  # type: ignore[arg-type]
+                calls = plan.send(outcomes)  # type: ignore[arg-type]
+                if isinstance(calls, Iterator):
+                    outcomes = await self._one_by_one(calls)
+                else:
+                    outcomes = await self.outcomes(calls)
         except StopIteration as end:
             result: T = end.value
             return result
 
     async def outcomes(self, calls: Sequence[Call[Any]]) -> list[Outcome]:
         """Make *calls* in one round trip and return what became of each."""
+        if len(calls) == 1:
+            return [await self._outcome(calls[0])]
+        return await self._finish(Trip(calls))
+
+    async def _one_by_one(self, calls: Iterator[Call[Any]]) -> list[Outcome]:
+        """Let each call be on its way before the next is made."""
+        under_way = []
+        for call in calls:
+            under_way.append(asyncio.ensure_future(self._outcome(call)))
+            # One turn of the loop to take it to the lane, one more to send it.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        return await asyncio.gather(*under_way)
+
+    async def _outcome(self, call: Call[Any]) -> Outcome:
         # Nearly every trip is a single call to a single server on an open lane, with a good
         # reply. The way that is ready for anything takes twice the time.
-        lane = self._here().lanes.get(None) if len(calls) == 1 and not self._homes else None
+        lane = None if self._homes else self._here().lanes.get(None)
         if lane is None or not lane.sound:
-            return await self._finish(Trip(calls))
+            return (await self._finish(Trip((call,))))[0]
         try:
-            replies = await lane.exchange(hiredis.pack_command(calls[0].parts), 1)
+            replies = await lane.exchange(hiredis.pack_command(call.parts), 1)
         except StoreUnavailable:
             # Never sent, so it may be made like any other.
-            return await self._finish(Trip(calls))
+            return (await self._finish(Trip((call,))))[0]
         if replies and not isinstance(replies[0], hiredis.ReplyError):
-            return [decoded(calls[0], replies[0])]
-        trip = Trip(calls)
+            return decoded(call, replies[0])
+        trip = Trip((call,))
         trip.waiting = _arrived(trip, (0,), replies, lane)
-        return await self._finish(trip)
+        return (await self._finish(trip))[0]
 
     async def _finish(self, trip: Trip) -> list[Outcome]:
         patience = None

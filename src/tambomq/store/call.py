@@ -11,7 +11,7 @@ This file knows nothing of sockets, and neither do the operations.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from importlib import resources
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -79,8 +79,11 @@ class Call(msgspec.Struct, Generic[T], frozen=True):
 Outcome: TypeAlias = Any | TamboError
 """What became of one call of a trip: its decoded reply, or the error instead."""
 
-Plan: TypeAlias = Generator[Sequence[Call[Any]], list[Outcome], T]
-"""Trips that depend on each other: yields the calls of one, is sent their outcomes."""
+Plan: TypeAlias = Generator[Sequence[Call[Any]] | Iterator[Call[Any]], list[Outcome], T]
+"""Trips that depend on each other: yields the calls of one, is sent their outcomes.
+
+An iterator of calls lets the first be on their way while the last are still being made.
+"""
 
 
 def only(call: Call[T]) -> Plan[T]:

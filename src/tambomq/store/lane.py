@@ -27,8 +27,8 @@ from tambomq.store.wire import check_greeting, unreachable
 _PUT_OFF = 5
 
 # If all that a turn of the loop sends left at its end, the server would idle while we work and we
-# while it does. Every fourth command takes those before it along, so that both work at once.
-_ENOUGH = 4
+# while it does. So what has gathered leaves before: four commands, or a sixth of those under way.
+_ENOUGH, _SHARE = 4, 6
 
 
 _Waiter: TypeAlias = tuple[int, list[Any], asyncio.Future[list[Any]]]
@@ -144,7 +144,7 @@ class Lane(asyncio.Protocol):
         self._outbox.append(packed)
         if len(self._outbox) == 1:
             self._loop.call_soon(self._flush)
-        elif len(self._outbox) == _ENOUGH:
+        elif (gathered := len(self._outbox)) >= _ENOUGH and gathered * _SHARE >= len(self._waiters):
             self._flush()
         if self._watch is None and self._waiters:
             self._watch_replies()

@@ -61,7 +61,8 @@ class Store:
         outcomes: list[Outcome] | None = None
         try:
             while True:
-                outcomes = self.outcomes(plan.send(outcomes))  # type: ignore[arg-type]
+                calls = plan.send(outcomes)  # type: ignore[arg-type]
+                outcomes = self.outcomes(list(calls) if isinstance(calls, Iterator) else calls)
         except StopIteration as end:
             result: T = end.value
             return result

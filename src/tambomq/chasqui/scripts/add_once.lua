@@ -7,18 +7,19 @@
 --       cap         jobs that the stream may hold
 --       overflow    'refuse' what is beyond it, or 'trim' the oldest
 --       events_cap  events that are kept; 0 writes none
+--       announce    events that are kept if this add is to be one; else 0
 --       ts          now, in ms
 --       id          the job's
 --       payload     its envelope
 --       name        its name, '' for none
--- REPLY 1 added, 0 was added before, -1 there is no room
+-- REPLY how many the stream holds; -1 if there is no room
 
 local stream, events, added = KEYS[1], KEYS[2], KEYS[3]
-local ttl, cap, overflow, events_cap, ts = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local id, payload, name = ARGV[6], ARGV[7], ARGV[8]
+local ttl, cap, overflow, events_cap, announce = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local ts, id, payload, name = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 
 if redis.call('EXISTS', added) == 1 then
-  return 0
+  return redis.call('XLEN', stream)
 end
 if overflow == 'refuse' and room(stream, cap) < 1 then
   return -1
@@ -29,8 +30,8 @@ else
   redis.call('XADD', stream, '*', 'd', payload, 'n', name)
 end
 redis.call('SET', added, '1', 'EX', ttl)
-note(events, events_cap, 'waiting', id, ts, name)
+note(events, announce, 'waiting', id, ts, name)
 if overflow == 'trim' then
   trim(stream, cap, events, events_cap, ts, 'stream')
 end
-return 1
+return redis.call('XLEN', stream)

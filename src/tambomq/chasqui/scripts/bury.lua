@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- bury: move a job to the dead-letter queue.
 --
 -- KEYS  stream       stream  {chasqui:<queue>}:stream

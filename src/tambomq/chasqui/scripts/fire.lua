@@ -28,8 +28,10 @@ if redis.call('GET', lock) ~= holder or not score or tonumber(score) ~= tonumber
   return {-1, 0}
 end
 limit, next, end_before = tonumber(limit), tonumber(next), tonumber(end_before)
-local fired = tonumber(redis.call('HGET', spec, 'fired') or '0')
+local fired = math.floor(tonumber(redis.call('HGET', spec, 'fired') or '0') or 0)
 local free, made = room(stream, cap), 0
+-- What is wrong with a key must be found before anything is written: a job made is made again if not.
+redis.call('ZCARD', delayed)
 for i = 10, #ARGV, 4 do
   if limit > 0 and fired >= limit then
     break
@@ -43,8 +45,10 @@ for i = 10, #ARGV, 4 do
     redis.call('XADD', stream, '*', 'd', payload, 'n', name)
   end
   note(events, events_cap, 'waiting', id, ts, name)
-  fired = redis.call('HINCRBY', spec, 'fired', 1)
-  made = made + 1
+  fired, made = fired + 1, made + 1
+end
+if made > 0 then
+  redis.call('HSET', spec, 'fired', string.format('%.0f', fired))
 end
 if next <= 0 or (end_before > 0 and next > end_before) or (limit > 0 and fired >= limit) then
   redis.call('ZREM', repeat_, key)

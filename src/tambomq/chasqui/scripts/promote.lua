@@ -22,15 +22,19 @@ end
 local clock = redis.call('TIME')
 local now = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))
 local count = math.min(batch, room(stream, cap))
-local moved, buried = {}, 0
+local moved, buried, kept = {}, 0, {}
 local due = count > 0 and redis.call('ZRANGEBYSCORE', delayed, '-inf', now, 'LIMIT', 0, count) or {}
 for _, member in ipairs(due) do
   local skip, length = prefix(member)
   if not skip then
     -- Nobody can run it; left here, it would be looked at for ever.
-    redis.call('XADD', dlq, '*', 'd', member, 'source_id', '', 'reason', 'malformed', 'detail', 'bad delayed member')
-    note(events, events_cap, 'dlq', '', now, '', 'attempt', '0', 'reason', 'malformed')
-    buried = buried + 1
+    local put = redis.pcall('XADD', dlq, '*', 'd', member, 'source_id', '', 'reason', 'malformed', 'detail', 'bad delayed member')
+    if type(put) == 'table' then
+      kept[#kept + 1] = member
+    else
+      note(events, events_cap, 'dlq', '', now, '', 'attempt', '0', 'reason', 'malformed')
+      buried = buried + 1
+    end
   else
     local envelope, name = member:sub(skip + length + 1), member:sub(skip + 1, skip + length)
     local id = job_id(envelope)
@@ -45,6 +49,11 @@ for _, member in ipairs(due) do
 end
 if #due > 0 then
   redis.call('ZREMRANGEBYRANK', delayed, 0, #due - 1)
+end
+-- Where the dead letters should be is something else. Were that an error, all that was moved would
+-- be moved again.
+for _, member in ipairs(kept) do
+  redis.call('ZADD', delayed, now + 60000, member)
 end
 if buried > 0 then
   trim(dlq, dlq_cap, events, events_cap, now, 'dlq')

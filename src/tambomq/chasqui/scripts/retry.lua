@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- retry: let a job that failed wait for its next run.
 --
 -- KEYS  stream       stream  {chasqui:<queue>}:stream

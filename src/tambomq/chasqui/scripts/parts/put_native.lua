@@ -5,11 +5,5 @@
 -- REPLY none
 
 local function put(stream, window, producer, id, ...)
-  local before = redis.call('XLEN', stream)
-  if producer == '' then
-    redis.call('XADD', stream, '*', ...)
-  else
-    redis.call('XADD', stream, 'IDMP', producer, id, '*', ...)
-  end
-  return redis.call('XLEN', stream) > before
+  redis.call('XADD', stream, 'IDMP', producer, id, '*', ...)
 end

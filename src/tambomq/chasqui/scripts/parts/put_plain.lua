@@ -5,13 +5,8 @@
 -- REPLY none
 
 local function put(stream, window, producer, id, ...)
-  if producer == '' then
-    redis.call('XADD', stream, '*', ...)
-  elseif seen(window, id) then
-    return false
-  else
+  if not seen(window, id) then
     redis.call('XADD', stream, '*', ...)
     remember(window, id)
   end
-  return true
 end

@@ -1,0 +1,76 @@
+"""The command ``chasqui``, which is ``tambo chasqui`` too: look after ChasquiMQ queues."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from tambomq.cli import (
+    chasqui_add,
+    chasqui_dlq,
+    chasqui_lead,
+    chasqui_listen,
+    chasqui_look,
+    chasqui_manage,
+    chasqui_repeat,
+)
+from tambomq.cli.chasqui_client import ENV, example, url_option
+from tambomq.cli.output import run, verbose_option
+
+PROG: Final = "chasqui"
+
+
+class InOrder(click.Group):
+    """A group that lists its commands in the order in which they were added."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
+        """Return the names."""
+        return list(self.commands)
+
+
+@click.group(
+    cls=InOrder,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=example(
+        """chasqui add emails welcome '{"to": "ada@example.com"}'""",
+        "chasqui inspect emails",
+        "chasqui dlq replay emails --reason retries_exhausted",
+        "chasqui events emails --from 0",
+    )
+    + "\n\nExit codes: 0 done, 1 failed, 2 wrong usage, 3 nothing there.",
+)
+@click.version_option(package_name="tambomq", prog_name=PROG)
+@url_option(env=ENV)
+@verbose_option
+def chasqui() -> None:
+    """Look into ChasquiMQ queues, fill them, and look after their jobs."""
+
+
+for _command in (
+    chasqui_look.queues,
+    chasqui_look.inspect,
+    chasqui_look.watch,
+    chasqui_look.counts,
+    chasqui_listen.events,
+    chasqui_listen.result,
+    chasqui_add.add,
+    chasqui_manage.cancel,
+    chasqui_repeat.repeatable,
+    chasqui_dlq.dlq,
+    chasqui_manage.pause,
+    chasqui_manage.resume,
+    chasqui_manage.drain,
+    chasqui_manage.clean,
+    chasqui_manage.obliterate,
+    chasqui_lead.promoter,
+    chasqui_lead.scheduler,
+):
+    chasqui.add_command(_command)
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Run ``chasqui`` and end the process with its exit code."""
+    sys.exit(run(chasqui, PROG, args))

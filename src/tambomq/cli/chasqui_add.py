@@ -1,0 +1,205 @@
+"""``chasqui add``: add a job, now or later, once or again and again, or many at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import click
+
+from tambomq.chasqui.job import Job
+from tambomq.chasqui.ops import MAX_STREAM_LEN
+from tambomq.chasqui.repeat import RepeatPattern
+from tambomq.cli import chasqui_bulk
+from tambomq.cli.chasqui_client import (
+    Desk,
+    every_command,
+    example,
+    flags_in_faults,
+    jobs,
+    open_queue,
+    queue_argument,
+)
+from tambomq.cli.chasqui_values import backoff, duration, moment, payload
+from tambomq.cli.output import Command, emit, emit_json
+
+
+def retry_options(command: Command) -> Command:
+    """Give *command* ``--attempts`` and ``--backoff``."""
+    for option in (
+        click.option(
+            "--backoff",
+            type=backoff,
+            metavar="BACKOFF",
+            help="Between runs: 5s, exponential:1s, or exponential:1s:10m. [the worker's own]",
+        ),
+        click.option(
+            "--attempts",
+            type=click.IntRange(min=1),
+            metavar="COUNT",
+            help="Runs before it is dead. [the worker's own]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def repeat_options(command: Command) -> Command:
+    """Give *command* ``--every``, ``--cron`` and ``--tz``, for `pattern_of`."""
+    for option in (
+        click.option("--tz", metavar="ZONE", help="Of the cron expression: Europe/Berlin. [UTC]"),
+        click.option("--cron", metavar="EXPRESSION", help="Let it recur: '0 9 * * MON-FRI'."),
+        click.option(
+            "--every", type=duration, metavar="DURATION", help="Let it recur: 30s, 5m, 1h."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def pattern_of(every: int | None, cron: str | None, tz: str | None) -> RepeatPattern | None:
+    """Return when a job recurs; `None` if it does not. Raises `click.UsageError`."""
+    if every is not None and cron is not None:
+        raise click.UsageError("a job recurs by --every or by --cron, not by both")
+    if tz is not None and cron is None:
+        raise click.UsageError("--tz goes with --cron")
+    if cron is not None:
+        return RepeatPattern.cron(cron, tz=tz)
+    return None if every is None else RepeatPattern.every(every)
+
+
+def how_options(command: Command) -> Command:
+    """Give *command* what says how the queue takes jobs: `open_queue` wants it so."""
+    for option in (
+        click.option(
+            "--max-stream-len",
+            default=MAX_STREAM_LEN,
+            type=click.IntRange(min=1),
+            metavar="COUNT",
+            help=f"Jobs that may wait or run at once. [{MAX_STREAM_LEN}]",
+        ),
+        click.option(
+            "--overflow",
+            type=click.Choice(("refuse", "trim")),
+            default="refuse",
+            help="Beyond that: add nothing, or lose the oldest jobs. [refuse]",
+        ),
+        click.option(
+            "--dialect",
+            type=click.Choice(("page", "engine")),
+            default="page",
+            help="How a delayed job is stored; engine, where workers of the engine read it. [page]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command(
+    epilog=example(
+        """chasqui add emails welcome '{"to": "ada@example.com"}'""",
+        "chasqui add emails reminder --id reminder-42 --delay 2h",
+        "chasqui add reports daily --cron '0 9 * * *' --tz Europe/Berlin",
+        "chasqui add emails welcome --bulk < recipients.jsonl",
+    )
+)
+@queue_argument
+@click.argument("name", required=False)
+@click.argument("data", required=False)
+@click.option("--id", "job_id", metavar="ID", help="Its id, for `cancel` and `result`. [made up]")
+@click.option("--once", is_flag=True, help="Nothing, if --id was added --once in the last day.")
+@click.option(
+    "--delay", "delay_ms", type=duration, metavar="DURATION", help="Not now: 500 (ms), 10s, 5m, 2h."
+)
+@click.option(
+    "--at", type=moment, metavar="TIME", help="Not now: 2030-01-31T09:00+01:00; else UTC."
+)
+@retry_options
+@repeat_options
+@click.option(
+    "--count", type=click.IntRange(min=1), metavar="COUNT", help="Add so many that are the same."
+)
+@click.option("--bulk", is_flag=True, help="A job for each line of standard input.")
+@how_options
+@every_command
+def add(queue: str, name: str | None, data: str | None, *, as_json: bool, **given: Any) -> None:
+    """Add a job called NAME and print its id; with --count or --bulk, how many.
+
+    DATA is JSON, or - to read it from standard input; null if left out.
+
+    With --bulk each line is the data of a job called NAME. Without NAME it is an object with name,
+    data and, if wanted, job_id, delay_ms, attempts and backoff, which win over the options here.
+
+    With --every or --cron the job recurs, under the key that is printed.
+    """
+    repeat = pattern_of(given["every"], given["cron"], given["tz"])
+    _check(name, data, repeat, given)
+    dedup = "strict" if given["once"] else "window"
+    how = {key: given[key] for key in ("max_stream_len", "overflow", "dialect")}
+    desk = open_queue(queue, dedup=dedup, **how)
+    options = _options(given)
+    if given["bulk"] or given["count"]:
+        _tell_many(queue, _add_many(desk, name, data, options, given), as_json=as_json)
+        return
+    with flags_in_faults():
+        job = desk.add(name or "", payload(data), repeat=repeat, **options)
+    tell_added(queue, job, recurs=repeat is not None, as_json=as_json)
+
+
+def tell_added(queue: str, job: Job, *, recurs: bool, as_json: bool) -> None:
+    """Print the id of a job, or the key of one that recurs."""
+    if as_json:
+        emit_json({"queue": queue, "key" if recurs else "id": job.id, "name": job.name})
+    else:
+        emit(job.id)
+
+
+def _check(
+    name: str | None, data: str | None, repeat: RepeatPattern | None, given: Mapping[str, Any]
+) -> None:
+    """Raise `click.UsageError` for what does not go together."""
+    many = given["bulk"] or given["count"]
+    later = given["delay_ms"] is not None or given["at"] is not None
+    for wrong, text in (
+        (name is None and not given["bulk"], "what is the job called? NAME goes after QUEUE"),
+        (given["bulk"] and data not in (None, "-"), "--bulk reads the data of its jobs"),
+        (given["bulk"] and given["count"], "--bulk and --count do not go together"),
+        (many and given["job_id"], "--id is for one job"),
+        (many and repeat, "--every and --cron are for one job"),
+        (later and repeat, "a job that recurs has no --delay and no --at"),
+        (given["delay_ms"] is not None and given["at"], "--delay or --at, not both"),
+        (given["once"] and not (given["job_id"] or given["bulk"]), "--once goes with --id"),
+        (given["once"] and repeat, "--once: what recurs is there once in any case"),
+    ):
+        if wrong:
+            raise click.UsageError(text)
+
+
+def _options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that were given, as `BlockingQueue.add` takes them."""
+    at: datetime | None = given["at"]
+    options = {
+        "job_id": given["job_id"],
+        "delay_ms": given["delay_ms"] if at is None else at,
+        "attempts": given["attempts"],
+        "backoff": given["backoff"],
+    }
+    return {key: value for key, value in options.items() if value is not None}
+
+
+def _add_many(
+    desk: Desk, name: str | None, data: str | None, options: dict[str, Any], given: Any
+) -> int:
+    if given["bulk"]:
+        size = chasqui_bulk.input_size()
+        return chasqui_bulk.add_all(desk, chasqui_bulk.read_lines(name, options), size)
+    job = {"name": name, "data": payload(data), **options}
+    return chasqui_bulk.add_all(desk, chasqui_bulk.copies(job, given["count"]), given["count"])
+
+
+def _tell_many(queue: str, added: int, *, as_json: bool) -> None:
+    if as_json:
+        emit_json({"queue": queue, "added": added})
+    else:
+        emit(f"added {jobs(added)} to the queue {queue}")

@@ -1,0 +1,170 @@
+"""Many jobs at once for ``chasqui add``: JSON lines, copies, batches and their progress bar."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Final
+
+import click
+
+from tambomq.chasqui.ops import CHUNK
+from tambomq.cli.chasqui_client import Desk, flags_in_faults, jobs
+from tambomq.errors import (
+    BatchIncomplete,
+    LocalProtocolError,
+    QueueError,
+    ReplyLost,
+    TamboError,
+)
+
+# A batch of at most CHUNK jobs without ids or delays is added whole or not at all.
+BATCH_JOBS: Final = CHUNK
+BATCH_BYTES: Final = 8 << 20
+
+Tick = Callable[[int, int], object]
+"""Told how many jobs have been added, and how far in the input that is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A job, and where it came from."""
+
+    number: int
+    job: dict[str, Any]
+    end: int
+    """How far one had to read for it: bytes, or jobs where nothing is read."""
+
+
+class NotAJob(ValueError):
+    """A line is not JSON, or not what a job is made of."""
+
+
+def read_lines(name: str | None, options: dict[str, Any]) -> Iterator[Line]:
+    """Yield a job for each line of standard input that is not empty.
+
+    With *name* a line is the data of a job; without, an object with ``name``, ``data`` and options
+    of its own, which win over *options*.
+    """
+    end = 0
+    for number, raw in enumerate(standard_input(), 1):
+        end += len(raw)
+        if raw.strip():
+            yield Line(number, options | _job(number, raw, name), end)
+
+
+def copies(job: dict[str, Any], count: int) -> Iterator[Line]:
+    """Yield the same job again and again."""
+    return (Line(number, job, number) for number in range(1, count + 1))
+
+
+def add_all(desk: Desk, lines: Iterable[Line], total: int | None) -> int:
+    """Add jobs in batches; return how many.
+
+    Whatever stops it, it is told up to which line all are added, so that the rest can be added
+    later. *total* is how far there is to go, if that is known.
+    """
+    added, done, batch = 0, 0, list[Line]()
+    try:
+        with _progress(total) as tick, flags_in_faults():
+            for batch in _batches(lines):
+                desk.add_bulk([line.job for line in batch])
+                added, done = added + len(batch), batch[-1].number
+                tick(added, batch[-1].end)
+    except (TamboError, NotAJob, KeyboardInterrupt) as stop:
+        unsure = batch if batch and batch[-1].number > done else []
+        so_far = f"{jobs(added)} added, up to line {done}{_maybe(stop, unsure)}"
+        if isinstance(stop, KeyboardInterrupt):
+            click.echo(so_far, err=True)
+            raise
+        raise QueueError(desk.name, f"{_where(desk, stop, unsure)}{stop}; {so_far}") from stop
+    return added
+
+
+def input_size() -> int | None:
+    """How many bytes there are to read; `None` for a pipe, which does not know."""
+    try:
+        found = os.fstat(standard_input().fileno())
+    except OSError:
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+
+def standard_input() -> BinaryIO:
+    """Return it; raise `click.UsageError` if it is closed."""
+    if sys.stdin is None:
+        raise click.UsageError("there is nothing to read: standard input is closed")
+    return sys.stdin.buffer
+
+
+def _job(number: int, raw: bytes, name: str | None) -> dict[str, Any]:
+    try:
+        value = json.loads(raw)
+    except ValueError as error:
+        raise NotAJob(f"line {number} is not JSON: {error}") from error
+    if name is not None:
+        return {"name": name, "data": value}
+    if not isinstance(value, dict) or "name" not in value:
+        raise NotAJob(
+            f'line {number} is no job: expected {{"name": …, "data": …}}; '
+            "where all have one name, give it after the queue's"
+        )
+    return {"data": None, **value}
+
+
+def _batches(lines: Iterable[Line]) -> Iterator[list[Line]]:
+    batch, start = list[Line](), 0
+    for line in lines:
+        batch.append(line)
+        if len(batch) == BATCH_JOBS or line.end - start >= BATCH_BYTES:
+            yield batch
+            batch, start = [], line.end
+    if batch:
+        yield batch
+
+
+def _where(desk: Desk, stop: Exception, batch: list[Line]) -> str:
+    if isinstance(stop, LocalProtocolError) and batch:
+        return f"line {batch[desk.wrong_among([line.job for line in batch])].number}: "
+    return ""
+
+
+def _maybe(stop: BaseException, batch: list[Line]) -> str:
+    """What is known about the jobs of the batch that was on its way."""
+    if isinstance(stop, BatchIncomplete):
+        return f"; of the next {len(stop.ids)}, {len(stop.ids) - stop.ids.count(None)}"
+    if batch and isinstance(stop, ReplyLost | KeyboardInterrupt):
+        return f"; the next {len(batch)} may have been"
+    return ""
+
+
+@contextmanager
+def _progress(total: int | None) -> Iterator[Tick]:
+    """Yield what to call after each batch: it draws a bar, if stderr is a terminal."""
+    if sys.stderr is None or not sys.stderr.isatty():  # `None`: closed before we started
+        yield lambda _added, _read: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("adding"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[added]} jobs"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total, added=0)
+        yield lambda added, read: bar.update(task, completed=read, added=added)

@@ -1,0 +1,169 @@
+"""Which server and queue ``chasqui`` is told, and what all its commands share.
+
+Every command asks here for its store or queue; both are closed when the command ends.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import click
+
+from tambomq.chasqui.blocking_queue import BlockingQueue
+from tambomq.chasqui.keys import GROUP
+from tambomq.cli.output import Command, json_option, verbose_option, visible
+from tambomq.clock import now_ms
+from tambomq.errors import (
+    ForeignLeader,
+    LocalProtocolError,
+    QueueBusy,
+    QueueError,
+    QueueFull,
+)
+from tambomq.store.connect import URL
+from tambomq.store.sync import Store
+
+# Somebody sits and waits: long enough for a server that restarts, short enough to ask again.
+PATIENCE_S: Final = 1.0
+ENV: Final = ("CHASQUI_REDIS_URL", "TAMBO_REDIS_URL", "REDIS_URL")
+_URL: Final = "tambomq.chasqui.redis_url"
+_STORE: Final = "tambomq.chasqui.store"
+
+
+class Desk(BlockingQueue):
+    """A queue for somebody who sits and waits: it gives up soon."""
+
+    def __init__(self, name: str, store: Store, **options: Any) -> None:
+        super().__init__(name, redis_url=store.endpoint, **options)
+        self._store = store
+
+    def wrong_among(self, jobs: Sequence[dict[str, Any]]) -> int:
+        """Return the place of the first job that `add_bulk` would not take."""
+        for place, job in enumerate(jobs):
+            try:
+                # The plan checks the job before it asks for its first trip.
+                next(self._production.add_bulk(now_ms(), [job]))
+            except LocalProtocolError:
+                return place
+        return 0
+
+
+def url_option(*, env: Sequence[str] = ()) -> Callable[[Command], Command]:
+    """Make a decorator that lets a command, or its group, be told the server."""
+    return click.option(
+        "--redis-url",
+        metavar="URL",
+        envvar=env,
+        show_envvar=bool(env),
+        expose_value=False,
+        callback=_remember,
+        help=f"The server. [{URL}]",
+    )
+
+
+def every_command(command: Command) -> Command:
+    """Give *command* what all have: ``--json``, ``--redis-url``, ``--verbose``."""
+    for option in (verbose_option, url_option(), json_option):
+        command = option(command)
+    return command
+
+
+def queue_argument(command: Command) -> Command:
+    """Give *command* its queue."""
+    return click.argument("queue")(command)
+
+
+def group_option(command: Command) -> Command:
+    """Give *command* ``--group``."""
+    return click.option(
+        "--group", default=GROUP, metavar="NAME", help=f"The workers' consumer group. [{GROUP}]"
+    )(command)
+
+
+def yes_option(command: Command) -> Command:
+    """Give *command* ``--yes``, for `confirm`."""
+    return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(command)
+
+
+def example(*lines: str) -> str:
+    """Return *lines* as the end of a help page, each on a line of its own."""
+    return "\n".join(("\b", "Example:", *(f"  {line}" for line in lines)))
+
+
+def redis_url() -> str:
+    """Return the server that the command line or the environment names."""
+    url: str = click.get_current_context().meta.get(_URL, URL)
+    return url
+
+
+def open_store() -> Store:
+    """Return the server; the same for all who ask. The first call connects."""
+    ctx = click.get_current_context()
+    if (store := ctx.meta.get(_STORE)) is None:
+        store = ctx.meta[_STORE] = Store(redis_url(), patience_s=PATIENCE_S)
+        ctx.call_on_close(store.close)
+    found: Store = store
+    return found
+
+
+def open_queue(queue: str, **options: Any) -> Desk:
+    """Return a queue of the server; *options* are those of `BlockingQueue`."""
+    return Desk(queue, open_store(), **options)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Return if the answer is y or yes; else raise an error, and nothing is done."""
+    if not yes and _answer(f"{question} [y/N]: ").lower() not in ("y", "yes"):
+        raise click.ClickException("aborted")
+
+
+def confirm_name(question: str, name: str, *, yes: bool) -> None:
+    """Return if the answer is *name*; else raise an error, and nothing is done."""
+    if not yes and _answer(f"{question} ") != name:
+        raise click.ClickException("aborted")
+
+
+@contextmanager
+def flags_in_faults() -> Iterator[None]:
+    """Let faults name the flags that help, where the library names its own options."""
+    try:
+        yield
+    except ForeignLeader as error:
+        raise QueueError(
+            error.queue,
+            f"queue {error.queue!r} is led by {error.holder!r}, another engine: "
+            "--dialect engine stores a delayed job as it reads it",
+        ) from error
+    except QueueFull as error:
+        raise QueueError(
+            error.queue,
+            f"queue {error.queue!r} holds {error.cap} jobs and takes no more: let workers catch "
+            "up, raise --max-stream-len, or lose the oldest with --overflow trim",
+        ) from error
+    except QueueBusy as error:
+        raise QueueError(
+            error.queue,
+            f"{error.active} jobs of queue {error.queue!r} are running: "
+            "stop its workers, or use --force",
+        ) from error
+
+
+def jobs(count: int) -> str:
+    """Return how many jobs these are, in words."""
+    return "1 job" if count == 1 else f"{count} jobs"
+
+
+def _answer(question: str) -> str:
+    if sys.stdin is None or not sys.stdin.isatty():  # `None`: closed before we started
+        raise click.UsageError("there is no terminal to ask on; --yes does it without asking")
+    click.echo(visible(question), nl=False, err=True)
+    return sys.stdin.readline().strip()
+
+
+def _remember(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    # Groups come before their commands, so what is said closer to the command wins.
+    if value:
+        ctx.meta[_URL] = value

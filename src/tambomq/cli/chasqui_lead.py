@@ -1,0 +1,125 @@
+"""``chasqui promoter`` and ``scheduler``: the leaders of queues, in a process of their own."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from tambomq import log
+from tambomq.chasqui.keys import Keys
+from tambomq.chasqui.lead_ops import Office
+from tambomq.chasqui.ops import MAX_STREAM_LEN, OURS
+from tambomq.cli.chasqui_client import PATIENCE_S, every_command, example, redis_url
+from tambomq.cli.output import Command
+
+if TYPE_CHECKING:
+    from tambomq.chasqui.leader import Leader
+    from tambomq.store.aio import AsyncStore
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+Start = Callable[["AsyncStore", Office], "Leader"]
+
+
+def leader_options(command: Command) -> Command:
+    """Give *command* its queues and what all leaders are told."""
+    for option in (
+        every_command,
+        click.option(
+            "--log-level",
+            type=click.Choice(LEVELS),
+            default="info",
+            help="The least that is told. [info]",
+        ),
+        click.option(
+            "--max-stream-len",
+            "cap",
+            default=MAX_STREAM_LEN,
+            type=click.IntRange(min=1),
+            metavar="COUNT",
+            help=f"Jobs that may wait or run at once. [{MAX_STREAM_LEN}]",
+        ),
+        click.argument("queues", nargs=-1, required=True, metavar="QUEUE..."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command(epilog=example("chasqui promoter emails reports"))
+@leader_options
+def promoter(**given: Any) -> None:
+    """Let delayed jobs wait for a worker when they are due, until Ctrl-C or SIGTERM.
+
+    Workers do that too, unless they are told not to: one process leads a queue at a time, and
+    another takes over when it ends. What happens is told on stderr, with --json as JSON lines.
+    """
+
+    def start(store: AsyncStore, office: Office) -> Leader:
+        from tambomq.chasqui.promoter import Promoter
+
+        return Promoter(store, office)
+
+    _lead("promoter", start, **given)
+
+
+@click.command(epilog=example("chasqui scheduler emails reports"))
+@leader_options
+def scheduler(**given: Any) -> None:
+    """Make the jobs that recur when their time has come, until Ctrl-C or SIGTERM.
+
+    Workers do that too, unless they are told not to: one process leads a queue at a time, and
+    another takes over when it ends. What happens is told on stderr, with --json as JSON lines.
+    """
+
+    def start(store: AsyncStore, office: Office) -> Leader:
+        from tambomq.chasqui.scheduler import Scheduler
+
+        return Scheduler(store, office)
+
+    _lead("scheduler", start, **given)
+
+
+def _lead(
+    duty: str, start: Start, *, queues: Sequence[str], cap: int, log_level: str, as_json: bool
+) -> None:
+    import asyncio
+
+    log.set_up(log_level, "json" if as_json else "text")
+    holder = f"{OURS}{duty}-{socket.gethostname()}-{os.getpid()}"
+    # A queue that is named twice is led once.
+    offices = [Office(Keys(queue), holder, cap=cap) for queue in dict.fromkeys(queues)]
+    asyncio.run(_until_signal(redis_url(), start, offices))
+
+
+async def _until_signal(url: str, start: Start, offices: Sequence[Office]) -> None:
+    import asyncio
+    import logging
+    import signal
+
+    from tambomq.store.aio import AsyncStore
+
+    say = logging.getLogger(__name__).info
+    store = AsyncStore(url, patience_s=PATIENCE_S)
+    leaders = [start(store, office) for office in offices]
+
+    def on_signal(number: int) -> None:
+        say("stopping on %s; once more to stop at once", signal.Signals(number).name)
+        for leader in leaders:
+            leader.close()
+        for each in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(each)
+
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(each, on_signal, each)
+    names = ", ".join(office.keys.queue for office in offices)
+    say("%s on %s, for %s", offices[0].holder, store.endpoint, names)
+    try:
+        await asyncio.gather(*(leader.run() for leader in leaders))
+    finally:
+        await store.close()
+    say("stopped")

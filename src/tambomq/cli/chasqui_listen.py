@@ -1,0 +1,157 @@
+"""``chasqui events`` and ``result``: what happens in a queue, and what came out of a job."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Final
+
+import click
+
+from tambomq.chasqui import event_ops
+from tambomq.chasqui.job import QueueEvent
+from tambomq.chasqui.keys import Keys
+from tambomq.cli.chasqui_client import (
+    Desk,
+    every_command,
+    example,
+    open_queue,
+    open_store,
+    queue_argument,
+)
+from tambomq.cli.chasqui_values import iso_ms, reason_of, with_text_keys
+from tambomq.cli.output import NothingThere, emit, emit_json, visible
+from tambomq.errors import StoreRefused, StoreUnavailable
+from tambomq.log import mask_url
+
+COUNT: Final = 100
+BLOCK_MS: Final = 5000
+RETRY_MS: Final = 200
+VALUE_LENGTH: Final = 80
+_PLACE: Final = re.compile(r"\$|\d{1,20}(-\d{1,20})?")
+
+
+@click.command(
+    epilog=example(
+        "chasqui events emails",
+        "chasqui events emails --from 0 --json | jq 'select(.event == \"dlq\")'",
+    )
+)
+@queue_argument
+@click.option(
+    "--from",
+    "after",
+    default="$",
+    metavar="ID",
+    help="Begin after this one; $ is now, 0 the oldest that is kept. [$]",
+)
+@every_command
+def events(queue: str, *, after: str, as_json: bool) -> None:
+    """Print what happens in a queue, one line for each event, until Ctrl-C.
+
+    A server that goes away is waited for; no event falls into the gap.
+    """
+    if not _PLACE.fullmatch(after):
+        raise click.UsageError(f"--from {after}: expected $, 0, or the id of an event")
+    keys = Keys(queue)
+    try:
+        while True:
+            page, after = _next_page(keys, after)
+            for event in page:
+                if as_json:
+                    emit_json(_object(event))
+                else:
+                    emit(_line(event))
+    except KeyboardInterrupt:
+        return
+
+
+@click.command(
+    epilog=example(
+        "chasqui result reports 01J9ZQ6T2K", "chasqui result reports 01J9ZQ6T2K --wait 30"
+    )
+)
+@queue_argument
+@click.argument("id")
+@click.option(
+    "--wait", default=0.0, metavar="SECONDS", help="Wait for the job to be done, so long at most."
+)
+@every_command
+def result(queue: str, id: str, *, wait: float, as_json: bool) -> None:
+    """Print what the handler of a job returned, as JSON.
+
+    Results are there if the worker stores them, and until they expire. Exit 3 when there is none.
+    """
+    desk = open_queue(queue)
+    value = _result(desk, id, wait)
+    if as_json:
+        emit_json({"queue": queue, "id": id, "result": with_text_keys(value)})
+    elif value is not None:
+        emit_json(with_text_keys(value))
+    if value is None:
+        raise NothingThere("" if as_json else _why_not(desk, id))
+
+
+def _next_page(keys: Keys, after: str) -> tuple[list[QueueEvent], str]:
+    store = open_store()
+    try:
+        # Once, or what happens between two reads would be lost.
+        after = store.run(event_ops.last_id(keys)) if after == "$" else after
+        page = store.run(event_ops.read(keys, after, COUNT, BLOCK_MS))
+    except (StoreUnavailable, StoreRefused) as error:
+        what = visible(mask_url(reason_of(error)))
+        click.echo(f"xread error: {what}; retrying in {RETRY_MS}ms", err=True)
+        time.sleep(RETRY_MS / 1000)
+        return [], after
+    return page, page[-1].event_id if page else after
+
+
+def _line(event: QueueEvent) -> str:
+    others = {key: value for key, value in event.fields.items() if key != "ts"}
+    words = [
+        iso_ms(_time_ms(event)),
+        event.event_id,
+        event.name or "-",
+        f"id={event.job_id or '-'}",
+        f"name={event.job_name or '-'}",
+        *(f"{key}={_cut(str(value))}" for key, value in sorted(others.items())),
+    ]
+    return " ".join(words).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def _object(event: QueueEvent) -> dict[str, object]:
+    return {
+        "time": iso_ms(_time_ms(event)),
+        "event_id": event.event_id,
+        "event": event.name,
+        "job_id": event.job_id,
+        "job_name": event.job_name,
+        **{key: value for key, value in event.fields.items() if key not in _OURS},
+    }
+
+
+_OURS: Final = frozenset(("time", "event_id", "event", "job_id", "job_name"))
+
+
+def _time_ms(event: QueueEvent) -> int:
+    told = event.fields.get("ts")
+    return told if isinstance(told, int) else int(event.event_id.partition("-")[0])
+
+
+def _cut(value: str) -> str:
+    return value if len(value) <= VALUE_LENGTH else value[:VALUE_LENGTH] + "..."
+
+
+def _result(desk: Desk, id: str, wait_s: float) -> object:
+    if wait_s <= 0:
+        return desk.get_job_result(id)
+    try:
+        return desk.wait_for_result(id, timeout=wait_s)
+    except TimeoutError:
+        return None
+
+
+def _why_not(desk: Desk, id: str) -> str:
+    percent = desk.get_progress(id)
+    done = "" if percent is None else f"; the job said it is {percent} % done"
+    return f"no result of job {id} on the queue {desk.name}{done}"

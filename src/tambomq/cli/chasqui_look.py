@@ -1,0 +1,225 @@
+"""``chasqui inspect``, ``watch``, ``counts``, ``queues``: how many jobs are where."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import click
+
+from tambomq.chasqui import admin_ops
+from tambomq.chasqui.job import JobCounts
+from tambomq.chasqui.keys import Keys
+from tambomq.cli.chasqui_client import (
+    every_command,
+    example,
+    group_option,
+    open_store,
+    queue_argument,
+)
+from tambomq.cli.chasqui_tables import boxed, emit_boxed
+from tambomq.cli.chasqui_values import iso_ms
+from tambomq.cli.output import NothingThere, emit, emit_json, explain
+from tambomq.clock import now_ms
+from tambomq.errors import StoreUnavailable, TamboError
+from tambomq.store.call import Call
+
+INTERVAL_MS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A queue at one moment."""
+
+    depth: int
+    """Entries of the stream: jobs that wait, and jobs that run."""
+    counts: JobCounts
+
+    @property
+    def fields(self) -> dict[str, object]:
+        """As programs get it."""
+        found = self.counts
+        return {
+            "stream_depth": self.depth,
+            "pending": found.active,
+            "dlq_depth": found.dead,
+            "delayed_depth": found.delayed,
+            "oldest_delayed_lag_ms": found.oldest_delayed_lag_ms,
+            "repeatable_count": found.repeatable,
+            "group_created": found.has_group,
+            "paused": found.paused,
+        }
+
+
+@click.command(epilog=example("chasqui inspect emails"))
+@queue_argument
+@group_option
+@every_command
+def inspect(queue: str, *, group: str, as_json: bool) -> None:
+    """Show what is in a queue.
+
+    A queue that nobody has used yet shows zeros. `pending` are the jobs that workers have read
+    and not settled; they count for `stream depth` too.
+    """
+    seen = _look(queue, group)
+    if as_json:
+        emit_json({"queue": queue, "group": group, **seen.fields})
+    else:
+        emit_boxed(_header(queue, group), _rows(seen))
+
+
+@click.command(epilog=example("chasqui watch emails --interval-ms 500"))
+@queue_argument
+@click.option(
+    "--interval-ms",
+    default=INTERVAL_MS,
+    type=click.IntRange(min=1),
+    metavar="MS",
+    help=f"How long to wait before the next look. [{INTERVAL_MS}]",
+)
+@group_option
+@every_command
+def watch(queue: str, *, interval_ms: int, group: str, as_json: bool) -> None:
+    """Show what is in a queue, again and again, until Ctrl-C.
+
+    From the second look on, the last column tells what has changed. With --json each look is one
+    line. A server that goes away is waited for.
+    """
+    before, now = None, _look(queue, group)
+    try:
+        while True:
+            _show_look(queue, group, interval_ms, before, now, as_json=as_json)
+            time.sleep(interval_ms / 1000)
+            before, now = now, _look_again(queue, group)
+    except KeyboardInterrupt:
+        return
+
+
+@click.command(epilog=example("chasqui queues", "chasqui queues --json"))
+@group_option
+@every_command
+def queues(*, group: str, as_json: bool) -> None:
+    """List all queues of the server with how many of their jobs are where.
+
+    A queue that cannot be read is listed with the reason. Exit 3 when there are none.
+    """
+    found = open_store().follow(admin_ops.queues())
+    _show_counts(found, group, as_json=as_json)
+    if not found:
+        raise NothingThere("" if as_json else "there are no queues")
+
+
+@click.command(epilog=example("chasqui counts emails reports"))
+@click.argument("names", nargs=-1, required=True, metavar="QUEUE...")
+@group_option
+@every_command
+def counts(names: Sequence[str], *, group: str, as_json: bool) -> None:
+    """Tell how many jobs of some queues wait, run, are delayed, dead, or recur."""
+    _show_counts(names, group, as_json=as_json)
+
+
+def _look(queue: str, group: str) -> Seen:
+    store, keys = open_store(), Keys(queue)
+    found = store.follow(admin_ops.counts(keys, group))
+    # Jobs that were trimmed while they ran are pending and no longer in the stream.
+    depth = found.waiting + found.active
+    if not found.waiting and found.active:
+        depth = store.run(Call("XLEN", (keys.stream,), (), int, repeatable=True))
+    return Seen(depth, found)
+
+
+def _look_again(queue: str, group: str) -> Seen:
+    """Look, whatever time it takes for the server to be there."""
+    while True:
+        try:
+            return _look(queue, group)
+        except StoreUnavailable as error:
+            click.echo(f"{explain(error)}; still trying", err=True)
+
+
+def _header(queue: str, group: str) -> tuple[str, str]:
+    return f"queue: {queue}", f"group: {group}"
+
+
+def _rows(seen: Seen) -> list[tuple[str, object]]:
+    found = seen.counts
+    return [
+        ("stream depth", seen.depth),
+        ("pending", found.active if found.has_group else f"{found.active} (group not created)"),
+        ("DLQ depth", found.dead),
+        ("delayed depth", found.delayed),
+        ("oldest delayed lag (ms)", found.oldest_delayed_lag_ms),
+        ("repeatable count", found.repeatable),
+    ]
+
+
+def _show_look(
+    queue: str, group: str, interval_ms: int, before: Seen | None, now: Seen, *, as_json: bool
+) -> None:
+    if as_json:
+        emit_json({"time": iso_ms(now_ms()), "queue": queue, "group": group, **now.fields})
+        return
+    header: tuple[str, ...] = _header(queue, group)
+    rows: list[tuple[object, ...]] = list(_rows(now))
+    if before is not None:
+        header = (*header, "Δ")
+        changes = {
+            "stream depth": now.depth - before.depth,
+            "DLQ depth": now.counts.dead - before.counts.dead,
+        }
+        rows = [(*row, _change(changes.get(str(row[0])))) for row in rows]
+    # Drawn before the screen is cleared: nobody sees it empty.
+    table = boxed(header, rows)
+    click.clear()
+    emit(f"chasqui watch {queue}  refresh={interval_ms}ms  {iso_ms(now_ms())}  (Ctrl+C to exit)")
+    click.echo(table)
+
+
+def _change(by: int | None) -> str:
+    if by is None:
+        return "-"
+    return f"+{by}" if by > 0 else str(by)
+
+
+def _show_counts(names: Sequence[str], group: str, *, as_json: bool) -> None:
+    found = {name: _counted(name, group) for name in names}
+    if as_json:
+        emit_json([_listed(name, seen) for name, seen in found.items()])
+        return
+    good = {name: seen for name, seen in found.items() if isinstance(seen, JobCounts)}
+    if good:
+        emit_boxed(
+            ("queue", "waiting", "active", "delayed", "dead", "repeatable", "paused"),
+            [
+                (
+                    name,
+                    seen.waiting,
+                    seen.active,
+                    seen.delayed,
+                    seen.dead,
+                    seen.repeatable,
+                    "yes" if seen.paused else "no",
+                )
+                for name, seen in good.items()
+            ],
+        )
+    for name, seen in found.items():
+        if isinstance(seen, TamboError):
+            emit(f"{name}: {seen}")
+
+
+def _counted(name: str, group: str) -> JobCounts | TamboError:
+    try:
+        return open_store().follow(admin_ops.counts(Keys(name), group))
+    except StoreUnavailable:
+        raise
+    except TamboError as error:
+        return error
+
+
+def _listed(name: str, seen: JobCounts | TamboError) -> dict[str, object]:
+    if isinstance(seen, TamboError):
+        return {"queue": name, "error": str(seen)}
+    return {"queue": name, **{field: getattr(seen, field) for field in seen.__struct_fields__}}

@@ -1,0 +1,172 @@
+"""``chasqui pause``, ``resume``, ``cancel``, ``drain``, ``clean``, ``obliterate``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from tambomq.chasqui.admin_ops import STATES
+from tambomq.cli.chasqui_client import (
+    confirm,
+    confirm_name,
+    every_command,
+    example,
+    flags_in_faults,
+    group_option,
+    jobs,
+    open_queue,
+    queue_argument,
+    yes_option,
+)
+from tambomq.cli.chasqui_values import duration
+from tambomq.cli.output import NothingThere, emit, emit_json
+from tambomq.errors import QueueBusy
+
+CLEAN_LIMIT: Final = 1000
+
+
+@click.command(epilog=example("chasqui pause emails"))
+@queue_argument
+@every_command
+def pause(queue: str, *, as_json: bool) -> None:
+    """Let workers start no job of a queue until it is resumed.
+
+    Jobs that run go on, and jobs can be added. It stays paused when servers and workers restart.
+    """
+    open_queue(queue).pause()
+    if as_json:
+        emit_json({"queue": queue, "paused": True})
+    else:
+        emit(f"paused the queue {queue}; `chasqui resume {queue}` lets it go on")
+
+
+@click.command(epilog=example("chasqui resume emails"))
+@queue_argument
+@every_command
+def resume(queue: str, *, as_json: bool) -> None:
+    """Let workers go on with a queue that was paused."""
+    was_paused = open_queue(queue).resume()
+    if as_json:
+        emit_json({"queue": queue, "paused": False, "was_paused": was_paused})
+    else:
+        emit(f"resumed the queue {queue}" if was_paused else f"the queue {queue} was not paused")
+
+
+@click.command(epilog=example("chasqui cancel emails welcome-42"))
+@queue_argument
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@every_command
+def cancel(queue: str, ids: Sequence[str], *, as_json: bool) -> None:
+    """Forget delayed jobs that were added under ids of their own and are not due yet.
+
+    Exit 3 when one was not there; the others are cancelled all the same.
+    """
+    done = open_queue(queue).cancel_delayed_bulk(ids)
+    gone = [id for id, there in zip(ids, done, strict=True) if there]
+    missing = [id for id, there in zip(ids, done, strict=True) if not there]
+    if as_json:
+        emit_json({"queue": queue, "cancelled": gone, "missing": missing})
+    elif gone:
+        emit("\n".join(f"cancelled {id}" for id in gone))
+    if missing:
+        text = f"not delayed under this id on the queue {queue}: {', '.join(missing)}"
+        raise NothingThere("" if as_json else text)
+
+
+@click.command(epilog=example("chasqui drain emails", "chasqui drain emails --delayed --yes"))
+@queue_argument
+@click.option("--delayed", is_flag=True, help="Also those that are delayed.")
+@yes_option
+@group_option
+@every_command
+def drain(queue: str, *, delayed: bool, yes: bool, group: str, as_json: bool) -> None:
+    """Delete the jobs that wait for a worker; those that run go on."""
+    desk = open_queue(queue, group=group)
+    if not yes:
+        found = desk.get_job_counts()
+        count = found.waiting + (found.delayed if delayed else 0)
+        which = "wait or are delayed" if delayed else "wait"
+        confirm(f"Delete {jobs(count)} that {which} on queue {queue}?", yes=yes)
+    _tell_deleted(queue, desk.drain(delayed=delayed), as_json=as_json)
+
+
+@click.command(
+    epilog=example(
+        "chasqui clean emails --state dlq --older-than 7d",
+        "chasqui clean emails --state waiting --older-than 1h --limit 100 --yes",
+    )
+)
+@queue_argument
+@click.option(
+    "--state",
+    type=click.Choice(STATES),
+    default=STATES[0],
+    help=f"Which jobs: dead, waiting or delayed ones. [{STATES[0]}]",
+)
+@click.option(
+    "--older-than",
+    "grace_ms",
+    type=duration,
+    default=0,
+    metavar="DURATION",
+    help="Only jobs that are there for longer: 250 (ms), 10s, 5m, 2h, 7d. [0]",
+)
+@click.option(
+    "--limit",
+    default=CLEAN_LIMIT,
+    type=click.IntRange(min=0),
+    metavar="COUNT",
+    help=f"Up to so many. [{CLEAN_LIMIT}]",
+)
+@yes_option
+@group_option
+@every_command
+def clean(
+    queue: str, *, state: str, grace_ms: int, limit: int, yes: bool, group: str, as_json: bool
+) -> None:
+    """Delete old jobs of one state.
+
+    A dead letter is as old as its death, a delayed job as its add.
+    """
+    which = {"dlq": "dead letters", "waiting": "waiting jobs", "delayed": "delayed jobs"}[state]
+    confirm(f"Delete up to {limit} {which} of queue {queue}?", yes=yes)
+    desk = open_queue(queue, group=group)
+    _tell_deleted(queue, desk.clean(grace_ms, limit=limit, state=state), as_json=as_json)
+
+
+@click.command(epilog=example("chasqui obliterate emails", "chasqui obliterate emails --yes"))
+@queue_argument
+@click.option("--force", is_flag=True, help="Even while jobs run.")
+@yes_option
+@group_option
+@every_command
+def obliterate(queue: str, *, force: bool, yes: bool, group: str, as_json: bool) -> None:
+    """Delete a queue and everything about it: jobs, dead letters, schedules, results, events.
+
+    Refused while jobs run, unless --force. Exit 3 when there is nothing of this name.
+    """
+    desk = open_queue(queue, group=group)
+    with flags_in_faults():
+        if not yes:
+            found = desk.get_job_counts()
+            if found.active and not force:
+                raise QueueBusy(queue, found.active)
+            total = found.waiting + found.active + found.delayed + found.dead
+            question = f"This deletes the queue {queue} with {jobs(total)}. Type its name to go on:"
+            confirm_name(question, queue, yes=yes)
+        gone = desk.obliterate(force=force)
+    if as_json:
+        emit_json({"queue": queue, "deleted_keys": gone})
+    elif gone:
+        emit(f"deleted the queue {queue} ({gone} keys)")
+    if not gone:
+        raise NothingThere("" if as_json else f"there is no queue {queue}; see `chasqui queues`")
+
+
+def _tell_deleted(queue: str, count: int, *, as_json: bool) -> None:
+    if as_json:
+        emit_json({"queue": queue, "deleted": count})
+    else:
+        emit(f"deleted {jobs(count)} of the queue {queue}")
