@@ -205,7 +205,7 @@ class BlockingQueue:
     ) -> int:
         """Let up to *limit* dead letters run again, the oldest first; return how many will.
 
-        *ids* and *where* choose. Letters that are no jobs stay where they are.
+        *ids* and *where* choose; what is no job stays.
         """
         plan = dlq_ops.replay(self._keys, self._policy, now_ms(), limit=limit, ids=ids, where=where)
         return self._store.follow(plan)
@@ -270,13 +270,11 @@ class BlockingQueue:
 
     def drain(self, *, delayed: bool = False) -> int:
         """Forget the jobs that wait, and those that are *delayed*; return how many."""
-        return self._store.follow(admin_ops.drain(self._keys, self._group, delayed=delayed))
+        plan = admin_ops.drain(self._keys, self._group, delayed=delayed)
+        return self._store.follow(plan)
 
     def clean(self, grace_ms: int = 0, *, limit: int = 1000, state: str = "dlq") -> int:
-        """Forget jobs older than *grace_ms*; return how many.
-
-        *state* is ``dlq``, ``waiting`` or ``delayed``.
-        """
+        """Forget jobs of a *state* (dlq, waiting, delayed) older than *grace_ms*; return how many."""
         plan = admin_ops.clean(
             self._keys, self._group, before_ms=now_ms() - grace_ms, limit=limit, state=state
         )
@@ -287,7 +285,8 @@ class BlockingQueue:
 
         Raises `QueueBusy` while jobs run, unless *force*.
         """
-        return self._store.follow(admin_ops.obliterate(self._keys, self._group, force=force))
+        plan = admin_ops.obliterate(self._keys, self._group, force=force)
+        return self._store.follow(plan)
 
     def close(self) -> None:
         """Hang up; a later call opens the queue again."""

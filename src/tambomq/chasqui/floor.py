@@ -19,18 +19,17 @@ from inspect import isawaitable, iscoroutinefunction
 from time import perf_counter_ns
 from typing import Any, TypeAlias
 
-import msgspec
-
 from tambomq.chasqui import worker_ops
 from tambomq.chasqui.hand import Hand
 from tambomq.chasqui.job import Envelope, Job
 from tambomq.chasqui.keys import PAGE_NAME_BYTES
+from tambomq.chasqui.options import Duties
 from tambomq.chasqui.outbox import Outbox, Parcel, WorkerStats
 from tambomq.chasqui.packing import decode_payload, encode_payload
-from tambomq.chasqui.verdict import Death, Rules, after_failure, arrival, text_of
+from tambomq.chasqui.verdict import Death, after_failure, arrival, text_of
 from tambomq.chasqui.worker_ops import Delivery, Ran, Seat
 from tambomq.clock import now_ms
-from tambomq.errors import TamboError
+from tambomq.errors import InvalidFormat, TamboError
 from tambomq.store.aio import AsyncStore
 
 log = logging.getLogger(__name__)
@@ -38,17 +37,7 @@ log = logging.getLogger(__name__)
 Handler: TypeAlias = Callable[[Job], Any] | Callable[[Job], Awaitable[Any]]
 
 # Handlers that never wait would keep the loop from reading and telling.
-JOBS_PER_TURN = 32
-
-
-class Duties(msgspec.Struct, frozen=True):
-    """What is done with a job beside running it."""
-
-    rules: Rules
-    dialect: str
-    dlq_cap: int
-    result_ttl_s: int | None
-    """`None` keeps no results."""
+TURN_NS = 500_000
 
 
 class Floor:
@@ -143,12 +132,13 @@ class Floor:
                     waiter.set_result(None)
 
     async def _run(self) -> None:
-        inbox, turn = self._inbox, 0
+        inbox, since = self._inbox, perf_counter_ns()
         while True:
             if not inbox or self._paused:
                 waiter = self._loop.create_future()
                 self._idle.append(waiter)
                 await waiter
+                since = perf_counter_ns()
                 continue
             self.running += 1
             try:
@@ -157,10 +147,9 @@ class Floor:
                 self.running -= 1
                 self._ended.set()
                 self.on_finished()
-            turn += 1
-            if turn == JOBS_PER_TURN:
-                turn = 0
+            if perf_counter_ns() - since > TURN_NS:
                 await asyncio.sleep(0)
+                since = perf_counter_ns()
 
     async def _handle(self, delivery: Delivery) -> None:
         found = arrival(delivery.fields, delivery.deliveries, self._duties.rules)
@@ -258,6 +247,13 @@ class Floor:
         if self._seat.events_cap:
             calls.append(worker_ops.emit(self._seat, now_ms(), "progress", id, "percent", percent))
         await self._store.run_all(calls)
+
+
+def check_handler(handler: Handler) -> Handler:
+    """Return *handler* if it can be called; raise `InvalidFormat` if not."""
+    if not callable(handler):
+        raise InvalidFormat("handler", handler, "a function")
+    return handler
 
 
 def is_async(handler: Handler) -> bool:

@@ -14,10 +14,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Protocol
 
-import msgspec
-
 from tambomq.chasqui import worker_ops
 from tambomq.chasqui.hand import Hand
+from tambomq.chasqui.options import Pace
 from tambomq.chasqui.worker_ops import Delivery, Seat
 from tambomq.clock import now_ms, pauses
 from tambomq.errors import StoreError, StoreUnavailable, TamboError
@@ -36,17 +35,6 @@ SHED_AFTER_S = 1.0
 CLUSTER_BLOCK_MS = 1000
 # After a page with jobs, so soon is it known that there are no more.
 DRAIN_BLOCK_MS = 200
-
-
-class Pace(msgspec.Struct, frozen=True):
-    """How a worker reads."""
-
-    concurrency: int
-    read_count: int
-    block_ms: int
-    idle_ms: int
-    limit: tuple[int, int] | None = None
-    """Jobs that may start in so many milliseconds, over all workers of the queue."""
 
 
 class Runners(Protocol):

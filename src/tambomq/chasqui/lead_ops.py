@@ -15,6 +15,7 @@ import msgspec
 from tambomq.chasqui.job import Envelope
 from tambomq.chasqui.keys import Keys
 from tambomq.chasqui.ops import EVENTS_CAP, MAX_STREAM_LEN
+from tambomq.chasqui.options import DLQ_CAP
 from tambomq.chasqui.repeat import RepeatSpec
 from tambomq.chasqui.wire import encode_envelope, encode_member
 from tambomq.ids import ulid
@@ -22,7 +23,6 @@ from tambomq.store.call import Arg, Call, load_script
 
 LOCK_TTL_S = 5
 BATCH = 256
-DLQ_CAP = 100_000
 FIRES = 250
 """So many jobs are made by one script: it must not keep others waiting."""
 

@@ -64,7 +64,8 @@ class Leader:
         if leads != self.is_leader:
             self.is_leader = leads
             verb = "leads" if leads else "leads no more"
-            log.info("the %s %s %s", self.duty, self._office.holder, verb)
+            queue, holder = self._office.keys.queue, self._office.holder
+            log.info("the %s of queue %r: %s %s", self.duty, queue, holder, verb)
 
     async def _sleep(self, for_s: float) -> None:
         if for_s > 0:

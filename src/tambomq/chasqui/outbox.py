@@ -30,7 +30,7 @@ MOST_JOBS = 256
 MOST_TRIPS = 2
 
 _BEGUN, _ENDED = 3, 5
-"""How many arguments a job has in `begin` and in `settle`."""
+"""How many arguments of `settle` a job has that begins, and one that ended."""
 
 
 class WorkerStats(msgspec.Struct):
@@ -127,23 +127,17 @@ class Outbox:
         now = now_ms()
         calls: list[Call[Any]] = []
         begun, self._begun = _split(self._begun, _BEGUN)
-        ended, parcels = list[Arg](), list[Parcel]()
-        # While some have to wait with telling that they begin, they may not tell that they end.
-        if not self._begun:
-            ended, self._ended = _split(self._ended, _ENDED)
-            parcels, self._parcels = self._parcels[:MOST_JOBS], self._parcels[MOST_JOBS:]
-        if ended:
-            calls.append(worker_ops.settle(self._seat, now, ended))
+        ended, self._ended = _split(self._ended, _ENDED)
+        parcels, self._parcels = self._parcels[:MOST_JOBS], self._parcels[MOST_JOBS:]
+        if begun or ended:
+            calls.append(worker_ops.settle(self._seat, now, begun, ended))
         calls += [parcel.call for parcel in parcels]
         entries = [*map(str, ended[::_ENDED]), *(parcel.entry for parcel in parcels)]
-        if begun:
-            # A courtesy, so it is told once; and first, since what begins may have ended by now.
-            begin = worker_ops.begin(self._seat, now, begun)
-            outcomes = (await self._store.outcomes([begin, *calls]))[1:]
-        else:
-            outcomes = await self._store.outcomes(calls)
+        outcomes = await self._store.outcomes(calls)
         outcomes = await self._until_told(calls, outcomes)
-        again = self._count(ended, parcels, outcomes)
+        if begun or ended:
+            self._count_ended(len(ended) // _ENDED, outcomes.pop(0))
+        again = self._count(parcels, outcomes)
         self.unsettled -= len(entries)
         self._hand.let_go(entry for entry in entries if entry not in again)
 
@@ -161,16 +155,17 @@ class Outbox:
             ]
         return outcomes
 
-    def _count(self, ended: list[Arg], parcels: list[Parcel], outcomes: list[Outcome]) -> set[str]:
+    def _count_ended(self, jobs: int, outcome: Outcome) -> None:
+        if isinstance(outcome, TamboError):
+            log.error("cannot settle %d jobs: %s", jobs, outcome)
+        lost = jobs if isinstance(outcome, TamboError) else len(outcome)
+        self._stats.completed += jobs - lost
+        self._count_lost(lost)
+
+    def _count(self, parcels: list[Parcel], outcomes: list[Outcome]) -> set[str]:
         """Count what was done; return entries that are to be settled otherwise."""
         again: set[str] = set()
         stats, lost = self._stats, 0
-        if ended:
-            outcome, *outcomes = outcomes
-            jobs = len(ended) // _ENDED
-            lost = jobs if isinstance(outcome, TamboError) else len(outcome)
-            stats.completed += jobs - lost
-            _complain(outcome)
         for parcel, outcome in zip(parcels, outcomes, strict=True):
             if isinstance(outcome, str) and parcel.instead is not None:
                 log.info("job %s is settled otherwise: %s", parcel.entry, outcome)
@@ -178,20 +173,19 @@ class Outbox:
                 again.add(parcel.entry)
             elif isinstance(outcome, TamboError) or not outcome:
                 lost += 1
-                _complain(outcome)
+                if isinstance(outcome, TamboError):
+                    log.error("cannot settle a job: %s", outcome)
             else:
                 setattr(stats, parcel.counter, getattr(stats, parcel.counter) + 1)
-        if lost:
-            stats.lost += lost
-            log.warning("%d jobs of %r were lost while they ran", lost, self._seat.keys.queue)
+        self._count_lost(lost)
         return again
+
+    def _count_lost(self, lost: int) -> None:
+        if lost:
+            self._stats.lost += lost
+            log.warning("%d jobs of %r were lost while they ran", lost, self._seat.keys.queue)
 
 
 def _split(flat: list[Arg], each: int) -> tuple[list[Arg], list[Arg]]:
     most = MOST_JOBS * each
     return (flat, []) if len(flat) <= most else (flat[:most], flat[most:])
-
-
-def _complain(outcome: Outcome) -> None:
-    if isinstance(outcome, TamboError):
-        log.error("cannot settle a job: %s", outcome)

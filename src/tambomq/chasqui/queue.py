@@ -209,7 +209,7 @@ class Queue:
     ) -> int:
         """Let up to *limit* dead letters run again, the oldest first; return how many will.
 
-        *ids* and *where* choose. Letters that are no jobs stay where they are.
+        *ids* and *where* choose; what is no job stays.
         """
         plan = dlq_ops.replay(self._keys, self._policy, now_ms(), limit=limit, ids=ids, where=where)
         return await self._store.follow(plan)
@@ -274,13 +274,11 @@ class Queue:
 
     async def drain(self, *, delayed: bool = False) -> int:
         """Forget the jobs that wait, and those that are *delayed*; return how many."""
-        return await self._store.follow(admin_ops.drain(self._keys, self._group, delayed=delayed))
+        plan = admin_ops.drain(self._keys, self._group, delayed=delayed)
+        return await self._store.follow(plan)
 
     async def clean(self, grace_ms: int = 0, *, limit: int = 1000, state: str = "dlq") -> int:
-        """Forget jobs older than *grace_ms*; return how many.
-
-        *state* is ``dlq``, ``waiting`` or ``delayed``.
-        """
+        """Forget jobs of a *state* (dlq, waiting, delayed) older than *grace_ms*; return how many."""
         plan = admin_ops.clean(
             self._keys, self._group, before_ms=now_ms() - grace_ms, limit=limit, state=state
         )
@@ -291,7 +289,8 @@ class Queue:
 
         Raises `QueueBusy` while jobs run, unless *force*.
         """
-        return await self._store.follow(admin_ops.obliterate(self._keys, self._group, force=force))
+        plan = admin_ops.obliterate(self._keys, self._group, force=force)
+        return await self._store.follow(plan)
 
     async def close(self) -> None:
         """Hang up; a later call opens the queue again."""

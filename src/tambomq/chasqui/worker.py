@@ -17,34 +17,26 @@ from typing import Self
 
 from tambomq.chasqui import worker_ops
 from tambomq.chasqui.address import CredentialProvider, endpoint_of
-from tambomq.chasqui.floor import Duties, Floor, Handler
+from tambomq.chasqui.floor import Floor, Handler, check_handler
 from tambomq.chasqui.hand import Hand, Lease
-from tambomq.chasqui.intake import Intake, Pace, make_group
-from tambomq.chasqui.job import MAX_ATTEMPTS, U32, BackoffLike, backoff_spec, check_whole
+from tambomq.chasqui.intake import Intake, make_group
+from tambomq.chasqui.job import MAX_ATTEMPTS, BackoffLike
 from tambomq.chasqui.keys import GROUP, Keys
-from tambomq.chasqui.lead_ops import DLQ_CAP, Office
+from tambomq.chasqui.lead_ops import Office
 from tambomq.chasqui.leader import Leader
 from tambomq.chasqui.ops import EVENTS_CAP, MAX_STREAM_LEN, OURS
+from tambomq.chasqui.options import duties, pace, result_ttl, whole_or
 from tambomq.chasqui.outbox import Outbox, WorkerStats
 from tambomq.chasqui.promoter import Promoter
 from tambomq.chasqui.scheduler import TICK_MS, Scheduler
-from tambomq.chasqui.verdict import MAX_PAYLOAD_BYTES, Rules
-from tambomq.chasqui.wire import check_dialect
 from tambomq.chasqui.worker_ops import Seat
-from tambomq.errors import InvalidFormat, TamboError
+from tambomq.errors import TamboError
 from tambomq.store.aio import AsyncStore
 from tambomq.store.connect import URL, Endpoint
 from tambomq.store.features import features
 
 log = logging.getLogger(__name__)
 
-CLAIM_IDLE_MS = 30_000
-READ_BLOCK_MS = 5_000
-# A reply that takes longer means to the store that the server is gone.
-MOST_BLOCK_MS = 20_000
-READ_COUNT = 600
-RESULT_TTL_MS = 3_600_000
-DAY_MS = 24 * 3_600_000
 # How long an ending worker tries to tell the server what became of its jobs.
 LAST_WORDS_S = 2.0
 
@@ -95,33 +87,18 @@ class Worker:
         grace_s: float = 30.0,
     ) -> None:
         """Check the options; nothing is connected before `run`."""
-        self._keys, self._handler = Keys(queue_name), handler
-        if not callable(handler):
-            raise InvalidFormat("handler", handler, "a function")
+        self._keys, self._handler = Keys(queue_name), check_handler(handler)
         self._endpoint = endpoint_of(redis_url, tls=tls, provider=credential_provider)
         self._group, self._consumer = group, consumer_id or f"c-{uuid.uuid4()}"
-        self._pace = Pace(
-            max(1, check_whole("concurrency", concurrency, 100_000)),
-            max(1, _or("read_count", read_count, READ_COUNT, U32)),
-            min(_or("read_block_ms", read_block_ms, READ_BLOCK_MS, U32), MOST_BLOCK_MS),
-            _or("claim_min_idle_ms", claim_min_idle_ms, CLAIM_IDLE_MS, U32, least=1),
-            limiter and _limit(*limiter),
+        self._pace = pace(concurrency, read_count, read_block_ms, claim_min_idle_ms, limiter)
+        ttl_ms = result_ttl(result_ttl_ms) if store_results else None
+        self._duties = duties(
+            max_attempts, max_payload_bytes, backoff, dialect, dlq_max_stream_len, ttl_ms
         )
-        ttl_ms = _or("result_ttl_ms", result_ttl_ms, RESULT_TTL_MS, 3650 * DAY_MS, least=1)
-        self._duties = Duties(
-            Rules(
-                check_whole("max_attempts", max_attempts, U32),
-                _or("max_payload_bytes", max_payload_bytes, MAX_PAYLOAD_BYTES, U32),
-                backoff_spec(backoff) if backoff is not None else Rules().backoff,
-            ),
-            check_dialect(dialect),
-            _or("dlq_max_stream_len", dlq_max_stream_len, DLQ_CAP, U32, least=1),
-            -(-ttl_ms // 1000) if store_results else None,
-        )
-        self._cap = _or("max_stream_len", max_stream_len, MAX_STREAM_LEN, U32, least=1)
+        self._cap = whole_or(MAX_STREAM_LEN, "max_stream_len", max_stream_len, least=1)
+        self._tick_ms = whole_or(TICK_MS, "scheduler_tick_ms", scheduler_tick_ms, least=1)
+        self._promotes, self._schedules = delayed_enabled, run_scheduler
         self._events_cap = EVENTS_CAP if events_enabled else 0
-        self._tick_ms = _or("scheduler_tick_ms", scheduler_tick_ms, TICK_MS, DAY_MS, least=1)
-        self._leads = (delayed_enabled, run_scheduler)
         self._heartbeat, self._grace_s = heartbeat, grace_s
         self._running: asyncio.Task[None] | None = None
         self._intake: Intake | None = None
@@ -256,7 +233,6 @@ class Worker:
                 await asks.run(worker_ops.leave(seat))
 
     def _leaders(self, store: AsyncStore) -> list[Leader]:
-        promotes, schedules = self._leads
         office = Office(
             self._keys,
             f"{OURS}{self._consumer}",
@@ -265,9 +241,9 @@ class Worker:
             events_cap=self._events_cap,
         )
         leaders: list[Leader] = []
-        if promotes:
+        if self._promotes:
             leaders.append(Promoter(store, office))
-        if schedules:
+        if self._schedules:
             leaders.append(Scheduler(store, office, self._tick_ms))
         return leaders
 
@@ -281,15 +257,6 @@ class Worker:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _or(what: str, value: int | None, default: int, most: int, least: int = 0) -> int:
-    return default if value is None else check_whole(what, value, most, least)
-
-
-def _limit(most: int, duration_ms: int) -> tuple[int, int]:
-    check_whole("limiter jobs", most, U32, least=1)
-    return most, check_whole("limiter ms", duration_ms, DAY_MS, least=1)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

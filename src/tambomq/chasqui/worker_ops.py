@@ -33,7 +33,6 @@ def _scripts(name: str, *parts: str) -> dict[bool, Script]:
     }
 
 
-_BEGIN = load_script("tambomq.chasqui", "begin", "note")
 _CLAIM = load_script("tambomq.chasqui", "claim")
 _RECOVER = load_script("tambomq.chasqui", "recover")
 _RENEW = load_script("tambomq.chasqui", "renew", "owns")
@@ -119,16 +118,15 @@ def give_back(seat: Seat, entries: Iterable[tuple[str, int]], idle_ms: int) -> C
     return Call(_GIVE_BACK, (seat.keys.stream,), args, int, repeatable=True)
 
 
-def begin(seat: Seat, ts: int, flat: Sequence[Arg]) -> Call[int]:
-    """Tell that jobs begin to run: id, name and attempt of each, one after the other."""
-    return Call(_BEGIN, (seat.keys.events,), (seat.events_cap, ts, *flat), int)
+def settle(seat: Seat, ts: int, begun: Sequence[Arg], ended: Sequence[Arg]) -> Call[list[str]]:
+    """Tell that jobs begin, and end others; returns entries that were lost.
 
-
-def settle(seat: Seat, ts: int, flat: Sequence[Arg]) -> Call[list[str]]:
-    """End jobs: entry, id, name, attempt and duration of each; returns entries that were lost."""
+    *begun* has id, name and attempt of each, one after the other; *ended* has
+    entry, id, name, attempt and duration.
+    """
     where = (seat.keys.stream, seat.keys.events)
-    args = (seat.group, seat.consumer, seat.events_cap, ts, *flat)
-    return Call(_SETTLE[seat.has.xackdel], where, args, _names, repeatable=True)
+    head = (seat.group, seat.consumer, seat.events_cap, ts, len(begun) // 3)
+    return Call(_SETTLE[seat.has.xackdel], where, (*head, *begun, *ended), _names, repeatable=True)
 
 
 def done(seat: Seat, ran: Ran, value: bytes, ttl_s: int, ts: int) -> Call[bool]:

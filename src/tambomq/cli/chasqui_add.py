@@ -108,12 +108,18 @@ def how_options(command: Command) -> Command:
 @click.argument("name", required=False)
 @click.argument("data", required=False)
 @click.option("--id", "job_id", metavar="ID", help="Its id, for `cancel` and `result`. [made up]")
-@click.option("--once", is_flag=True, help="Nothing, if --id was added --once in the last day.")
 @click.option(
-    "--delay", "delay_ms", type=duration, metavar="DURATION", help="Not now: 500 (ms), 10s, 5m, 2h."
+    "--once", is_flag=True, help="Add nothing if this id was added --once in the last day."
 )
 @click.option(
-    "--at", type=moment, metavar="TIME", help="Not now: 2030-01-31T09:00+01:00; else UTC."
+    "--delay",
+    "delay_ms",
+    type=duration,
+    metavar="DURATION",
+    help="Run it later: 500 (ms), 10s, 5m, 2h.",
+)
+@click.option(
+    "--at", type=moment, metavar="TIME", help="Run it then: 2030-01-31T09:00+01:00. [UTC]"
 )
 @retry_options
 @repeat_options
@@ -124,9 +130,10 @@ def how_options(command: Command) -> Command:
 @how_options
 @every_command
 def add(queue: str, name: str | None, data: str | None, *, as_json: bool, **given: Any) -> None:
-    """Add a job called NAME and print its id; with --count or --bulk, how many.
+    """Add a job and print its id; or many, and how many.
 
-    DATA is JSON, or - to read it from standard input; null if left out.
+    NAME tells workers what to do, DATA what to do it with: JSON, or - to read it from standard
+    input; null if left out.
 
     With --bulk each line is the data of a job called NAME. Without NAME it is an object with name,
     data and, if wanted, job_id, delay_ms, attempts and backoff, which win over the options here.

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import os
 import socket
+import uuid
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from tambomq import log
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.lead_ops import Office
 from tambomq.chasqui.ops import MAX_STREAM_LEN, OURS
 from tambomq.cli.chasqui_client import PATIENCE_S, every_command, example, redis_url
 from tambomq.cli.output import Command
 
 if TYPE_CHECKING:
+    from tambomq.chasqui.lead_ops import Office
     from tambomq.chasqui.leader import Leader
     from tambomq.store.aio import AsyncStore
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 
-Start = Callable[["AsyncStore", Office], "Leader"]
+Start = Callable[["AsyncStore", "Office"], "Leader"]
 
 
 def leader_options(command: Command) -> Command:
@@ -52,7 +52,7 @@ def leader_options(command: Command) -> Command:
 @click.command(epilog=example("chasqui promoter emails reports"))
 @leader_options
 def promoter(**given: Any) -> None:
-    """Let delayed jobs wait for a worker when they are due, until Ctrl-C or SIGTERM.
+    """Release delayed jobs when they are due, until Ctrl-C.
 
     Workers do that too, unless they are told not to: one process leads a queue at a time, and
     another takes over when it ends. What happens is told on stderr, with --json as JSON lines.
@@ -69,7 +69,7 @@ def promoter(**given: Any) -> None:
 @click.command(epilog=example("chasqui scheduler emails reports"))
 @leader_options
 def scheduler(**given: Any) -> None:
-    """Make the jobs that recur when their time has come, until Ctrl-C or SIGTERM.
+    """Make the jobs that recur when it is time, until Ctrl-C.
 
     Workers do that too, unless they are told not to: one process leads a queue at a time, and
     another takes over when it ends. What happens is told on stderr, with --json as JSON lines.
@@ -88,14 +88,18 @@ def _lead(
 ) -> None:
     import asyncio
 
+    from tambomq import log
+    from tambomq.chasqui.lead_ops import Office
+
     log.set_up(log_level, "json" if as_json else "text")
-    holder = f"{OURS}{duty}-{socket.gethostname()}-{os.getpid()}"
+    # Two containers may have the same host name and the same pid.
+    holder = f"{OURS}{duty}-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     # A queue that is named twice is led once.
     offices = [Office(Keys(queue), holder, cap=cap) for queue in dict.fromkeys(queues)]
-    asyncio.run(_until_signal(redis_url(), start, offices))
+    asyncio.run(_until_signal(start, offices))
 
 
-async def _until_signal(url: str, start: Start, offices: Sequence[Office]) -> None:
+async def _until_signal(start: Start, offices: Sequence[Office]) -> None:
     import asyncio
     import logging
     import signal
@@ -103,7 +107,7 @@ async def _until_signal(url: str, start: Start, offices: Sequence[Office]) -> No
     from tambomq.store.aio import AsyncStore
 
     say = logging.getLogger(__name__).info
-    store = AsyncStore(url, patience_s=PATIENCE_S)
+    store = AsyncStore(redis_url(), patience_s=PATIENCE_S)
     leaders = [start(store, office) for office in offices]
 
     def on_signal(number: int) -> None:
@@ -117,7 +121,7 @@ async def _until_signal(url: str, start: Start, offices: Sequence[Office]) -> No
     for each in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(each, on_signal, each)
     names = ", ".join(office.keys.queue for office in offices)
-    say("%s on %s, for %s", offices[0].holder, store.endpoint, names)
+    say("the %s of %s is up, on %s", leaders[0].duty, names, store.endpoint)
     try:
         await asyncio.gather(*(leader.run() for leader in leaders))
     finally:

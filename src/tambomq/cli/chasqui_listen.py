@@ -19,10 +19,9 @@ from tambomq.cli.chasqui_client import (
     open_store,
     queue_argument,
 )
-from tambomq.cli.chasqui_values import iso_ms, reason_of, with_text_keys
-from tambomq.cli.output import NothingThere, emit, emit_json, visible
+from tambomq.cli.chasqui_values import iso_ms, with_text_keys
+from tambomq.cli.output import NothingThere, emit, emit_json, explain
 from tambomq.errors import StoreRefused, StoreUnavailable
-from tambomq.log import mask_url
 
 COUNT: Final = 100
 BLOCK_MS: Final = 5000
@@ -47,9 +46,9 @@ _PLACE: Final = re.compile(r"\$|\d{1,20}(-\d{1,20})?")
 )
 @every_command
 def events(queue: str, *, after: str, as_json: bool) -> None:
-    """Print what happens in a queue, one line for each event, until Ctrl-C.
+    """Print what happens in a queue, until Ctrl-C.
 
-    A server that goes away is waited for; no event falls into the gap.
+    Each event is a line. A server that goes away is waited for; no event falls into the gap.
     """
     if not _PLACE.fullmatch(after):
         raise click.UsageError(f"--from {after}: expected $, 0, or the id of an event")
@@ -99,8 +98,7 @@ def _next_page(keys: Keys, after: str) -> tuple[list[QueueEvent], str]:
         after = store.run(event_ops.last_id(keys)) if after == "$" else after
         page = store.run(event_ops.read(keys, after, COUNT, BLOCK_MS))
     except (StoreUnavailable, StoreRefused) as error:
-        what = visible(mask_url(reason_of(error)))
-        click.echo(f"xread error: {what}; retrying in {RETRY_MS}ms", err=True)
+        click.echo(f"xread error: {explain(error)}; retrying in {RETRY_MS}ms", err=True)
         time.sleep(RETRY_MS / 1000)
         return [], after
     return page, page[-1].event_id if page else after

@@ -101,7 +101,7 @@ def watch(queue: str, *, interval_ms: int, group: str, as_json: bool) -> None:
 @group_option
 @every_command
 def queues(*, group: str, as_json: bool) -> None:
-    """List all queues of the server with how many of their jobs are where.
+    """List all queues of the server with what is in them.
 
     A queue that cannot be read is listed with the reason. Exit 3 when there are none.
     """
@@ -116,7 +116,7 @@ def queues(*, group: str, as_json: bool) -> None:
 @group_option
 @every_command
 def counts(names: Sequence[str], *, group: str, as_json: bool) -> None:
-    """Tell how many jobs of some queues wait, run, are delayed, dead, or recur."""
+    """Tell how many jobs wait, run, are delayed, dead, or recur."""
     _show_counts(names, group, as_json=as_json)
 
 

@@ -59,9 +59,10 @@ def resume(queue: str, *, as_json: bool) -> None:
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @every_command
 def cancel(queue: str, ids: Sequence[str], *, as_json: bool) -> None:
-    """Forget delayed jobs that were added under ids of their own and are not due yet.
+    """Forget delayed jobs that are not due yet.
 
-    Exit 3 when one was not there; the others are cancelled all the same.
+    They go by the ids they were added under. Exit 3 when one was not there; the others are
+    cancelled all the same.
     """
     done = open_queue(queue).cancel_delayed_bulk(ids)
     gone = [id for id, there in zip(ids, done, strict=True) if there]
@@ -109,7 +110,7 @@ def drain(queue: str, *, delayed: bool, yes: bool, group: str, as_json: bool) ->
     "--older-than",
     "grace_ms",
     type=duration,
-    default=0,
+    default="0",
     metavar="DURATION",
     help="Only jobs that are there for longer: 250 (ms), 10s, 5m, 2h, 7d. [0]",
 )
@@ -143,9 +144,10 @@ def clean(
 @group_option
 @every_command
 def obliterate(queue: str, *, force: bool, yes: bool, group: str, as_json: bool) -> None:
-    """Delete a queue and everything about it: jobs, dead letters, schedules, results, events.
+    """Delete a queue and everything about it.
 
-    Refused while jobs run, unless --force. Exit 3 when there is nothing of this name.
+    Jobs, dead letters, what recurs, results and events are gone for good. Refused while jobs run,
+    unless --force. Exit 3 when there is nothing of this name.
     """
     desk = open_queue(queue, group=group)
     with flags_in_faults():

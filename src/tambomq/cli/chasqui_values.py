@@ -12,7 +12,6 @@ import click
 
 from tambomq.chasqui.job import U32, BackoffSpec
 from tambomq.chasqui.repeat import MissedFiresPolicy
-from tambomq.errors import TamboError
 
 _UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION: Final = re.compile(r"(\d{1,18})(?:\.(\d{1,9}))? *(ms|s|m|h|d)?")
@@ -39,7 +38,7 @@ def moment(text: str) -> datetime:
 
 
 def backoff(text: str) -> BackoffSpec:
-    """Return what ``5s``, ``exponential:1s`` or, with the longest wait, ``exponential:1s:10m`` is."""
+    """Return the backoff: ``5s``, ``exponential:1s``, or ``exponential:1s:10m`` with a limit."""
     kind, colon, rest = text.partition(":")
     kind, rest = (kind, rest) if colon else ("fixed", text)
     waits = [_milliseconds(part) for part in rest.split(":")]
@@ -52,7 +51,7 @@ def backoff(text: str) -> BackoffSpec:
 
 
 def missed_fires(text: str) -> MissedFiresPolicy:
-    """Return what ``skip``, ``fire-once`` or, with the most made up for, ``fire-all:100`` is."""
+    """Return the policy: ``skip``, ``fire-once``, or ``fire-all:100`` with a limit."""
     kind, _, most = text.partition(":")
     if kind == "fire-all" and most.isdecimal() and 0 < int(most) <= U32:
         return MissedFiresPolicy.fire_all(int(most))
@@ -95,11 +94,6 @@ def iso_ms(epoch_ms: int) -> str:
     except (OverflowError, OSError, ValueError):  # somebody stored no time there
         return str(epoch_ms)
     return told.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def reason_of(error: TamboError) -> str:
-    """Return what went wrong, on one line."""
-    return " ".join(str(error).split())
 
 
 def _key(key: Any) -> str:

@@ -12,7 +12,7 @@ import hiredis
 
 from tambomq.clock import Patience
 from tambomq.errors import StoreError, StoreUnavailable, TamboError
-from tambomq.store.call import Call, Outcome, Plan, results
+from tambomq.store.call import Call, Outcome, Plan, Script, results
 from tambomq.store.connect import PATIENCE_S, URL, Credentials, Endpoint, Tls, endpoint
 from tambomq.store.ears import Ears, Hearing
 from tambomq.store.lane import Lane
@@ -80,13 +80,20 @@ class AsyncStore:
 
     async def _one_by_one(self, calls: Iterator[Call[Any]]) -> list[Outcome]:
         """Let each call be on its way before the next is made."""
-        under_way = []
+        under_way, brought = [], set[str]()
         for call in calls:
-            under_way.append(asyncio.ensure_future(self._outcome(call)))
+            sha = call.verb.sha if isinstance(call.verb, Script) else ""
+            # A server that had to ask for the script would make the next call first.
+            make = self._outcome if sha in brought else self._outcome_with_source
+            brought.add(sha)
+            under_way.append(asyncio.ensure_future(make(call)))
             # One turn of the loop to take it to the lane, one more to send it.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
         return await asyncio.gather(*under_way)
+
+    async def _outcome_with_source(self, call: Call[Any]) -> Outcome:
+        return (await self._finish(Trip((call,), with_source=True)))[0]
 
     async def _outcome(self, call: Call[Any]) -> Outcome:
         # Nearly every trip is a single call to a single server on an open lane, with a good

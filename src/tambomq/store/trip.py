@@ -60,7 +60,8 @@ class Trip:
         "waiting",
     )
 
-    def __init__(self, calls: Sequence[Call[Any]]) -> None:
+    def __init__(self, calls: Sequence[Call[Any]], *, with_source: bool = False) -> None:
+        """Send scripts by their names, or all *with_source* from the beginning."""
         self._calls = calls
         self.outcomes: list[Outcome] = [None] * len(calls)
         self.waiting: Sequence[int] = range(len(calls))
@@ -68,7 +69,7 @@ class Trip:
         """Whether to wait a little before the next round."""
         self.moved: dict[int, Address] = {}
         """Cluster slots and the nodes that a server said they are on."""
-        self._source: set[int] = set()
+        self._source = set(range(len(calls))) if with_source else set[int]()
         self._ask: dict[int, Address] = {}
         self._lost: set[int] = set()
         self._redirected = 0

@@ -1,21 +1,35 @@
--- settle: forget jobs whose handlers returned.
+-- settle: tell that jobs begin to run, and forget jobs whose handlers returned.
 --
 -- KEYS  stream      stream  {chasqui:<queue>}:stream
 --       events      stream  {chasqui:<queue>}:events
 -- ARGV  group       whose
---       consumer    who ran them
+--       consumer    who runs them
 --       events_cap  events that are kept; 0 writes none
 --       ts          now, in ms
---       entry, id, name, attempt, duration_us  …  a job, which run this was, how long it took
--- REPLY entries that were another's by then, or gone
+--       begun       how many begin
+--       rest        …  id, name and attempt of each that begins, then entry, id, name, attempt and
+--                   duration_us of each that ended
+-- REPLY entries that ended but were another's by then, or gone
 
 local stream, events = KEYS[1], KEYS[2]
-local group, consumer, events_cap, ts = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local group, consumer, events_cap, ts, begun = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
+local ended = 6 + begun * 3
+for i = 6, ended - 1, 3 do
+  note(events, events_cap, 'active', ARGV[i], ts, ARGV[i + 1], 'attempt', ARGV[i + 2])
+end
+-- Jobs end about in the order they came in, so one look finds nearly all.
+local known = {}
+if ended < #ARGV then
+  local rows = redis.pcall('XPENDING', stream, group, ARGV[ended], ARGV[#ARGV - 4], #ARGV, consumer)
+  for _, row in ipairs(rows) do
+    known[row[1]] = true
+  end
+end
 local mine, lost = {}, {}
-for i = 5, #ARGV, 5 do
+for i = ended, #ARGV, 5 do
   local entry = ARGV[i]
-  if owns(stream, group, consumer, entry) then
+  if known[entry] or owns(stream, group, consumer, entry) then
     mine[#mine + 1] = entry
     note(events, events_cap, 'completed', ARGV[i + 1], ts, ARGV[i + 2], 'attempt', ARGV[i + 3], 'duration_us', ARGV[i + 4])
   else
