@@ -25,6 +25,7 @@ from benchmarks.players.talk import Task
 
 Order: TypeAlias = Mapping[str, Any]
 Told: TypeAlias = dict[str, float]
+Handler: TypeAlias = Callable[[Any], Awaitable[None]]
 
 NAME = "job"
 BULK = 1000
@@ -76,24 +77,23 @@ class Chasqui:
 
     async def add(self, order: Order) -> Told:
         """Add jobs one by one, each awaited, with as many adders as *flights*."""
-        data, count, flights = order["data"], order["count"], order["flights"]
-        async with self._open(order) as queue:
-            await _several(lambda: queue.add(NAME, data), order["warm"], flights)
-            began = time.perf_counter()
-            await _several(lambda: queue.add(NAME, data), count, flights)
-            took_s = time.perf_counter() - began
-        await _expect(order, "stream", count + order["warm"])
-        return {"rate": count / took_s}
+        data, flights = order["data"], order["flights"]
+        return await self._rate(
+            order, lambda queue, size: _several(lambda: queue.add(NAME, data), size, flights)
+        )
 
     async def add_bulk(self, order: Order) -> Told:
         """Add jobs a thousand at a time."""
-        count = order["count"]
+        return await self._rate(order, lambda queue, size: _bulk(queue, order["data"], size))
+
+    async def _rate(self, order: Order, add: Callable[[Any, int], Awaitable[None]]) -> Told:
+        count, warm = order["count"], order["warm"]
         async with self._open(order) as queue:
-            await _bulk(queue, order["data"], order["warm"])
+            await add(queue, warm)
             began = time.perf_counter()
-            await _bulk(queue, order["data"], count)
+            await add(queue, count)
             took_s = time.perf_counter() - began
-        await _expect(order, "stream", count + order["warm"])
+        await _expect(order, "stream", count + warm)
         return {"rate": count / took_s}
 
     async def fill(self, order: Order) -> Told:
@@ -110,21 +110,22 @@ class Chasqui:
         warming = {**order, **order["warming"], "count": order["warm"]}
         for part in (warming, order):
             await self.fill(part)
-        await self._drain(warming)
-        took_s = await self._drain(order)
+        calls = Calls(order["warm"])
+        await self._drain(warming, calls, calls.handle)
+        calls = Calls(order["count"])
+        took_s = await self._drain(order, calls, calls.handle)
         return {"rate": order["count"] / took_s}
 
-    async def _drain(self, order: Order) -> float:
-        calls = Calls(order["count"])
+    async def _drain(self, order: Order, calls: Calls, handle: Handler) -> float:
         async with _look(order) as server:
-            await server.ping()
+            before = await _events(server, order)
             began = time.perf_counter()
-            async with self._working(order, calls.handle):
+            async with self._working(order, handle):
                 await calls.all_made.wait()
                 await _until(lambda: server.xlen(order["stream"]))
                 took_s = time.perf_counter() - began
             calls.check(order["data"])
-            await _check_events(server, order)
+            _check_events(await _events(server, order) - before, order)
         return took_s
 
     async def latency(self, order: Order) -> Told:
@@ -153,22 +154,15 @@ class Chasqui:
     async def memory(self, order: Order) -> Told:
         """How much a worker grows from a tenth of the way to the end. The queue is full already."""
         count = order["count"]
-        calls, before_mb = Calls(count), 0.0
+        calls, resident_mb = Calls(count), []
 
         async def handle(job: Any) -> None:
-            nonlocal before_mb
             await calls.handle(job)
-            if calls.made == count // 10:
-                before_mb = _resident_mb()
+            if calls.made in {count // 10, count}:
+                resident_mb.append(_resident_mb())
 
-        async with _look(order) as server:
-            began = time.perf_counter()
-            async with self._working(order, handle):
-                await calls.all_made.wait()
-                await _until(lambda: server.xlen(order["stream"]))
-                took_s, after_mb = time.perf_counter() - began, _resident_mb()
-        calls.check(order["data"])
-        return {"growth": after_mb - before_mb, "rate": count / took_s}
+        took_s = await self._drain(order, calls, handle)
+        return {"growth": resident_mb[-1] - resident_mb[0], "rate": count / took_s}
 
     # ── delayed ──────────────────────────────────────────────────────────────
 
@@ -206,12 +200,15 @@ class Chasqui:
 
     def _open(self, order: Order) -> Any:
         # The cap is far away: trimmed jobs would never be handled.
-        return self._queue(order["queue"], redis_url=order["url"], max_stream_len=10_000_000)
+        return self._queue(
+            order["queue"],
+            redis_url=order["url"],
+            max_stream_len=10_000_000,
+            **order["queue_options"],
+        )
 
     @asynccontextmanager
-    async def _working(
-        self, order: Order, handle: Callable[[Any], Awaitable[None]]
-    ) -> AsyncIterator[None]:
+    async def _working(self, order: Order, handle: Handler) -> AsyncIterator[None]:
         """A worker that runs inside; one that ends early raises at once."""
         worker = self._worker(
             order["queue"],
@@ -267,11 +264,13 @@ async def _expect(order: Order, key: str, count: int) -> None:
             raise RuntimeError(f"{found} jobs in {key}, not {count}")
 
 
-async def _check_events(server: Redis, order: Order) -> None:
+async def _events(server: Redis, order: Order) -> int:
+    there = await server.exists(order["events"])
+    return (await server.xinfo_stream(order["events"]))["entries-added"] if there else 0
+
+
+def _check_events(told: int, order: Order) -> None:
     """Raise unless each job was announced as active and completed, or nothing was."""
-    told = 0
-    if await server.exists(order["events"]):
-        told = (await server.xinfo_stream(order["events"]))["entries-added"]
     if told < 2 * order["count"] if order["events_enabled"] else told:
         raise RuntimeError(f"{told} events for {order['count']} jobs")
 

@@ -1,15 +1,21 @@
-"""RSMQ clients as fixtures. A test module takes both: ``drivers, peers = fixtures.both``."""
+"""Foreign clients as fixtures, for the test modules that take them.
+
+RSMQ: ``drivers, peers = fixtures.both``. ChasquiMQ: ``chasquis, scene, pair = fixtures.chasqui``.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Self, TypeAlias
 
 import pytest
 
+from tambomq.chasqui.keys import Keys
+from tambomq.ids import letters
+from tests.peers.chasqui import Chasquis, Pair, Scene
 from tests.peers.driver import PEERS, Driver, in_node, in_python
 from tests.peers.rsmq import Command, Driven
 from tests.peers.rsmq_ours import Ours, OursAsync
@@ -21,6 +27,9 @@ OURS = ("ours", "ours-async")
 FOREIGN = ("node", "pyrsmq")
 QUICK = (*OURS, *FOREIGN)
 """The clients that take a millisecond or so for an operation; a command takes hundreds."""
+
+WAYS = (("ours", "theirs"), ("theirs", "ours"))
+"""Who produces and who consumes, in ChasquiMQ."""
 
 COMMANDS = ("rsmqctl", "ours-rsmqctl")
 
@@ -125,3 +134,27 @@ def peers(drivers: Drivers, each_server: Server) -> Iterator[Peers]:
 
 
 both = drivers, peers
+
+
+@pytest.fixture(scope="module")
+def chasquis() -> Iterator[Chasquis]:
+    """ChasquiMQ clients and workers for the tests of one module."""
+    with Chasquis() as started:
+        yield started
+
+
+@pytest.fixture
+def scene(chasquis: Chasquis, running: Callable[[str], Server]) -> Iterator[Scene]:
+    """A ChasquiMQ queue that no other test has, on a server that the engine can use."""
+    with Scene(running("redis8").url, Keys(f"q-{letters(8)}"), chasquis) as opened:
+        yield opened
+
+
+@pytest.fixture(params=WAYS, ids="-to-".join)
+def pair(request: pytest.FixtureRequest, scene: Scene) -> Pair:
+    """One of us and one of them, both ways."""
+    producer, consumer = request.param
+    return Pair(scene.get(producer), scene.get(consumer))
+
+
+chasqui = chasquis, scene, pair

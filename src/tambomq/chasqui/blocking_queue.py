@@ -274,7 +274,7 @@ class BlockingQueue:
         return self._store.follow(plan)
 
     def clean(self, grace_ms: int = 0, *, limit: int = 1000, state: str = "dlq") -> int:
-        """Forget jobs of a *state* (dlq, waiting, delayed) older than *grace_ms*; return how many."""
+        """Forget jobs older than *grace_ms* of a *state*: dlq, waiting or delayed; return how many."""
         plan = admin_ops.clean(
             self._keys, self._group, before_ms=now_ms() - grace_ms, limit=limit, state=state
         )

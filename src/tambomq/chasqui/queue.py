@@ -1,7 +1,4 @@
-"""Adds jobs to a ChasquiMQ queue and looks after it, from asyncio.
-
-`BlockingQueue` has the same methods.
-"""
+"""Adds jobs to a ChasquiMQ queue and looks after it, from asyncio; `BlockingQueue` from threads."""
 
 from __future__ import annotations
 
@@ -278,7 +275,7 @@ class Queue:
         return await self._store.follow(plan)
 
     async def clean(self, grace_ms: int = 0, *, limit: int = 1000, state: str = "dlq") -> int:
-        """Forget jobs of a *state* (dlq, waiting, delayed) older than *grace_ms*; return how many."""
+        """Forget jobs older than *grace_ms* of a *state*: dlq, waiting or delayed; return how many."""
         plan = admin_ops.clean(
             self._keys, self._group, before_ms=now_ms() - grace_ms, limit=limit, state=state
         )
