@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks import chasqui, record, rsmq, table
 from benchmarks.model import MISSED, Line, Subject, line
 from benchmarks.rounds import Measured, measure
-from benchmarks.server import KINDS, NoServer, place
+from benchmarks.server import KINDS, NoServer, place, servers
 
 SUBJECTS: dict[str, Callable[..., Subject]] = {
     "rsmq": rsmq.subject,
@@ -34,19 +34,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
     lines: list[Line] = []
     found: dict[str, Measured] = {}
-    server = ""
+    versions: dict[str, None] = {}
     try:
         for name in options.subjects or SUBJECTS:
             subject = SUBJECTS[name](rounds, quick=options.quick)
             with place(options.server) as where:
                 found[name] = measure(subject, where)
-                server = where.version
+                versions |= dict.fromkeys(each.version for each in (where, *servers()))
             lines += [line(name, row, found[name].turns) for row in subject.rows]
     except NoServer as missing:
         print(missing, file=sys.stderr)
         return 1
     players = dict.fromkeys(v for each in found.values() for v in each.versions.values())
-    around = record.surroundings(server, players)
+    around = record.surroundings(" and ".join(versions), players)
     _show(lines, around, [f for each in found.values() for f in each.failures])
     if options.json:
         _save(options.json, lines, around, found)

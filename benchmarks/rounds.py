@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from benchmarks.model import Bout, Contender, Player, Subject, Turn
 from benchmarks.noise import QUIET_BELOW, Reading
 from benchmarks.process import PlayerFailed, Process
-from benchmarks.server import Place
+from benchmarks.server import Place, servers
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ def _turn(bout: Bout, who: Contender, running: Mapping[str, Process], place: Pla
     process = running[who.player.name]
     prepared = bout.before(place.url, who)
     order = {"task": who.task, "url": place.url, **who.options, **prepared}
-    pids = [os.getpid(), place.pid, *(each.pid for each in running.values())]
+    pids = [os.getpid(), *(each.pid for each in (*servers(), *running.values()))]
     before = Reading.take(pids)
     try:
         told = process.ask(order)

@@ -13,7 +13,7 @@ from tambomq.chasqui.dlq_ops import Where
 from tambomq.chasqui.job import MAX_DELAY_S, BackoffLike, DeadLetter, Job, JobCounts
 from tambomq.chasqui.keys import GROUP, Keys
 from tambomq.chasqui.ops import ADDED_TTL_S, EVENTS_CAP, MAX_STREAM_LEN, Policy
-from tambomq.chasqui.production import Production
+from tambomq.chasqui.production import NO_OPTIONS, Production
 from tambomq.chasqui.repeat import MissedFiresLike, RepeatableMeta, RepeatLike
 from tambomq.clock import now_ms
 from tambomq.errors import InvalidFormat
@@ -110,18 +110,15 @@ class BlockingQueue:
                 job_id=job_id,
                 missed_fires=missed_fires,
             )
-        plan = self._production.add(
-            now_ms(),
-            name,
-            data,
-            delay_ms=delay_ms,
-            delay=delay,
-            attempts=attempts,
-            backoff=backoff,
-            job_id=job_id,
-        )
+        if missed_fires is not None:
+            raise InvalidFormat("missed_fires", missed_fires, "left out where nothing repeats")
         self._closed = False
-        return self._store.follow(plan)
+        options = (delay_ms, delay, attempts, backoff, job_id)
+        if options == NO_OPTIONS and (quick := self._production.add_quickly(now_ms(), name, data)):
+            job, call = quick
+            self._store.run(call)
+            return job
+        return self._store.follow(self._production.add(now_ms(), name, data, *options))
 
     def add_unique(
         self,
@@ -274,7 +271,10 @@ class BlockingQueue:
         return self._store.follow(plan)
 
     def clean(self, grace_ms: int = 0, *, limit: int = 1000, state: str = "dlq") -> int:
-        """Forget jobs older than *grace_ms* of a *state*: dlq, waiting or delayed; return how many."""
+        """Forget jobs older than *grace_ms*; return how many.
+
+        *state* is ``dlq``, ``waiting`` or ``delayed``.
+        """
         plan = admin_ops.clean(
             self._keys, self._group, before_ms=now_ms() - grace_ms, limit=limit, state=state
         )

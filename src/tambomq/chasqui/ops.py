@@ -15,10 +15,10 @@ import msgspec
 from tambomq.chasqui.job import MAX_DELAY_S, Envelope, RetryOverride
 from tambomq.chasqui.keys import Keys, check_job_id, check_name, check_page_name
 from tambomq.chasqui.packing import decode_payload
-from tambomq.chasqui.wire import check_dialect, encode_envelope, encode_member
+from tambomq.chasqui.wire import check_dialect, encode_envelope, encode_fresh, encode_member
 from tambomq.errors import ForeignLeader, InvalidFormat, InvalidValue, QueueFull
 from tambomq.ids import ulid
-from tambomq.store.call import Arg, Call, load_script
+from tambomq.store.call import Arg, Call, load_script, template
 from tambomq.store.features import Features
 
 MAX_STREAM_LEN = 1_000_000
@@ -98,6 +98,8 @@ class Draft(msgspec.Struct):
     @property
     def body(self) -> bytes:
         """The job as it is stored."""
+        if self.retry is None:
+            return encode_fresh(self.id, self.payload, self.created_at_ms)
         return encode_envelope(Envelope(self.id, self.payload, self.created_at_ms, 0, self.retry))
 
 
@@ -150,14 +152,27 @@ def add_once(keys: Keys, policy: Policy, job: Draft) -> Call[int]:
     return Call(_ADD_ONCE, where, args, partial(_length, keys.queue, policy), repeatable=True)
 
 
-def add_roomy(keys: Keys, policy: Policy, producer: str, job: Draft) -> Call[None]:
-    """Add *job* to a stream that is known to be far from full, by a server that knows IDMP.
+class RoomyAdd:
+    """Adds jobs to a stream that is known to be far from full, by a server that knows IDMP.
 
     A command instead of a script: a round trip takes 31 µs instead of 54.
     """
-    head = ("IDMP", producer, job.id, "MAXLEN", "~", policy.max_stream_len, "*", "d", job.body)
-    args = (*head, "n", job.name) if job.name else head
-    return Call("XADD", (keys.stream,), args, _nothing, repeatable=True)
+
+    def __init__(self, keys: Keys, policy: Policy, producer: str) -> None:
+        """Prepare the two forms: with a name and without."""
+        self._where = (keys.stream,)
+        head = ("XADD", keys.stream, "IDMP", producer, None)
+        tail = ("MAXLEN", "~", policy.max_stream_len, "*", "d", None)
+        self._unnamed, self._named = template(*head, *tail), template(*head, *tail, "n", None)
+
+    def call(self, id: str, name: str, body: bytes) -> Call[None]:
+        """Add a job, unless its id counts already."""
+        key, label = id.encode(), name.encode()
+        if label:
+            packed = self._named % (len(key), key, len(body), body, len(label), label)
+        else:
+            packed = self._unnamed % (len(key), key, len(body), body)
+        return Call("XADD", self._where, (), _nothing, repeatable=True, packed=packed)
 
 
 def add_batch(keys: Keys, policy: Policy, producer: str, jobs: Sequence[Draft]) -> Call[int]:

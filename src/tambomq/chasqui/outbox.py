@@ -127,8 +127,11 @@ class Outbox:
         now = now_ms()
         calls: list[Call[Any]] = []
         begun, self._begun = _split(self._begun, _BEGUN)
-        ended, self._ended = _split(self._ended, _ENDED)
-        parcels, self._parcels = self._parcels[:MOST_JOBS], self._parcels[MOST_JOBS:]
+        ended, parcels = list[Arg](), list[Parcel]()
+        # While some have to wait with telling that they begin, none may tell that they end.
+        if not self._begun:
+            ended, self._ended = _split(self._ended, _ENDED)
+            parcels, self._parcels = self._parcels[:MOST_JOBS], self._parcels[MOST_JOBS:]
         if begun or ended:
             calls.append(worker_ops.settle(self._seat, now, begun, ended))
         calls += [parcel.call for parcel in parcels]

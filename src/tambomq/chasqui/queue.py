@@ -12,7 +12,7 @@ from tambomq.chasqui.dlq_ops import Where
 from tambomq.chasqui.job import MAX_DELAY_S, BackoffLike, DeadLetter, Job, JobCounts
 from tambomq.chasqui.keys import GROUP, Keys
 from tambomq.chasqui.ops import ADDED_TTL_S, EVENTS_CAP, MAX_STREAM_LEN, Policy
-from tambomq.chasqui.production import Production
+from tambomq.chasqui.production import NO_OPTIONS, Production
 from tambomq.chasqui.repeat import MissedFiresLike, RepeatableMeta, RepeatLike
 from tambomq.chasqui.results import Results
 from tambomq.clock import now_ms
@@ -111,18 +111,15 @@ class Queue:
                 job_id=job_id,
                 missed_fires=missed_fires,
             )
-        plan = self._production.add(
-            now_ms(),
-            name,
-            data,
-            delay_ms=delay_ms,
-            delay=delay,
-            attempts=attempts,
-            backoff=backoff,
-            job_id=job_id,
-        )
+        if missed_fires is not None:
+            raise InvalidFormat("missed_fires", missed_fires, "left out where nothing repeats")
         self._closed = False
-        return await self._store.follow(plan)
+        options = (delay_ms, delay, attempts, backoff, job_id)
+        if options == NO_OPTIONS and (quick := self._production.add_quickly(now_ms(), name, data)):
+            job, call = quick
+            await self._store.run(call)
+            return job
+        return await self._store.follow(self._production.add(now_ms(), name, data, *options))
 
     async def add_unique(
         self,
@@ -275,7 +272,10 @@ class Queue:
         return await self._store.follow(plan)
 
     async def clean(self, grace_ms: int = 0, *, limit: int = 1000, state: str = "dlq") -> int:
-        """Forget jobs older than *grace_ms* of a *state*: dlq, waiting or delayed; return how many."""
+        """Forget jobs older than *grace_ms*; return how many.
+
+        *state* is ``dlq``, ``waiting`` or ``delayed``.
+        """
         plan = admin_ops.clean(
             self._keys, self._group, before_ms=now_ms() - grace_ms, limit=limit, state=state
         )

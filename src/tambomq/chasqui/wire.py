@@ -53,6 +53,11 @@ def encode_envelope(envelope: Envelope) -> bytes:
         raise InvalidPayload(envelope, error) from error
 
 
+def encode_fresh(id: str, payload: bytes, created_at_ms: int) -> bytes:
+    """Return a job as it is stored that has not run yet and says nothing about retries."""
+    return encode((id, payload, created_at_ms, 0))
+
+
 def decode_envelope(data: bytes) -> Envelope:
     """Return the job that *data* begins with; raise `RemoteProtocolError`."""
     try:

@@ -102,7 +102,7 @@ class AsyncStore:
         if lane is None or not lane.sound:
             return (await self._finish(Trip((call,))))[0]
         try:
-            replies = await lane.exchange(hiredis.pack_command(call.parts), 1)
+            replies = await lane.exchange(call.packed or hiredis.pack_command(call.parts), 1)
         except StoreUnavailable:
             # Never sent, so it may be made like any other.
             return (await self._finish(Trip((call,))))[0]

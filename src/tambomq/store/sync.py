@@ -75,7 +75,7 @@ class Store:
         wire = self._spare(node) if len(calls) == 1 and not self._homes else None
         if wire is None:
             return self._finish(Trip(calls))
-        replies = wire.exchange(hiredis.pack_command(calls[0].parts), 1)
+        replies = wire.exchange(calls[0].packed or hiredis.pack_command(calls[0].parts), 1)
         if replies:
             self._give(node, wire)
             if not isinstance(replies[0], hiredis.ReplyError):

@@ -97,7 +97,7 @@ class Trip:
                 commands.append(_ASKING)
             with_source = place in self._source or place in first_uses
             parts = call.parts_with_source if with_source else call.parts
-            commands.append(hiredis.pack_command(parts))
+            commands.append(call.packed or hiredis.pack_command(parts))
         return (commands[0] if len(commands) == 1 else b"".join(commands)), len(commands)
 
     def arrive(self, places: Sequence[int], replies: Sequence[Any], host: str = "") -> list[int]:

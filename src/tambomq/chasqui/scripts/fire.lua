@@ -24,7 +24,7 @@ local cap, events_cap, ts = ARGV[7], ARGV[8], ARGV[9]
 
 -- A leader that was frozen finds that its successor has fired.
 local score = redis.call('ZSCORE', repeat_, key)
-if redis.call('GET', lock) ~= holder or not score or tonumber(score) ~= tonumber(was) then
+if redis.call('GET', lock) ~= holder or not score or math.floor(math.max(0, score)) ~= tonumber(was) then
   return {-1, 0}
 end
 limit, next, end_before = tonumber(limit), tonumber(next), tonumber(end_before)
