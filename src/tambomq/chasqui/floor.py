@@ -61,7 +61,7 @@ class Floor:
         self._is_async = is_async(handler)
         self._inbox: deque[Delivery] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
-        self._paused, self._ended = False, asyncio.Event()
+        self._paused, self._rousing, self._ended = False, False, asyncio.Event()
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self._tasks: list[asyncio.Task[None]] = []
         self._threads: ThreadPoolExecutor | None = None
@@ -125,8 +125,16 @@ class Floor:
     # ── runners ──────────────────────────────────────────────────────────────
 
     def _rouse(self) -> None:
+        """Wake as many runners as have something to do.
+
+        Handlers that never wait keep one busy, and more would only take turns. For each that
+        waits two more are woken, so that a hundred are at work after seven turns of the loop.
+        """
+        self._rousing = False
+        awake = len(self._tasks) - len(self._idle)
+        wanted = min(len(self._inbox), 2 * self.running + 1 - awake, len(self._idle))
         if not self._paused:
-            for _ in range(min(len(self._inbox), len(self._idle))):
+            for _ in range(wanted):
                 waiter = self._idle.popleft()
                 if not waiter.done():
                     waiter.set_result(None)
@@ -140,9 +148,13 @@ class Floor:
                 await waiter
                 since = perf_counter_ns()
                 continue
+            delivery = inbox.popleft()
+            if inbox and self._idle and not self._rousing:
+                self._rousing = True
+                self._loop.call_soon(self._rouse)
             self.running += 1
             try:
-                await self._handle(inbox.popleft())
+                await self._handle(delivery)
             finally:
                 self.running -= 1
                 self._ended.set()

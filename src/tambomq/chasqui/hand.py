@@ -6,6 +6,7 @@ does not lose its job.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -60,6 +61,8 @@ class Hand:
         """After so long a silence others may take what is held."""
         self.held: dict[str, int] = {}
         """How often each was delivered before."""
+        self.room = asyncio.Event()
+        """Set whenever there is room for more."""
 
     def take(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
         """Hold *deliveries*; return those that were not held before.
@@ -79,6 +82,7 @@ class Hand:
         for entry in gone:
             self.held.pop(entry, None)
         self._beat.let_go(gone)
+        self.room.set()
 
     def close(self) -> None:
         """Renew nothing any more; waits for the renewal under way."""

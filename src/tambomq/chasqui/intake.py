@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 
 AHEAD_S = 0.01
 MOST_AHEAD = 500
+MOST_UNSETTLED = 2000
+# A server that lets us read but not settle must not fill our memory.
+MOST_UNSETTLED = 5000
 PAUSE_LOOK_S = 0.25
 CLAIM_LOOK_S = 1.0
 LIMIT_LOOK_MS = 500
@@ -72,7 +75,7 @@ class Intake:
         """Read on the first of *stores*, ask on the second."""
         self._reads, self._asks = stores
         self._seat, self._pace, self._hand, self._runners = seat, pace, hand, runners
-        self._room, self._stopped = asyncio.Event(), asyncio.Event()
+        self._room, self._stopped = hand.room, asyncio.Event()
         self._stopping = False
         self._connection: int | None = None
         self._reading = False
@@ -148,7 +151,9 @@ class Intake:
         # Half a page at least, unless a runner has nothing to do.
         if busy > self._pace.concurrency and free < allowed // 2:
             return 0
-        return min(free, self._pace.read_count)
+        # What has ended and is not settled yet is in our hands too, and must not pile up.
+        unsettled = len(self._hand.held) - busy
+        return max(0, min(free, self._pace.read_count, MOST_UNSETTLED - unsettled))
 
     async def _read(self, wanted: int) -> list[Delivery]:
         block_ms = DRAIN_BLOCK_MS if self._delivered else self._pace.block_ms
@@ -222,6 +227,8 @@ class Intake:
             except TamboError as error:
                 if not str(error).startswith("NOGROUP"):
                     log.warning("cannot look after queue %r: %s", self._seat.keys.queue, error)
+            # Nobody else tells when what was held up is settled at last.
+            self._room.set()
             await asyncio.sleep(min(PAUSE_LOOK_S, claim_every_s))
 
     async def _look_for_pause(self) -> None:

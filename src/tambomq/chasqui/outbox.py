@@ -60,6 +60,16 @@ class Parcel(msgspec.Struct, frozen=True):
     """Makes the call to try next, if the server answers with text: why this one will not do."""
 
 
+class Load(msgspec.Struct, frozen=True):
+    """What is told in one trip: the calls, and what they settle."""
+
+    calls: list[Call[Any]]
+    ended: list[str]
+    """Entries that the first call ends."""
+    parcels: list[Parcel]
+    """Entries that the other calls settle, one each."""
+
+
 class Outbox:
     """Settles the jobs of one worker."""
 
@@ -112,10 +122,25 @@ class Outbox:
 
     def _flush(self) -> None:
         self._flushing = False
-        while len(self._trips) < MOST_TRIPS and (self._begun or self._ended or self._parcels):
-            trip = self._loop.create_task(self._tell())
+        while len(self._trips) < MOST_TRIPS and (load := self._load()) is not None:
+            trip = self._loop.create_task(self._tell(load))
             self._trips.add(trip)
             trip.add_done_callback(self._told)
+
+    def _load(self) -> Load | None:
+        """What leaves with the next trip; `None` if there is nothing."""
+        begun, self._begun = _split(self._begun, _BEGUN)
+        ended, parcels = list[Arg](), list[Parcel]()
+        # While some have to wait with telling that they begin, none may tell that they end.
+        if not self._begun:
+            ended, self._ended = _split(self._ended, _ENDED)
+            parcels, self._parcels = self._parcels[:MOST_JOBS], self._parcels[MOST_JOBS:]
+        if not (begun or ended or parcels):
+            return None
+        calls = [parcel.call for parcel in parcels]
+        if begun or ended:
+            calls.insert(0, worker_ops.settle(self._seat, now_ms(), begun, ended))
+        return Load(calls, [str(entry) for entry in ended[::_ENDED]], parcels)
 
     def _told(self, trip: asyncio.Task[None]) -> None:
         self._trips.discard(trip)
@@ -123,26 +148,15 @@ class Outbox:
             log.error("cannot settle jobs of %r", self._seat.keys.queue, exc_info=error)
         self._flush()
 
-    async def _tell(self) -> None:
-        now = now_ms()
-        calls: list[Call[Any]] = []
-        begun, self._begun = _split(self._begun, _BEGUN)
-        ended, parcels = list[Arg](), list[Parcel]()
-        # While some have to wait with telling that they begin, none may tell that they end.
-        if not self._begun:
-            ended, self._ended = _split(self._ended, _ENDED)
-            parcels, self._parcels = self._parcels[:MOST_JOBS], self._parcels[MOST_JOBS:]
-        if begun or ended:
-            calls.append(worker_ops.settle(self._seat, now, begun, ended))
-        calls += [parcel.call for parcel in parcels]
-        entries = [*map(str, ended[::_ENDED]), *(parcel.entry for parcel in parcels)]
-        outcomes = await self._store.outcomes(calls)
-        outcomes = await self._until_told(calls, outcomes)
-        if begun or ended:
-            self._count_ended(len(ended) // _ENDED, outcomes.pop(0))
-        again = self._count(parcels, outcomes)
-        self.unsettled -= len(entries)
-        self._hand.let_go(entry for entry in entries if entry not in again)
+    async def _tell(self, load: Load) -> None:
+        outcomes = await self._store.outcomes(load.calls)
+        outcomes = await self._until_told(load.calls, outcomes)
+        if len(outcomes) > len(load.parcels):
+            self._count_ended(len(load.ended), outcomes.pop(0))
+        again = self._count(load.parcels, outcomes)
+        self.unsettled -= len(load.ended) + len(load.parcels)
+        parcels = (parcel.entry for parcel in load.parcels if parcel.entry not in again)
+        self._hand.let_go((*load.ended, *parcels))
 
     async def _until_told(self, calls: list[Call[Any]], outcomes: list[Outcome]) -> list[Outcome]:
         """Make *calls* again as long as they find no server."""

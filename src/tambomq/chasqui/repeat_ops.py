@@ -46,7 +46,8 @@ def listing(keys: Keys, limit: int) -> Plan[list[RepeatableMeta]]:
     flat = results(outcomes)[0]
     if not flat:
         return []
-    names = [key.decode("utf-8", "surrogateescape") for key in flat[::2]]
+    # A key that is no UTF-8 is nobody's: there is no such spec.
+    names = [key.decode("utf-8", "replace") for key in flat[::2]]
     bodies = yield [
         Call("HMGET", (keys.spec(key),), ("spec", "fired"), list, repeatable=True) for key in names
     ]

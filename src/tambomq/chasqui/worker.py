@@ -222,6 +222,9 @@ class Worker:
             await asyncio.gather(intake.unblock(), reading)
             await floor.shed()
             await floor.finish(self._grace_s)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._grace_s):
+                    await outbox.drain()
         finally:
             for leader in leaders:
                 leader.close()

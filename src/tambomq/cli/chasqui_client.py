@@ -146,14 +146,14 @@ def flags_in_faults() -> Iterator[None]:
     except QueueBusy as error:
         raise QueueError(
             error.queue,
-            f"{error.active} jobs of queue {error.queue!r} are running: "
+            f"queue {error.queue!r} is busy with {jobs(error.active)}: "
             "stop its workers, or use --force",
         ) from error
 
 
-def jobs(count: int) -> str:
+def jobs(count: int, kind: str = "") -> str:
     """Return how many jobs these are, in words."""
-    return "1 job" if count == 1 else f"{count} jobs"
+    return " ".join(filter(None, (str(count), kind, "job" if count == 1 else "jobs")))
 
 
 def _answer(question: str) -> str:

@@ -88,8 +88,8 @@ def drain(queue: str, *, delayed: bool, yes: bool, group: str, as_json: bool) ->
     if not yes:
         found = desk.get_job_counts()
         count = found.waiting + (found.delayed if delayed else 0)
-        which = "wait or are delayed" if delayed else "wait"
-        confirm(f"Delete {jobs(count)} that {which} on queue {queue}?", yes=yes)
+        which = "waiting or delayed" if delayed else "waiting"
+        confirm(f"Delete {jobs(count, which)} of queue {queue}?", yes=yes)
     _tell_deleted(queue, desk.drain(delayed=delayed), as_json=as_json)
 
 
