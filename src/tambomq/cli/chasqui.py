@@ -17,8 +17,8 @@ from tambomq.cli import (
     chasqui_manage,
     chasqui_repeat,
 )
-from tambomq.cli.chasqui_client import ENV, example, url_option
-from tambomq.cli.output import run, verbose_option
+from tambomq.cli.chasqui_client import ENV, url_option
+from tambomq.cli.output import example, run, verbose_option
 
 PROG: Final = "chasqui"
 

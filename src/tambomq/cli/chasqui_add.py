@@ -15,14 +15,13 @@ from tambomq.cli import chasqui_bulk
 from tambomq.cli.chasqui_client import (
     Desk,
     every_command,
-    example,
     flags_in_faults,
     jobs,
     open_queue,
     queue_argument,
 )
 from tambomq.cli.chasqui_values import backoff, duration, moment, payload
-from tambomq.cli.output import Command, emit, emit_json
+from tambomq.cli.output import Command, emit, emit_json, example
 
 
 def retry_options(command: Command) -> Command:

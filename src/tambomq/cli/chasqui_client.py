@@ -83,16 +83,6 @@ def group_option(command: Command) -> Command:
     )(command)
 
 
-def yes_option(command: Command) -> Command:
-    """Give *command* ``--yes``, for `confirm`."""
-    return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(command)
-
-
-def example(*lines: str) -> str:
-    """Return *lines* as the end of a help page, each on a line of its own."""
-    return "\n".join(("\b", "Example:", *(f"  {line}" for line in lines)))
-
-
 def redis_url() -> str:
     """Return the server that the command line or the environment names."""
     url: str = click.get_current_context().meta.get(_URL, URL)

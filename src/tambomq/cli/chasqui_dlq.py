@@ -14,15 +14,13 @@ from tambomq.chasqui.wire import decode_envelope
 from tambomq.cli.chasqui_client import (
     confirm,
     every_command,
-    example,
     flags_in_faults,
     open_queue,
     queue_argument,
-    yes_option,
 )
 from tambomq.cli.chasqui_tables import emit_boxed
 from tambomq.cli.chasqui_values import with_text_keys
-from tambomq.cli.output import NothingThere, emit, emit_json
+from tambomq.cli.output import NothingThere, emit, emit_json, example, yes_option
 from tambomq.errors import RemoteProtocolError
 
 PEEK_LIMIT: Final = 20

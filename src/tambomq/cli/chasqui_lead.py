@@ -12,8 +12,8 @@ import click
 
 from tambomq.chasqui.keys import Keys
 from tambomq.chasqui.ops import MAX_STREAM_LEN, OURS
-from tambomq.cli.chasqui_client import PATIENCE_S, every_command, example, redis_url
-from tambomq.cli.output import Command
+from tambomq.cli.chasqui_client import PATIENCE_S, every_command, redis_url
+from tambomq.cli.output import Command, example
 
 if TYPE_CHECKING:
     from tambomq.chasqui.lead_ops import Office

@@ -11,16 +11,9 @@ import click
 from tambomq.chasqui import event_ops
 from tambomq.chasqui.job import QueueEvent
 from tambomq.chasqui.keys import Keys
-from tambomq.cli.chasqui_client import (
-    Desk,
-    every_command,
-    example,
-    open_queue,
-    open_store,
-    queue_argument,
-)
+from tambomq.cli.chasqui_client import Desk, every_command, open_queue, open_store, queue_argument
 from tambomq.cli.chasqui_values import iso_ms, with_text_keys
-from tambomq.cli.output import NothingThere, emit, emit_json, explain
+from tambomq.cli.output import NothingThere, emit, emit_json, example, explain
 from tambomq.errors import StoreRefused, StoreUnavailable
 
 COUNT: Final = 100

@@ -12,16 +12,10 @@ import click
 from tambomq.chasqui import admin_ops
 from tambomq.chasqui.job import JobCounts
 from tambomq.chasqui.keys import Keys
-from tambomq.cli.chasqui_client import (
-    every_command,
-    example,
-    group_option,
-    open_store,
-    queue_argument,
-)
+from tambomq.cli.chasqui_client import every_command, group_option, open_store, queue_argument
 from tambomq.cli.chasqui_tables import boxed, emit_boxed
 from tambomq.cli.chasqui_values import iso_ms
-from tambomq.cli.output import NothingThere, emit, emit_json, explain
+from tambomq.cli.output import NothingThere, emit, emit_json, example, explain
 from tambomq.clock import now_ms
 from tambomq.errors import StoreUnavailable, TamboError
 from tambomq.store.call import Call

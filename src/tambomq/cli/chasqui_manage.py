@@ -12,16 +12,14 @@ from tambomq.cli.chasqui_client import (
     confirm,
     confirm_name,
     every_command,
-    example,
     flags_in_faults,
     group_option,
     jobs,
     open_queue,
     queue_argument,
-    yes_option,
 )
 from tambomq.cli.chasqui_values import duration
-from tambomq.cli.output import NothingThere, emit, emit_json
+from tambomq.cli.output import NothingThere, emit, emit_json, example, yes_option
 from tambomq.errors import QueueBusy
 
 CLEAN_LIMIT: Final = 1000

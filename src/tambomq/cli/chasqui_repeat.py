@@ -9,10 +9,10 @@ import click
 
 from tambomq.chasqui.repeat import RepeatableMeta, RepeatPattern
 from tambomq.cli.chasqui_add import pattern_of, repeat_options, retry_options, tell_added
-from tambomq.cli.chasqui_client import every_command, example, open_queue, queue_argument
+from tambomq.cli.chasqui_client import every_command, open_queue, queue_argument
 from tambomq.cli.chasqui_tables import emit_boxed
 from tambomq.cli.chasqui_values import missed_fires, moment, payload
-from tambomq.cli.output import NothingThere, emit, emit_json
+from tambomq.cli.output import NothingThere, emit, emit_json, example
 
 LIST_LIMIT: Final = 100
 

@@ -72,6 +72,16 @@ def verbose_option(command: Command) -> Command:
     )(command)
 
 
+def example(*lines: str) -> str:
+    """Return *lines* as the end of a help page, each on a line of its own."""
+    return "\n".join(("\b", "Example:", *(f"  {line}" for line in lines)))
+
+
+def yes_option(command: Command) -> Command:
+    """Give *command* ``--yes``, for `confirm`."""
+    return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(command)
+
+
 def emit(text: str) -> None:
     """Print one line of a result."""
     click.echo(visible(text))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from tambomq.cli.output import example
 from tambomq.cli.rsmq_client import ns_option, url_option
 from tambomq.cli.rsmq_messages import message
-from tambomq.cli.rsmq_options import example
 from tambomq.cli.rsmq_queues import queue
 
 

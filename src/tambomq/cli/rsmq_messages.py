@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from tambomq.cli import rsmq_bodies
-from tambomq.cli.output import NothingThere, emit, emit_json
+from tambomq.cli.output import NothingThere, emit, emit_json, example
 from tambomq.cli.rsmq_bodies import Given, body_options
 from tambomq.cli.rsmq_client import name_option, open_client
-from tambomq.cli.rsmq_options import base64_option, every_command, example
+from tambomq.cli.rsmq_options import base64_option, every_command
 from tambomq.cli.rsmq_show import emit_peeked, message_object, show_peeked, show_received
 from tambomq.rsmq import Message, Rsmq
 

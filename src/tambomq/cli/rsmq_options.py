@@ -11,11 +11,6 @@ from tambomq.cli.output import Command, json_option, verbose_option
 from tambomq.cli.rsmq_client import ns_option, url_option
 
 
-def example(*lines: str) -> str:
-    """Return *lines* as the end of a help page, each on a line of its own."""
-    return "\n".join(("\b", "Example:", *(f"  {line}" for line in lines)))
-
-
 def every_command(command: Command) -> Command:
     """Give *command* what all have: ``--json``, ``--redis-url``, ``--ns``, ``--verbose``."""
     for option in (verbose_option, ns_option, url_option("--redis-url"), json_option):
@@ -51,11 +46,6 @@ def settings_options(command: Command) -> Command:
     ):
         command = option(command)
     return command
-
-
-def yes_option(command: Command) -> Command:
-    """Give *command* ``--yes``, for `confirm`."""
-    return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(command)
 
 
 def base64_option(what: str) -> Callable[[Command], Command]:

@@ -6,15 +6,9 @@ from collections.abc import Iterator
 
 import click
 
-from tambomq.cli.output import NothingThere, emit, emit_json, emit_table
+from tambomq.cli.output import NothingThere, emit, emit_json, emit_table, example, yes_option
 from tambomq.cli.rsmq_client import name_option, open_client
-from tambomq.cli.rsmq_options import (
-    confirm,
-    every_command,
-    example,
-    settings_options,
-    yes_option,
-)
+from tambomq.cli.rsmq_options import confirm, every_command, settings_options
 from tambomq.cli.rsmq_show import duration, moment
 from tambomq.errors import StoreUnavailable, TamboError
 from tambomq.rsmq import QueueAttributes, QueueStats, Rsmq
