@@ -94,7 +94,7 @@ class Page:
         self._ids: dict[str, str] = {}
         self._names: dict[str, Any] = {"__name__": "__page__"}
         self._exit_code = 0
-        ours = ("TAMBO_", "REDIS_", "XDG_")
+        ours = ("CHASQUI_", "TAMBO_", "REDIS_", "XDG_")
         self._env = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
         self._env |= {"REDIS_URL": server.url, "HOME": str(home), "TZ": "UTC"}
         self._env["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"

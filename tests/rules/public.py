@@ -12,6 +12,7 @@ from tests.rules import tree
 # Package, blocking class, asyncio class.
 TWINS = [
     ("rsmq", "Rsmq", "AsyncRsmq"),
+    ("chasqui", "BlockingQueue", "Queue"),
     ("store", "Store", "AsyncStore"),
 ]
 

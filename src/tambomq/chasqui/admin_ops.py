@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tambomq.chasqui.job import U64, JobCounts, check_whole
+from tambomq.chasqui.job import U64, Envelope, JobCounts, check_whole
 from tambomq.chasqui.keys import ANY_QUEUE, Keys, queue_of
 from tambomq.chasqui.wire import decode_envelope, decode_member
 from tambomq.errors import InvalidFormat, QueueBusy, RemoteProtocolError, TamboError
@@ -60,11 +61,7 @@ def drain(keys: Keys, group: str, *, delayed: bool) -> Plan[int]:
     """Forget the jobs that wait, and those that are *delayed*; return how many."""
     dropped = yield from _drop_waiting(keys, group, "+", U64)
     if delayed:
-        calls = (
-            Call("ZCARD", (keys.delayed,), (), int),
-            Call("UNLINK", (keys.delayed,), (), int),
-        )
-        dropped += results((yield calls))[0]
+        dropped += yield from _drop_delayed(keys, None, U64)
     return dropped
 
 
@@ -92,10 +89,8 @@ def obliterate(keys: Keys, group: str, *, force: bool) -> Plan[int]:
     while True:
         args = (cursor, keys.pattern)
         outcomes = yield (Call(_SWEEP, (keys.stream,), args, _as_is),)
-        cursor, names = results(outcomes)[0]
-        if names:
-            outcomes = yield [Call("UNLINK", (_name(name),), (), int) for name in names]
-            gone += sum(results(outcomes))
+        cursor, count = results(outcomes)[0]
+        gone += int(count)
         if cursor == b"0":
             return gone
 
@@ -137,7 +132,8 @@ def _drop_letters(keys: Keys, before_ms: int, limit: int) -> Plan[int]:
     return dropped
 
 
-def _drop_delayed(keys: Keys, before_ms: int, limit: int) -> Plan[int]:
+def _drop_delayed(keys: Keys, before_ms: int | None, limit: int) -> Plan[int]:
+    """Drop delayed jobs from before *before_ms*, or all; their ids may be scheduled anew."""
     dropped = first = 0
     while dropped < limit:
         args = (first, first + CHUNK - 1)
@@ -145,20 +141,36 @@ def _drop_delayed(keys: Keys, before_ms: int, limit: int) -> Plan[int]:
         members = results(outcomes)[0]
         if not members:
             break
-        old = [m for m in members if _created_before(m, before_ms)][: limit - dropped]
+        found = [(member, _job(member)) for member in members]
+        old = [row for row in found if before_ms is None or _is_before(row[1], before_ms)]
+        del old[limit - dropped :]
         first += len(members) - len(old)
         if old:
-            call = Call("ZREM", (keys.delayed,), tuple(old), int, repeatable=True)
-            dropped += results((yield (call,)))[0]
+            gone = tuple(member for member, _ in old)
+            calls = [Call("ZREM", (keys.delayed,), gone, int, repeatable=True)]
+            if taken := tuple(_taken(keys, old)):
+                calls.append(Call("UNLINK", taken, (), int, repeatable=True))
+            dropped += results((yield calls))[0]
     return dropped
 
 
-def _created_before(member: bytes, before_ms: int) -> bool:
+def _job(member: bytes) -> Envelope | None:
     try:
-        _, body = decode_member(member)
-        return decode_envelope(body).created_at_ms < before_ms
+        return decode_envelope(decode_member(member)[1])
     except RemoteProtocolError:
-        return False
+        return None
+
+
+def _is_before(job: Envelope | None, before_ms: int) -> bool:
+    return job is not None and job.created_at_ms < before_ms
+
+
+def _taken(keys: Keys, rows: Iterable[tuple[bytes, Envelope | None]]) -> Iterator[str]:
+    """What keeps the ids of *rows* from being scheduled again."""
+    for _, job in rows:
+        if job is not None:
+            yield keys.marker(job.id)
+            yield keys.index(job.id)
 
 
 def _name(key: bytes) -> str:

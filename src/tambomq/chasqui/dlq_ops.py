@@ -23,13 +23,13 @@ Where: TypeAlias = Callable[[DeadLetter], bool]
 _REPLAY = load_script("tambomq.chasqui", "replay", "note", "room")
 
 
-def peek(keys: Keys, limit: int, after: str = "-") -> Call[list[DeadLetter]]:
+def peek(keys: Keys, limit: int, after: str = "-", until: str = "+") -> Call[list[DeadLetter]]:
     """Return dead letters, the oldest first; nothing changes."""
     count = check_whole("limit", limit, U64)
     if count == 0:
         # A COUNT of 0 means none to some servers and all to others.
         return Call("ECHO", (), ("",), _none, repeatable=True)
-    args = (after, "+", "COUNT", count)
+    args = (after, until, "COUNT", count)
     return Call("XRANGE", (keys.dlq,), args, _letters, repeatable=True)
 
 
@@ -49,8 +49,10 @@ def replay(
     left = check_whole("limit", limit, U64)
     chosen = None if ids is None else set(ids)
     after, done = "-", 0
+    # A job may be dead again before the next page is read; it is not for this call any more.
+    until = results((yield (_last(keys),)))[0]
     while left > 0 and (chosen is None or chosen):
-        outcomes = yield (peek(keys, PAGE, after),)
+        outcomes = yield (peek(keys, PAGE, after, until),)
         page: list[DeadLetter] = results(outcomes)[0]
         if not page:
             break
@@ -92,6 +94,15 @@ def _replay(
     flat = [item for job in jobs for item in job]
     args = (policy.max_stream_len, policy.events_cap, now_ms, *flat)
     return Call(_REPLAY, (keys.dlq, keys.stream, keys.events), args, _replayed, repeatable=True)
+
+
+def _last(keys: Keys) -> Call[str]:
+    args = ("+", "-", "COUNT", 1)
+    return Call("XREVRANGE", (keys.dlq,), args, _last_id, repeatable=True)
+
+
+def _last_id(rows: list[Any]) -> str:
+    return rows[0][0].decode() if rows else "0-0"
 
 
 def _replayed(reply: list[int]) -> tuple[int, bool]:

@@ -120,7 +120,6 @@ class Floor:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
-        await self.shed()
 
     # ── runners ──────────────────────────────────────────────────────────────
 

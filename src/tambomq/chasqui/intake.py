@@ -18,7 +18,7 @@ from tambomq.chasqui import worker_ops
 from tambomq.chasqui.hand import Hand
 from tambomq.chasqui.options import Pace
 from tambomq.chasqui.worker_ops import Delivery, Seat
-from tambomq.clock import now_ms, pauses
+from tambomq.clock import Deadline, now_ms, pauses
 from tambomq.errors import StoreError, StoreUnavailable, TamboError
 from tambomq.store.aio import AsyncStore
 
@@ -27,8 +27,6 @@ log = logging.getLogger(__name__)
 AHEAD_S = 0.01
 MOST_AHEAD = 500
 MOST_UNSETTLED = 2000
-# A server that lets us read but not settle must not fill our memory.
-MOST_UNSETTLED = 5000
 PAUSE_LOOK_S = 0.25
 CLAIM_LOOK_S = 1.0
 LIMIT_LOOK_MS = 500
@@ -38,6 +36,7 @@ SHED_AFTER_S = 1.0
 CLUSTER_BLOCK_MS = 1000
 # After a page with jobs, so soon is it known that there are no more.
 DRAIN_BLOCK_MS = 200
+UNBLOCK_S = 0.2
 
 
 class Runners(Protocol):
@@ -78,11 +77,11 @@ class Intake:
         self._room, self._stopped = hand.room, asyncio.Event()
         self._stopping = False
         self._connection: int | None = None
-        self._reading = False
+        self._reading: object | None = None
         self._delivered = False
         self._finished, self._rate = 0, 0.0
         self._since = self._finished_at = time.monotonic()
-        self._paused = False
+        self._paused = self._orphans = False
 
     # ── what the worker tells ────────────────────────────────────────────────
 
@@ -132,6 +131,9 @@ class Intake:
             self._connection = await self._reads.run(worker_ops.connection_id())
             await self._look_for_pause()
             return
+        if self._orphans:
+            await self._claim(wanted)
+            return
         deliveries = await self._read(wanted)
         await self._take(deliveries)
         if not deliveries and self._delivered and not self._runners.queued:
@@ -160,13 +162,13 @@ class Intake:
         # The store that reads learns it only from its first read, which would be a long one.
         if self._reads.is_cluster or self._asks.is_cluster:
             block_ms = min(block_ms, CLUSTER_BLOCK_MS)
-        self._reading = True
+        self._reading = object()
         try:
             return await self._reads.run(
                 worker_ops.read(self._seat, wanted, block_ms, self._pace.idle_ms)
             )
         finally:
-            self._reading = False
+            self._reading = None
 
     async def _take(self, deliveries: Sequence[Delivery]) -> None:
         fresh = self._hand.take(deliveries)
@@ -223,12 +225,12 @@ class Intake:
                 due = time.monotonic() - claimed_at >= claim_every_s
                 if due and not self._seat.has.claim and not self._paused:
                     claimed_at = time.monotonic()
-                    await self._claim()
+                    # Whoever reads takes them first, or new jobs could keep it busy for ever.
+                    self._orphans = True
+                    await self.unblock()
             except TamboError as error:
                 if not str(error).startswith("NOGROUP"):
                     log.warning("cannot look after queue %r: %s", self._seat.keys.queue, error)
-            # Nobody else tells when what was held up is settled at last.
-            self._room.set()
             await asyncio.sleep(min(PAUSE_LOOK_S, claim_every_s))
 
     async def _look_for_pause(self) -> None:
@@ -247,20 +249,27 @@ class Intake:
         if busy and self._runners.queued and time.monotonic() - self._finished_at > SHED_AFTER_S:
             await self._runners.shed()
 
-    async def _claim(self) -> None:
-        free = self._pace.concurrency - self._runners.queued - self._runners.running
-        if free > 0:
-            call = worker_ops.claim(self._seat, free, self._pace.idle_ms)
-            claimed = await self._asks.run(call)
-            await self._take(claimed)
+    async def _claim(self, most: int) -> None:
+        call = worker_ops.claim(self._seat, most, self._pace.idle_ms)
+        claimed = await self._asks.run(call)
+        # As many as were asked for: there may be more.
+        self._orphans = len(claimed) >= min(most, worker_ops.MOST_CLAIMED)
+        await self._take(claimed)
 
     async def unblock(self) -> None:
         """Let a read that waits on the server come back at once, with what it has."""
-        while self._reading and self._connection is not None and not self._reads.is_cluster:
+        reading, connection = self._reading, self._connection
+        if connection is None or self._reads.is_cluster:
+            return
+        patience = Deadline(UNBLOCK_S)
+        while reading and reading is self._reading:
             # It may not have reached the server yet, so once is not always enough.
             with suppress(StoreError):
-                await self._asks.run(worker_ops.unblock(self._connection))
+                await self._asks.run(worker_ops.unblock(connection))
             await asyncio.sleep(0.01)
+            if patience.passed:
+                # The store has made another connection since we asked which one it is.
+                await self._reads.close()
 
     async def _tell(self, event: str, *fields: str | int) -> None:
         if self._seat.events_cap:

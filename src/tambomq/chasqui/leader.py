@@ -46,9 +46,11 @@ class Leader:
                 try:
                     pause_s = await self.turn()
                     wait = pauses(longest_s=1.0)
-                except TamboError as error:
-                    queue = self._office.keys.queue
-                    log.warning("the %s of queue %r: %s", self.duty, queue, error)
+                except Exception as error:
+                    queue, surprise = self._office.keys.queue, not isinstance(error, TamboError)
+                    log.warning(
+                        "the %s of queue %r: %s", self.duty, queue, error, exc_info=surprise
+                    )
                     pause_s = next(wait)
                 await self._sleep(pause_s)
         finally:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 from tambomq.chasqui import lead_ops
 from tambomq.chasqui.agenda import Agenda, agenda
 from tambomq.chasqui.lead_ops import FIRES, Due, Office
 from tambomq.chasqui.leader import PEER_LOOK_S, Leader
+from tambomq.chasqui.ops import CHUNK_BYTES
 from tambomq.chasqui.repeat import RepeatSpec
 from tambomq.chasqui.wire_repeat import decode_spec
 from tambomq.clock import now_ms
@@ -62,15 +64,14 @@ class Scheduler(Leader):
             await self._store.run(put_off)
             return
         try:
-            calls = self._calls(due, decode_spec(body or b""), now)
+            for call in self._calls(due, decode_spec(body or b""), now):
+                await self._store.run(call)
         except ProtocolError as error:
             log.error("repeatable job %r of queue %r is dead: %s", due.key, queue, error)  # noqa: TRY400  (nothing of ours is broken)
             why = f"repeat spec: {error}"
-            calls = [lead_ops.drop_spec(self._office, due.key, body or b"", why, now)]
-        for call in calls:
-            await self._store.run(call)
+            await self._store.run(lead_ops.drop_spec(self._office, due.key, body or b"", why, now))
 
-    def _calls(self, due: Due, spec: RepeatSpec, now: int) -> list[Call[Any]]:
+    def _calls(self, due: Due, spec: RepeatSpec, now: int) -> Iterator[Call[Any]]:
         """What it takes to fire *spec*: one script, or several where many fires were missed."""
         try:
             plan = agenda(spec, due.fire_at_ms, now, self._tick_ms)
@@ -81,11 +82,10 @@ class Scheduler(Leader):
             # Another machine may know its time zone.
             plan = Agenda((), now + PUT_OFF_MS)
         fires, was = plan.fires, due.fire_at_ms
-        calls: list[Call[Any]] = []
-        for first in range(0, max(1, len(fires)), FIRES):
-            chunk = fires[first : first + FIRES]
-            rest = fires[first + FIRES : first + FIRES + 1]
+        each = max(1, min(FIRES, CHUNK_BYTES // (len(spec.payload) + 1)))
+        for first in range(0, max(1, len(fires)), each):
+            chunk = fires[first : first + each]
+            rest = fires[first + each : first + each + 1]
             after = rest[0] if rest else plan.next_ms or 0
-            calls.append(lead_ops.fire(self._office, spec, due.key, was, len(chunk), after, now))
+            yield lead_ops.fire(self._office, spec, due.key, was, len(chunk), after, now)
             was = after
-        return calls

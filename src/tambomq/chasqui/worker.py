@@ -228,9 +228,12 @@ class Worker:
         finally:
             for leader in leaders:
                 leader.close()
-            reading.cancel()
+            # Also when this is cancelled: what a read under way brings is to be given back.
+            intake.stop()
+            unblocking = asyncio.create_task(intake.unblock())
             await floor.close()
-            await self._last_words(outbox, [reading, *leading])
+            await self._last_words(outbox, [reading, unblocking, *leading])
+            await floor.shed()
             await asyncio.to_thread(hand.close)
             with suppress(TamboError):
                 await asks.run(worker_ops.leave(seat))

@@ -102,7 +102,7 @@ def claim(seat: Seat, count: int, idle_ms: int) -> Call[list[Delivery]]:
 def recover(seat: Seat, held: Iterable[str]) -> Call[list[Delivery]]:
     """Take what the server has given this consumer in a reply that was lost."""
     args = (seat.group, seat.consumer, *held)
-    return Call(_RECOVER, (seat.keys.stream,), args, _deliveries)
+    return Call(_RECOVER, (seat.keys.stream,), args, _deliveries, repeatable=True)
 
 
 def renew(seat: Seat, held: Iterable[str]) -> Call[list[str]]:

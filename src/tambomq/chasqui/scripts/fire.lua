@@ -39,12 +39,14 @@ for i = 10, #ARGV, 4 do
   local id, name, payload, member = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   if made >= free then
     redis.call('ZADD', delayed, ts, member)
-  elseif name == '' then
-    redis.call('XADD', stream, '*', 'd', payload)
   else
-    redis.call('XADD', stream, '*', 'd', payload, 'n', name)
+    if name == '' then
+      redis.call('XADD', stream, '*', 'd', payload)
+    else
+      redis.call('XADD', stream, '*', 'd', payload, 'n', name)
+    end
+    note(events, events_cap, 'waiting', id, ts, name)
   end
-  note(events, events_cap, 'waiting', id, ts, name)
   fired, made = fired + 1, made + 1
 end
 if made > 0 then

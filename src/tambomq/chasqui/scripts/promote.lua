@@ -7,7 +7,7 @@
 --       events      stream  {chasqui:<queue>}:events
 -- ARGV  holder      who would lead
 --       ttl         seconds to lead, unless this is said again
---       batch       at most so many jobs
+--       batch       at most so many jobs, and about a megabyte
 --       cap         jobs that the stream may hold
 --       dlq_cap     dead letters that are kept
 --       events_cap  events that are kept; 0 writes none
@@ -23,7 +23,19 @@ local clock = redis.call('TIME')
 local now = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))
 local count = math.min(batch, room(stream, cap))
 local moved, buried, kept = {}, 0, {}
-local due = count > 0 and redis.call('ZRANGEBYSCORE', delayed, '-inf', now, 'LIMIT', 0, count) or {}
+-- Few at first: a batch of the largest jobs would stop the server for seconds.
+local due, bytes, page = {}, 0, 4
+while #due < count and bytes < 1000000 do
+  local more = redis.call('ZRANGEBYSCORE', delayed, '-inf', now, 'LIMIT', #due, math.min(page, count - #due))
+  if #more == 0 then
+    break
+  end
+  for _, member in ipairs(more) do
+    due[#due + 1] = member
+    bytes = bytes + #member
+  end
+  page = page * 2
+end
 for _, member in ipairs(due) do
   local skip, length = prefix(member)
   if not skip then

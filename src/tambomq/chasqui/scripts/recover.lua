@@ -13,13 +13,17 @@ local known = {}
 for i = 3, #ARGV do
   known[ARGV[i]] = true
 end
-local rows = {}
-for _, row in ipairs(redis.call('XPENDING', stream, group, '-', '+', 1000, consumer)) do
-  if not known[row[1]] then
-    local got = redis.call('XCLAIM', stream, group, consumer, 0, row[1], 'RETRYCOUNT', row[4])[1]
-    if got then
-      rows[#rows + 1] = {got[1], got[2], row[3], row[4] - 1}
+local rows, page, from = {}, nil, '-'
+repeat
+  page = redis.call('XPENDING', stream, group, from, '+', 1000, consumer)
+  for _, row in ipairs(page) do
+    from = '(' .. row[1]
+    if not known[row[1]] then
+      local got = redis.call('XCLAIM', stream, group, consumer, 0, row[1], 'RETRYCOUNT', row[4])[1]
+      if got then
+        rows[#rows + 1] = {got[1], got[2], row[3], row[4] - 1}
+      end
     end
   end
-end
+until #page == 0
 return rows

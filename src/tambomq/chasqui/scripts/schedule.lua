@@ -24,13 +24,15 @@ local holder = ours ~= '' and redis.call('GET', lock)
 if holder and holder:sub(1, #ours) ~= ours then
   return holder
 end
-if ttl ~= '0' and not redis.call('SET', marker, '1', 'NX', 'EX', ttl) then
+if ttl ~= '0' and redis.call('EXISTS', marker) == 1 then
   return 0
 end
+-- First, because it may fail: a marker without a job would keep the job away.
 if redis.call('ZADD', delayed, run_at, member) == 1 then
   note(events, events_cap, 'delayed', id, ts, name, 'delay_ms', delay_ms)
 end
 if ttl ~= '0' then
+  redis.call('SET', marker, '1', 'EX', ttl)
   redis.call('SET', index, member, 'EX', ttl)
 end
 return 1
