@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Self
 
@@ -11,7 +11,7 @@ from tambomq.chasqui.address import CredentialProvider, endpoint_of
 from tambomq.chasqui.blocking_results import wait_for_result
 from tambomq.chasqui.dlq_ops import Where
 from tambomq.chasqui.job import MAX_DELAY_S, BackoffLike, DeadLetter, Job, JobCounts
-from tambomq.chasqui.keys import GROUP, Keys
+from tambomq.chasqui.keys import GROUP, Keys, check_job_id
 from tambomq.chasqui.ops import ADDED_TTL_S, EVENTS_CAP, MAX_STREAM_LEN, Policy
 from tambomq.chasqui.production import NO_OPTIONS, Production
 from tambomq.chasqui.repeat import MissedFiresLike, RepeatableMeta, RepeatLike
@@ -80,6 +80,12 @@ class BlockingQueue:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def _server(self) -> Store:
+        """Where calls go; the next one opens the queue again, if it was closed."""
+        self._closed = False
+        return self._store
+
     # ── adding ───────────────────────────────────────────────────────────────
 
     def add(  # noqa: PLR0913  (options, all by keyword)
@@ -112,13 +118,12 @@ class BlockingQueue:
             )
         if missed_fires is not None:
             raise InvalidFormat("missed_fires", missed_fires, "left out where nothing repeats")
-        self._closed = False
         options = (delay_ms, delay, attempts, backoff, job_id)
         if options == NO_OPTIONS and (quick := self._production.add_quickly(now_ms(), name, data)):
             job, call = quick
-            self._store.run(call)
+            self._server.run(call)
             return job
-        return self._store.follow(self._production.add(now_ms(), name, data, *options))
+        return self._server.follow(self._production.add(now_ms(), name, data, *options))
 
     def add_unique(
         self,
@@ -133,8 +138,6 @@ class BlockingQueue:
         repeat: RepeatLike | None = None,
     ) -> Job:
         """Add a job under an id of yours, which counts once: see `add`."""
-        if job_id is None:
-            raise InvalidFormat("job_id", job_id, "a non-empty, non-whitespace string")
         return self.add(
             name,
             data,
@@ -142,35 +145,35 @@ class BlockingQueue:
             delay=delay,
             attempts=attempts,
             backoff=backoff,
-            job_id=job_id,
+            job_id=check_job_id(job_id),
             repeat=repeat,
         )
 
-    def add_bulk(self, jobs: Sequence[dict[str, Any]]) -> list[Job]:
+    def add_bulk(self, jobs: Iterable[dict[str, Any]]) -> list[Job]:
         """Add jobs in one trip: each a dict with ``name``, ``data`` and the options of `add`.
 
         Nothing is sent if one of them is not valid. Raises `BatchIncomplete` if the
         server took only some.
         """
-        return self._store.follow(self._production.add_bulk(now_ms(), jobs))
+        return self._server.follow(self._production.add_bulk(now_ms(), jobs))
 
     def cancel_delayed(self, job_id: str) -> bool:
         """Forget a job that was added under *job_id* and is not due yet; false if there is none."""
-        return self._store.run(ops.cancel(self._keys, job_id))
+        return self._server.run(ops.cancel(self._keys, job_id))
 
     def cancel_delayed_bulk(self, job_ids: Sequence[str]) -> list[bool]:
         """Forget jobs that are not due yet, in one trip; for each whether it was there."""
-        return self._store.run_all([ops.cancel(self._keys, id) for id in job_ids])
+        return self._server.run_all([ops.cancel(self._keys, id) for id in job_ids])
 
     # ── results ──────────────────────────────────────────────────────────────
 
     def get_job_result(self, job_id: str) -> Any:
         """Return what the handler returned; `None` if it did not, not yet, or too long ago."""
-        return self._store.run(ops.result(self._keys, job_id))
+        return self._server.run(ops.result(self._keys, job_id))
 
     def get_job_result_bulk(self, job_ids: Sequence[str]) -> list[Any]:
         """Return what handlers returned, in one trip."""
-        return self._store.run_all([ops.result(self._keys, id) for id in job_ids])
+        return self._server.run_all([ops.result(self._keys, id) for id in job_ids])
 
     def wait_for_result(
         self, job_id: str, *, timeout: float = 30.0, poll_interval: float = 0.1
@@ -180,18 +183,18 @@ class BlockingQueue:
         Raises `JobFailed` when the job is dead, `TimeoutError` after *timeout* seconds.
         """
         return wait_for_result(
-            self._store, self._keys, job_id, timeout=timeout, poll_interval=poll_interval
+            self._server, self._keys, job_id, timeout=timeout, poll_interval=poll_interval
         )
 
     def get_progress(self, job_id: str) -> int | None:
         """Return how far a job has come, 0 to 100; `None` if it has not said."""
-        return self._store.run(ops.progress(self._keys, job_id))
+        return self._server.run(ops.progress(self._keys, job_id))
 
     # ── dead letters ─────────────────────────────────────────────────────────
 
     def peek_dlq(self, limit: int = 20) -> list[DeadLetter]:
         """Return the oldest dead letters; nothing changes."""
-        return self._store.run(dlq_ops.peek(self._keys, limit))
+        return self._server.run(dlq_ops.peek(self._keys, limit))
 
     def replay_dlq(
         self,
@@ -205,7 +208,7 @@ class BlockingQueue:
         *ids* and *where* choose; what is no job stays.
         """
         plan = dlq_ops.replay(self._keys, self._policy, now_ms(), limit=limit, ids=ids, where=where)
-        return self._store.follow(plan)
+        return self._server.follow(plan)
 
     # ── jobs that recur ──────────────────────────────────────────────────────
 
@@ -237,38 +240,38 @@ class BlockingQueue:
             job_id=job_id,
             missed=missed_fires,
         )
-        return self._store.follow(plan)
+        return self._server.follow(plan)
 
     def get_repeatable_jobs(self, limit: int = 100) -> list[RepeatableMeta]:
         """Return what recurs, the next to fire first."""
-        return self._store.follow(repeat_ops.listing(self._keys, limit))
+        return self._server.follow(repeat_ops.listing(self._keys, limit))
 
     def remove_repeatable_by_key(self, key: str) -> bool:
         """Let a job recur no more; false if nothing has this key."""
-        return self._store.run(repeat_ops.remove(self._keys, key))
+        return self._server.run(repeat_ops.remove(self._keys, key))
 
     # ── the queue as a whole ─────────────────────────────────────────────────
 
     def get_job_counts(self) -> JobCounts:
         """Return how many jobs are where."""
-        return self._store.follow(admin_ops.counts(self._keys, self._group))
+        return self._server.follow(admin_ops.counts(self._keys, self._group))
 
     def pause(self) -> None:
         """Let workers start no job, from within a quarter of a second until `resume`."""
-        self._store.run(admin_ops.pause(self._keys))
+        self._server.run(admin_ops.pause(self._keys))
 
     def resume(self) -> bool:
         """Let workers go on; false if the queue was not paused."""
-        return self._store.run(admin_ops.resume(self._keys))
+        return self._server.run(admin_ops.resume(self._keys))
 
     def is_paused(self) -> bool:
         """Whether the queue is paused."""
-        return self._store.run(worker_ops.is_paused(self._keys))
+        return self._server.run(worker_ops.is_paused(self._keys))
 
     def drain(self, *, delayed: bool = False) -> int:
         """Forget the jobs that wait, and those that are *delayed*; return how many."""
         plan = admin_ops.drain(self._keys, self._group, delayed=delayed)
-        return self._store.follow(plan)
+        return self._server.follow(plan)
 
     def clean(self, grace_ms: int = 0, *, limit: int = 1000, state: str = "dlq") -> int:
         """Forget jobs older than *grace_ms*; return how many.
@@ -278,15 +281,12 @@ class BlockingQueue:
         plan = admin_ops.clean(
             self._keys, self._group, before_ms=now_ms() - grace_ms, limit=limit, state=state
         )
-        return self._store.follow(plan)
+        return self._server.follow(plan)
 
     def obliterate(self, *, force: bool = False) -> int:
-        """Forget the queue and everything about it; return how many keys that were.
-
-        Raises `QueueBusy` while jobs run, unless *force*.
-        """
+        """Forget the queue, also with jobs running if *force*, or raise `QueueBusy`; count keys."""
         plan = admin_ops.obliterate(self._keys, self._group, force=force)
-        return self._store.follow(plan)
+        return self._server.follow(plan)
 
     def close(self) -> None:
         """Hang up; a later call opens the queue again."""

@@ -176,11 +176,26 @@ class DeadLetter(msgspec.Struct, frozen=True):
         return getattr(self, field)
 
     def keys(self) -> tuple[str, ...]:
-        """Return the names of the fields, so that ``dict(letter)`` works."""
+        """Return the names of the fields."""
         return self.__struct_fields__
+
+    def values(self) -> tuple[Any, ...]:
+        """Return what the fields hold, in the same order."""
+        return msgspec.structs.astuple(self)
+
+    def items(self) -> Iterator[tuple[str, Any]]:
+        """Return names and values of the fields."""
+        return zip(self.keys(), self.values(), strict=True)
+
+    def get(self, field: str, default: Any = None) -> Any:
+        """Return what *field* holds, or *default* if there is no such field."""
+        return getattr(self, field) if field in self.__struct_fields__ else default
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.__struct_fields__)
+
+    def __len__(self) -> int:
+        return len(self.__struct_fields__)
 
 
 class QueueEvent(msgspec.Struct, frozen=True):

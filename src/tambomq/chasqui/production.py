@@ -32,6 +32,7 @@ _ADD_FIELDS = frozenset(
     ("name", "data", "delay_ms", "delay", "attempts", "backoff", "job_id", "repeat", "missed_fires")
 )
 
+PRODUCERS = 16
 ROOMY = 100_000
 LOOK_EVERY_MS = 200
 """No server takes half a million jobs a second: a stream with so much room is not full so soon."""
@@ -45,10 +46,12 @@ class Production:
     def __init__(self, keys: Keys, policy: Policy, home: Any) -> None:
         """Let the jobs belong to *home*."""
         self._keys, self._policy, self._home = keys, policy, home
-        self._producer = str(uuid.uuid4())
+        # A server that knows IDMP keeps the last 100 ids of a producer. Of so many adds at once
+        # none is done twice when the connection breaks, but there may be more.
+        self._producers = [str(uuid.uuid4()) for _ in range(PRODUCERS)]
         self._has: Features | None = None
         self._room, self._looked_ms = 0, 0
-        self._roomy = RoomyAdd(keys, policy, self._producer)
+        self._roomy = RoomyAdd(keys, policy)
 
     def add(
         self,
@@ -74,20 +77,18 @@ class Production:
             return None
         id = ulid(now_ms)
         body = encode_fresh(id, encode_payload(data), now_ms)
-        call = self._roomy.call(id, check_name(name), body)
+        call = self._roomy.call(self._producer_of(id), id, check_name(name), body)
         return Job(id, name, data, 0, now_ms, self._home), call
 
-    def add_bulk(self, now_ms: int, jobs: Sequence[dict[str, Any]]) -> Plan[list[Job]]:
+    def add_bulk(self, now_ms: int, batch: Iterable[dict[str, Any]]) -> Plan[list[Job]]:
         """Add jobs in one trip; options are those of `add`, each by its name."""
+        jobs = list(batch)
         drafts = self._drafts(now_ms, jobs)
         if not drafts:
             return []
         if self._has is None:
             self._has = yield from features()
-        plain = [job for job in drafts if isinstance(job, Draft) and _is_plain(job)]
-        parts: list[Sequence[Draft | RepeatSpec]] = [*ops.batches(plain)]
-        if len(plain) < len(drafts):
-            parts += [(job,) for job in drafts if isinstance(job, RepeatSpec) or not _is_plain(job)]
+        parts = self._parts(drafts)
         made: list[Job] = []
         outcomes = yield self._calls(now_ms, self._has, parts)
         for job, given in zip(drafts, jobs, strict=True):
@@ -97,28 +98,53 @@ class Production:
         self._learn(now_ms, outcomes)
         return made
 
+    def _parts(self, drafts: Sequence[Draft | RepeatSpec]) -> list[Sequence[Draft] | RepeatSpec]:
+        """What one call each will add: fresh jobs, jobs of one producer, or one of any kind."""
+        fresh: list[Draft] = []
+        keyed: dict[str, list[Draft]] = {}
+        others: list[Sequence[Draft] | RepeatSpec] = []
+        for job in drafts:
+            if isinstance(job, RepeatSpec):
+                others.append(job)
+            elif self._is_alone(job):
+                others.append((job,))
+            elif job.keyed:
+                keyed.setdefault(self._producer_of(job.id), []).append(job)
+            else:
+                fresh.append(job)
+        batches = [batch for jobs in (fresh, *keyed.values()) for batch in ops.batches(jobs)]
+        return [*batches, *others]
+
     def _calls(
-        self, now_ms: int, has: Features, parts: Iterable[Sequence[Draft | RepeatSpec]]
+        self, now_ms: int, has: Features, parts: Iterable[Sequence[Draft] | RepeatSpec]
     ) -> Iterator[Call[Any]]:
         """Make the calls that add *parts*, one after the other."""
         for part in parts:
-            first = part[0]
-            if isinstance(first, RepeatSpec):
-                yield repeat_ops.upsert(self._keys, first, now_ms)
-            elif _is_plain(first):
-                yield ops.add_batch(self._keys, self._policy, self._producer, part)  # type: ignore[arg-type]
+            if isinstance(part, RepeatSpec):
+                yield repeat_ops.upsert(self._keys, part, now_ms)
+            elif self._is_alone(part[0]):
+                yield self._enqueue(part[0], has)
             else:
-                yield self._enqueue(first, has)
+                producer = self._producer_of(part[0].id)
+                yield ops.add_batch(self._keys, has, self._policy, producer, part)
+
+    def _is_alone(self, job: Draft) -> bool:
+        """Whether *job* takes a call of its own."""
+        return job.run_at_ms is not None or (job.keyed and self._policy.dedup == "strict")
 
     def _enqueue(self, job: Draft, has: Features) -> Call[Any]:
-        keys, policy = self._keys, self._policy
+        keys, policy, producer = self._keys, self._policy, self._producer_of(job.id)
         if job.run_at_ms is not None:
-            return ops.schedule(keys, policy, job)
+            return ops.schedule(keys, policy, producer, job)
         if job.keyed and policy.dedup == "strict":
             return ops.add_once(keys, policy, job)
         if self._is_roomy(job.created_at_ms):
-            return self._roomy.call(job.id, job.name, job.body)
-        return ops.add(keys, has, policy, self._producer, job)
+            return self._roomy.call(producer, job.id, job.name, job.body)
+        return ops.add(keys, has, policy, producer, job)
+
+    def _producer_of(self, id: str) -> str:
+        """Who adds *id*: always the same."""
+        return self._producers[hash(id) % PRODUCERS]
 
     def _is_roomy(self, now_ms: int) -> bool:
         """Whether nobody can have filled the stream since it was looked at: a command will do."""
@@ -140,7 +166,7 @@ class Production:
         self,
         made: Sequence[Job],
         drafts: Sequence[Draft | RepeatSpec],
-        parts: Sequence[Sequence[Draft | RepeatSpec]],
+        parts: Sequence[Sequence[Draft] | RepeatSpec],
         outcomes: Sequence[Any],
     ) -> None:
         """Raise what went wrong: the error itself, if nothing went right."""
@@ -153,7 +179,7 @@ class Production:
             id(draft)
             for part, outcome in zip(parts, outcomes, strict=True)
             if isinstance(outcome, TamboError)
-            for draft in part
+            for draft in ((part,) if isinstance(part, RepeatSpec) else part)
         }
         ids = [
             None if id(draft) in failed else job.id for job, draft in zip(made, drafts, strict=True)
@@ -254,10 +280,6 @@ class Production:
             SKIP if missed is None else missed_fires(missed),
             retry,
         )
-
-
-def _is_plain(job: Draft) -> bool:
-    return job.run_at_ms is None and not job.keyed
 
 
 def due_at(now_ms: int, delay_ms: float | datetime | None, delay: timedelta | None) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Self
 
@@ -10,7 +10,7 @@ from tambomq.chasqui import admin_ops, dlq_ops, ops, repeat_ops, worker_ops
 from tambomq.chasqui.address import CredentialProvider, endpoint_of
 from tambomq.chasqui.dlq_ops import Where
 from tambomq.chasqui.job import MAX_DELAY_S, BackoffLike, DeadLetter, Job, JobCounts
-from tambomq.chasqui.keys import GROUP, Keys
+from tambomq.chasqui.keys import GROUP, Keys, check_job_id
 from tambomq.chasqui.ops import ADDED_TTL_S, EVENTS_CAP, MAX_STREAM_LEN, Policy
 from tambomq.chasqui.production import NO_OPTIONS, Production
 from tambomq.chasqui.repeat import MissedFiresLike, RepeatableMeta, RepeatLike
@@ -81,6 +81,12 @@ class Queue:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    @property
+    def _server(self) -> AsyncStore:
+        """Where calls go; the next one opens the queue again, if it was closed."""
+        self._closed = False
+        return self._store
+
     # ── adding ───────────────────────────────────────────────────────────────
 
     async def add(  # noqa: PLR0913  (options, all by keyword)
@@ -113,13 +119,12 @@ class Queue:
             )
         if missed_fires is not None:
             raise InvalidFormat("missed_fires", missed_fires, "left out where nothing repeats")
-        self._closed = False
         options = (delay_ms, delay, attempts, backoff, job_id)
         if options == NO_OPTIONS and (quick := self._production.add_quickly(now_ms(), name, data)):
             job, call = quick
-            await self._store.run(call)
+            await self._server.run(call)
             return job
-        return await self._store.follow(self._production.add(now_ms(), name, data, *options))
+        return await self._server.follow(self._production.add(now_ms(), name, data, *options))
 
     async def add_unique(
         self,
@@ -134,8 +139,6 @@ class Queue:
         repeat: RepeatLike | None = None,
     ) -> Job:
         """Add a job under an id of yours, which counts once: see `add`."""
-        if job_id is None:
-            raise InvalidFormat("job_id", job_id, "a non-empty, non-whitespace string")
         return await self.add(
             name,
             data,
@@ -143,35 +146,35 @@ class Queue:
             delay=delay,
             attempts=attempts,
             backoff=backoff,
-            job_id=job_id,
+            job_id=check_job_id(job_id),
             repeat=repeat,
         )
 
-    async def add_bulk(self, jobs: Sequence[dict[str, Any]]) -> list[Job]:
+    async def add_bulk(self, jobs: Iterable[dict[str, Any]]) -> list[Job]:
         """Add jobs in one trip: each a dict with ``name``, ``data`` and the options of `add`.
 
         Nothing is sent if one of them is not valid. Raises `BatchIncomplete` if the
         server took only some.
         """
-        return await self._store.follow(self._production.add_bulk(now_ms(), jobs))
+        return await self._server.follow(self._production.add_bulk(now_ms(), jobs))
 
     async def cancel_delayed(self, job_id: str) -> bool:
         """Forget a job that was added under *job_id* and is not due yet; false if there is none."""
-        return await self._store.run(ops.cancel(self._keys, job_id))
+        return await self._server.run(ops.cancel(self._keys, job_id))
 
     async def cancel_delayed_bulk(self, job_ids: Sequence[str]) -> list[bool]:
         """Forget jobs that are not due yet, in one trip; for each whether it was there."""
-        return await self._store.run_all([ops.cancel(self._keys, id) for id in job_ids])
+        return await self._server.run_all([ops.cancel(self._keys, id) for id in job_ids])
 
     # ── results ──────────────────────────────────────────────────────────────
 
     async def get_job_result(self, job_id: str) -> Any:
         """Return what the handler returned; `None` if it did not, not yet, or too long ago."""
-        return await self._store.run(ops.result(self._keys, job_id))
+        return await self._server.run(ops.result(self._keys, job_id))
 
     async def get_job_result_bulk(self, job_ids: Sequence[str]) -> list[Any]:
         """Return what handlers returned, in one trip."""
-        return await self._store.run_all([ops.result(self._keys, id) for id in job_ids])
+        return await self._server.run_all([ops.result(self._keys, id) for id in job_ids])
 
     async def wait_for_result(
         self, job_id: str, *, timeout: float = 30.0, poll_interval: float = 0.1
@@ -181,18 +184,18 @@ class Queue:
         Raises `JobFailed` when the job is dead, `TimeoutError` after *timeout* seconds.
         """
         if self._results is None:
-            self._results = Results(self._store, self._listens, self._keys)
+            self._results = Results(self._server, self._listens, self._keys)
         return await self._results.wait(job_id, timeout=timeout, poll_interval=poll_interval)
 
     async def get_progress(self, job_id: str) -> int | None:
         """Return how far a job has come, 0 to 100; `None` if it has not said."""
-        return await self._store.run(ops.progress(self._keys, job_id))
+        return await self._server.run(ops.progress(self._keys, job_id))
 
     # ── dead letters ─────────────────────────────────────────────────────────
 
     async def peek_dlq(self, limit: int = 20) -> list[DeadLetter]:
         """Return the oldest dead letters; nothing changes."""
-        return await self._store.run(dlq_ops.peek(self._keys, limit))
+        return await self._server.run(dlq_ops.peek(self._keys, limit))
 
     async def replay_dlq(
         self,
@@ -206,7 +209,7 @@ class Queue:
         *ids* and *where* choose; what is no job stays.
         """
         plan = dlq_ops.replay(self._keys, self._policy, now_ms(), limit=limit, ids=ids, where=where)
-        return await self._store.follow(plan)
+        return await self._server.follow(plan)
 
     # ── jobs that recur ──────────────────────────────────────────────────────
 
@@ -238,38 +241,38 @@ class Queue:
             job_id=job_id,
             missed=missed_fires,
         )
-        return await self._store.follow(plan)
+        return await self._server.follow(plan)
 
     async def get_repeatable_jobs(self, limit: int = 100) -> list[RepeatableMeta]:
         """Return what recurs, the next to fire first."""
-        return await self._store.follow(repeat_ops.listing(self._keys, limit))
+        return await self._server.follow(repeat_ops.listing(self._keys, limit))
 
     async def remove_repeatable_by_key(self, key: str) -> bool:
         """Let a job recur no more; false if nothing has this key."""
-        return await self._store.run(repeat_ops.remove(self._keys, key))
+        return await self._server.run(repeat_ops.remove(self._keys, key))
 
     # ── the queue as a whole ─────────────────────────────────────────────────
 
     async def get_job_counts(self) -> JobCounts:
         """Return how many jobs are where."""
-        return await self._store.follow(admin_ops.counts(self._keys, self._group))
+        return await self._server.follow(admin_ops.counts(self._keys, self._group))
 
     async def pause(self) -> None:
         """Let workers start no job, from within a quarter of a second until `resume`."""
-        await self._store.run(admin_ops.pause(self._keys))
+        await self._server.run(admin_ops.pause(self._keys))
 
     async def resume(self) -> bool:
         """Let workers go on; false if the queue was not paused."""
-        return await self._store.run(admin_ops.resume(self._keys))
+        return await self._server.run(admin_ops.resume(self._keys))
 
     async def is_paused(self) -> bool:
         """Whether the queue is paused."""
-        return await self._store.run(worker_ops.is_paused(self._keys))
+        return await self._server.run(worker_ops.is_paused(self._keys))
 
     async def drain(self, *, delayed: bool = False) -> int:
         """Forget the jobs that wait, and those that are *delayed*; return how many."""
         plan = admin_ops.drain(self._keys, self._group, delayed=delayed)
-        return await self._store.follow(plan)
+        return await self._server.follow(plan)
 
     async def clean(self, grace_ms: int = 0, *, limit: int = 1000, state: str = "dlq") -> int:
         """Forget jobs older than *grace_ms*; return how many.
@@ -279,15 +282,12 @@ class Queue:
         plan = admin_ops.clean(
             self._keys, self._group, before_ms=now_ms() - grace_ms, limit=limit, state=state
         )
-        return await self._store.follow(plan)
+        return await self._server.follow(plan)
 
     async def obliterate(self, *, force: bool = False) -> int:
-        """Forget the queue and everything about it; return how many keys that were.
-
-        Raises `QueueBusy` while jobs run, unless *force*.
-        """
+        """Forget the queue, also with jobs running if *force*, or raise `QueueBusy`; count keys."""
         plan = admin_ops.obliterate(self._keys, self._group, force=force)
-        return await self._store.follow(plan)
+        return await self._server.follow(plan)
 
     async def close(self) -> None:
         """Hang up; a later call opens the queue again."""

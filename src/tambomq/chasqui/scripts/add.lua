@@ -19,13 +19,17 @@ local producer, cap, overflow, events_cap, announce = ARGV[1], ARGV[2], ARGV[3],
 local ts, id, payload, name = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 
 local before = redis.call('XLEN', stream)
-if overflow == 'refuse' and before >= tonumber(cap) then
+local near = overflow == 'refuse' and before + 1000 > tonumber(cap)
+if is_known(window, id, near) then
+  return before
+end
+if near and before >= tonumber(cap) then
   return -1
 end
 if name == '' then
-  put(stream, window, producer, id, 'd', payload)
+  put(stream, window, producer, id, near, 'd', payload)
 else
-  put(stream, window, producer, id, 'd', payload, 'n', name)
+  put(stream, window, producer, id, near, 'd', payload, 'n', name)
 end
 local after = redis.call('XLEN', stream)
 if after > before then

@@ -1,9 +1,10 @@
--- add_batch: let jobs of fresh ids wait for a worker, all of them or none, and once.
+-- add_batch: let jobs wait for a worker, all of them or none, and once.
 --
 -- KEYS  stream             stream  {chasqui:<queue>}:stream
 --       events             stream  {chasqui:<queue>}:events
 --       window             zset    {chasqui:<queue>}:idmp:<producer>
 -- ARGV  batch              its name, unlike that of any other
+--       producer           within which each id counts once; '' if all are fresh
 --       cap                jobs that the stream may hold
 --       overflow           'refuse' what is beyond it, or 'trim' the oldest
 --       events_cap         events that are kept; 0 writes none
@@ -13,22 +14,26 @@
 -- REPLY how many the stream holds; -1 if there is no room
 
 local stream, events, window = KEYS[1], KEYS[2], KEYS[3]
-local batch, cap, overflow, events_cap, announce, ts = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local batch, producer, cap, overflow = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local events_cap, announce, ts = ARGV[5], ARGV[6], ARGV[7]
 
 if seen(window, batch) then
   return redis.call('XLEN', stream)
 end
-if overflow == 'refuse' and room(stream, cap) < (#ARGV - 6) / 3 then
+if overflow == 'refuse' and room(stream, cap) < (#ARGV - 7) / 3 then
   return -1
 end
-for i = 7, #ARGV, 3 do
-  local payload, name = ARGV[i + 1], ARGV[i + 2]
-  if name == '' then
-    redis.call('XADD', stream, '*', 'd', payload)
-  else
-    redis.call('XADD', stream, '*', 'd', payload, 'n', name)
+for i = 8, #ARGV, 3 do
+  local id, payload, name = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  if producer == '' or not is_known(window, id, true) then
+    local row = name == '' and {'d', payload} or {'d', payload, 'n', name}
+    if producer == '' then
+      redis.call('XADD', stream, '*', unpack(row))
+    else
+      put(stream, window, producer, id, true, unpack(row))
+    end
+    note(events, announce, 'waiting', id, ts, name)
   end
-  note(events, announce, 'waiting', ARGV[i], ts, name)
 end
 remember(window, batch)
 if overflow == 'trim' then

@@ -1,9 +1,17 @@
--- put_native: for other scripts: add an entry once for each producer and id, where IDMP is known.
+-- put_native: for other scripts: add an entry, by a server that keeps ids itself.
 --
 -- KEYS  none
 -- ARGV  none
 -- REPLY none
 
-local function put(stream, window, producer, id, ...)
+-- It does not tell which it keeps. That matters only where there may be no room for a new one.
+local function is_known(window, id, near)
+  return near and seen(window, id)
+end
+
+local function put(stream, window, producer, id, near, ...)
   redis.call('XADD', stream, 'IDMP', producer, id, '*', ...)
+  if near then
+    remember(window, id)
+  end
 end

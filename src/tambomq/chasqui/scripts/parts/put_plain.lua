@@ -1,12 +1,14 @@
--- put_plain: for other scripts: add an entry once for each producer and id, on any server.
+-- put_plain: for other scripts: add an entry, by any server.
 --
 -- KEYS  none
 -- ARGV  none
 -- REPLY none
 
-local function put(stream, window, producer, id, ...)
-  if not seen(window, id) then
-    redis.call('XADD', stream, '*', ...)
-    remember(window, id)
-  end
+local function is_known(window, id, near)
+  return seen(window, id)
+end
+
+local function put(stream, window, producer, id, near, ...)
+  redis.call('XADD', stream, '*', ...)
+  remember(window, id)
 end
