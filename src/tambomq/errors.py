@@ -188,7 +188,8 @@ class QueueBusy(QueueError):
 
     def __init__(self, queue: str, active: int) -> None:
         super().__init__(
-            queue, f"{active} jobs of queue {queue!r} are running: stop its workers, or use force"
+            queue,
+            f"{active} jobs of queue {queue!r} are in workers' hands: stop the workers, or use force",
         )
         self.active = active
 
