@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tambomq.clock import Deadline, Patience, pauses
+from tambomq.clock import Deadline, Patience, now_ms, pauses
 
 
 @pytest.fixture
@@ -60,3 +60,9 @@ def test_patience_is_over_at_its_deadline_and_no_pause_goes_beyond(now: list[flo
 
 def test_no_patience_is_over_at_once() -> None:
     assert Patience(0).over
+
+
+def test_the_time_is_told_in_whole_milliseconds_since_1970(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert abs(now_ms() - time.time() * 1000) < 10_000
+    monkeypatch.setattr(time, "time_ns", lambda: 1_800_000_000_123_999_999)
+    assert now_ms() == 1_800_000_000_123

@@ -22,6 +22,11 @@ from tambomq import errors
             errors.BatchIncomplete("orders", ["a", None, None]),
             "1 of 3 messages reached queue 'orders'",
         ),
+        (errors.InvalidPayload(1j, "why"), "a payload of type complex cannot be encoded: why"),
+        (errors.QueueFull("orders", 9), "queue 'orders' holds 9 jobs and takes no more"),
+        (errors.QueueBusy("orders", 2), "2 jobs of queue 'orders' are"),
+        (errors.ForeignLeader("orders", "c-1"), "queue 'orders' is led by 'c-1', another engine"),
+        (errors.JobFailed("orders", "j1", "x"), "job 'j1' of queue 'orders' is dead: x"),
         (errors.WrongType(("a", "b")), "one of the keys a, b holds a value of another type"),
         (errors.PortTaken("127.0.0.1", 6379), "127.0.0.1:6379 is taken"),
         (errors.DataDirBusy("data", "process 7"), "data is in use by process 7"),
@@ -58,3 +63,24 @@ def test_whoever_handles_an_unavailable_store_handles_a_lost_reply() -> None:
 def test_nobody_takes_a_full_store_for_an_unavailable_one() -> None:
     assert not issubclass(errors.StoreFull, errors.StoreUnavailable)
     assert not issubclass(errors.StoreRefused, errors.StoreUnavailable)
+
+
+def test_errors_of_jobs_carry_their_nouns() -> None:
+    full, busy = errors.QueueFull("orders", 9), errors.QueueBusy("orders", 2)
+    led, dead = errors.ForeignLeader("orders", "c-1"), errors.JobFailed("orders", "j1", "x")
+    assert {error.queue for error in (full, busy, led, dead)} == {"orders"}
+    assert (full.cap, busy.active, led.holder, dead.id, dead.reason) == (9, 2, "c-1", "j1", "x")
+
+
+def test_a_payload_that_cannot_be_written_is_the_callers_fault() -> None:
+    error = errors.InvalidPayload(object(), TypeError("no"))
+    assert isinstance(error, errors.LocalProtocolError)
+    assert isinstance(error, ValueError)
+    assert error.code == ""
+
+
+def test_a_handler_may_say_that_a_job_is_dead_in_two_ways() -> None:
+    assert issubclass(errors.UnrecoverableError, errors.Reject)
+    # As in the engine's package, where users may catch it so.
+    assert issubclass(errors.UnrecoverableError, RuntimeError)
+    assert str(errors.UnrecoverableError("no such user")) == "no such user"

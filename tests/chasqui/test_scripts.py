@@ -177,11 +177,11 @@ def test_a_batch_that_does_not_fit_adds_nothing(
     each: Store, each_db: redis.Redis, keys: Keys
 ) -> None:
     policy = Policy(max_stream_len=5)
-    assert each.run(ops.add_batch(keys, policy, "p", drafts(policy, 3))) == 3
+    assert each.run(ops.add_batch(keys, Features(), policy, "p", drafts(policy, 3))) == 3
     with pytest.raises(QueueFull):
-        each.run(ops.add_batch(keys, policy, "p", drafts(policy, 3)))
+        each.run(ops.add_batch(keys, Features(), policy, "p", drafts(policy, 3)))
     assert each_db.xlen(keys.stream) == 3
-    assert each.run(ops.add_batch(keys, policy, "p", drafts(policy, 2))) == 5
+    assert each.run(ops.add_batch(keys, Features(), policy, "p", drafts(policy, 2))) == 5
 
 
 @on_each_server

@@ -58,3 +58,29 @@ def test_the_plan_of_one_call_comes_to_its_outcome() -> None:
     with pytest.raises(StopIteration) as end:
         plan.send([True])
     assert end.value.value is True
+
+
+def test_a_script_has_its_parts_before_it_in_their_order() -> None:
+    alone = load_script("tambomq.chasqui", "add")
+    joined = load_script("tambomq.chasqui", "add", "note", "room")
+    places = [joined.source.index(f"-- {name}: ") for name in ("note", "room", "add")]
+    assert places == sorted(places)
+    assert joined.source.endswith(alone.source)
+    assert joined.name == "add"
+    assert joined.sha == hashlib.sha1(joined.source.encode(), usedforsecurity=False).hexdigest()
+    assert joined.sha != alone.sha
+
+
+def test_a_shebang_stays_the_first_line_of_a_script_with_parts() -> None:
+    alone = load_script("tambomq.chasqui", "done")
+    joined = load_script("tambomq.chasqui", "done", "note", "owns")
+    shebang = alone.source.partition("\n")[0]
+    assert shebang.startswith("#!lua")
+    assert joined.source.startswith(f"{shebang}\n-- note: ")
+    assert joined.source.count("#!lua") == 1
+
+
+def test_a_command_may_want_words_before_its_keys() -> None:
+    call = Call(("XREAD", "COUNT", 5, "STREAMS"), ("a key", "b"), ("0-0", "$"), decode=list)
+    assert call.parts == ("XREAD", "COUNT", 5, "STREAMS", "a key", "b", "0-0", "$")
+    assert call.parts_with_source == call.parts

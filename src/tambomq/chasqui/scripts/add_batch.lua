@@ -27,12 +27,15 @@ for i = 8, #ARGV, 3 do
   local id, payload, name = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   if producer == '' or not is_known(window, id, true) then
     local row = name == '' and {'d', payload} or {'d', payload, 'n', name}
+    local before = announce ~= '0' and redis.call('XLEN', stream)
     if producer == '' then
       redis.call('XADD', stream, '*', unpack(row))
     else
       put(stream, window, producer, id, true, unpack(row))
     end
-    note(events, announce, 'waiting', id, ts, name)
+    if before and redis.call('XLEN', stream) > before then
+      note(events, announce, 'waiting', id, ts, name)
+    end
   end
 end
 remember(window, batch)

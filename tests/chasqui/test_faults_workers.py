@@ -1,0 +1,275 @@
+"""Worker processes that are killed or stand still: nothing is lost, nothing is settled twice."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from threading import Event, Thread
+from typing import Any, Self, cast
+
+import msgspec
+import pytest
+import redis
+
+from tambomq.chasqui import BlockingQueue, WorkerStats
+from tests.chasqui.faults import QUEUE, Told, dead, delayed, frozen, pending, waiting
+from tests.chasqui.worker_process import worker_process
+from tests.servers import Server, eventually
+
+# Beyond the lease and the second that are promised: two cores have eight workers, a server, and
+# the start of a new worker to run.
+MARGIN_S = 1.0
+
+
+@pytest.fixture(params=["valkey", "redis8"])
+def either_server(request: pytest.FixtureRequest, running: Callable[[str], Server]) -> Server:
+    """A server where workers claim by a script, and one where they claim as they read."""
+    server = running(request.param)
+    with redis.Redis.from_url(server.url) as admin:
+        admin.flushall()
+    return server
+
+
+@pytest.fixture
+def either_db(either_server: Server) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(either_server.url) as client:
+        yield client
+
+
+def lines(db: redis.Redis, key: str) -> list[tuple[str, str, int]]:
+    """What handlers wrote: who, which job, which attempt."""
+    rows = [line.decode().split() for line in cast("list[bytes]", db.lrange(key, 0, -1))]
+    return [(who, id, int(attempt)) for who, id, attempt in rows]
+
+
+def stats(db: redis.Redis, who: str) -> WorkerStats:
+    told = cast("bytes | None", db.hget("stats", who))
+    return msgspec.json.decode(told, type=WorkerStats) if told else WorkerStats()
+
+
+# ── killed under load ────────────────────────────────────────────────────────
+
+
+class Producer:
+    """Adds *per_s* jobs a second from a thread, and knows which were confirmed."""
+
+    def __init__(self, url: str, per_s: int) -> None:
+        self._queue, self._batch = BlockingQueue(QUEUE, redis_url=url), per_s // 20
+        self.ids: list[str] = []
+        self._enough = Event()
+        self._thread = Thread(target=self._run)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        self._queue.close()
+
+    def stop(self) -> None:
+        """Add no more."""
+        self._enough.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        due = time.monotonic()
+        while not self._enough.wait(max(0.0, due - time.monotonic())):
+            jobs = self._queue.add_bulk([{"name": "job", "data": 0}] * self._batch)
+            self.ids += [job.id for job in jobs]
+            due += 1 / 20
+
+
+class Crew:
+    """Eight worker processes; whoever is killed has a successor."""
+
+    def __init__(self, stack: ExitStack, url: str, db: redis.Redis, **options: Any) -> None:
+        self._stack, self._url, self._db, self._options = stack, url, db, options
+        self._numbers = itertools.count()
+        self.at_work: dict[str, subprocess.Popen[bytes]] = {}
+        self.killed: list[str] = []
+        self.orphans = 0
+        """Jobs that the killed had in their hands."""
+        for _ in range(8):
+            self._hire()
+        eventually(lambda: db.hlen("stats") == 8, within_s=30)
+
+    def kill_next(self, *, within_s: float) -> None:
+        """Kill the oldest; what it had must be in other hands in time."""
+        who, process = next(iter(self.at_work.items()))
+        del self.at_work[who]
+        process.kill()
+        process.wait()
+        self.killed.append(who)
+        self.orphans += pending(self._db, who)
+        self._hire()
+        eventually(lambda: pending(self._db, who) == 0, within_s=within_s)
+
+    def _hire(self) -> None:
+        who = f"w{next(self._numbers)}"
+        started = worker_process(self._url, who, **self._options)
+        self.at_work[who] = self._stack.enter_context(started)
+
+
+def check_runs(db: redis.Redis, told: Told, ids: list[str], killed: list[str]) -> None:
+    """Check that each job was completed once, and run again only where its worker was killed."""
+    ran: dict[str, list[str]] = {}
+    for who, id, _ in lines(db, "begun"):
+        ran.setdefault(id, []).append(who)
+    assert ran.keys() == set(ids)
+    assert told.of("completed") == Counter(dict.fromkeys(ids, 1))
+    assert (waiting(db), delayed(db), dead(db)) == (Counter(), Counter(), Counter())
+    again = {id: who for id, who in ran.items() if len(who) > 1}
+    assert all(set(who[:-1]) <= set(killed) for who in again.values()), again
+
+
+def kill_under_load(
+    server: Server, *, per_s: int, for_s: float, idle_ms: int, kill_every_s: float
+) -> None:
+    """Kill workers in turn, and account for every job."""
+    with redis.Redis.from_url(server.url) as db, ExitStack() as stack:
+        told = Told(db)
+        crew = Crew(stack, server.url, db, concurrency=25, claim_min_idle_ms=idle_ms, takes_s=0.1)
+        with Producer(server.url, per_s) as producer:
+            began = time.monotonic()
+            for turn in itertools.count(1):
+                eventually(
+                    lambda turn=turn: time.monotonic() - began > turn * kill_every_s,  # type: ignore[misc]
+                    within_s=kill_every_s + 1,
+                )
+                if time.monotonic() - began > for_s:
+                    break
+                crew.kill_next(within_s=idle_ms / 1000 + 1 + MARGIN_S)
+                told.catch_up()
+            producer.stop()
+            eventually(lambda: not waiting(db), within_s=20)
+            assert len(producer.ids) > per_s * for_s * 0.9
+            check_runs(db, told, producer.ids, crew.killed)
+        assert len(crew.killed) > for_s / kill_every_s * 0.7
+        assert crew.orphans > len(crew.killed)
+
+
+def test_workers_killed_in_turn_under_load_lose_nothing(server: Server) -> None:
+    kill_under_load(server, per_s=300, for_s=16, idle_ms=1000, kill_every_s=2)
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("kind", ["valkey", "redis8"])
+def test_workers_killed_in_turn_for_a_minute_at_a_thousand_jobs_a_second_lose_nothing(
+    running: Callable[[str], Server], kind: str
+) -> None:
+    server = running(kind)
+    with redis.Redis.from_url(server.url) as admin:
+        admin.flushall()
+    kill_under_load(server, per_s=1000, for_s=60, idle_ms=2000, kill_every_s=4)
+
+
+def test_a_job_that_kills_its_worker_each_time_ends_in_the_dead_letter_queue(
+    either_server: Server, either_db: redis.Redis
+) -> None:
+    options = {"claim_min_idle_ms": 300, "max_attempts": 2, "die": True}
+    with BlockingQueue(QUEUE, redis_url=either_server.url) as queue:
+        poison = queue.add("poison", 0)
+        # Its first delivery is free, each further one counts as an attempt.
+        for deaths in (1, 2, 3):
+            with worker_process(either_server.url, f"w{deaths}", **options) as worker:
+                assert worker.wait(20) == 1
+            assert either_db.llen("begun") == deaths
+        with worker_process(either_server.url, "w4", **options) as worker:
+            eventually(lambda: dead(either_db), within_s=20)
+            assert worker.poll() is None
+        (letter,) = queue.peek_dlq()
+    assert letter.reason == "retries_exhausted"
+    assert dead(either_db) == Counter([poison.id])
+    assert not waiting(either_db)
+    assert either_db.llen("begun") == 3
+
+
+# ── stopped while a job runs ─────────────────────────────────────────────────
+
+KINDS = ("plain", "result", "flaky", "doomed")
+
+
+def test_a_worker_that_stood_still_for_too_long_can_settle_nothing(
+    either_server: Server, either_db: redis.Redis
+) -> None:
+    db, url = either_db, either_server.url
+    options = {"claim_min_idle_ms": 1000, "store_results": True, "backoff": 3_600_000}
+    with BlockingQueue(QUEUE, redis_url=url) as queue, ExitStack() as stack:
+        for kind in KINDS:
+            queue.add(kind, 0, job_id=kind)
+        first = stack.enter_context(worker_process(url, "first", hold="go first", **options))
+        eventually(lambda: db.llen("begun") == 4, within_s=20)
+        with frozen(first.pid):
+            stack.enter_context(worker_process(url, "second", hold="go second", **options))
+            eventually(lambda: db.llen("begun") == 8, within_s=20)
+        db.set("go first", 1)
+        # It ends in every way there is, and none of them counts.
+        eventually(lambda: stats(db, "first").lost == 4)
+        assert stats(db, "first") == WorkerStats(received=4, failed=2, lost=4)
+        assert waiting(db) == Counter(KINDS)
+        assert pending(db, "second") == 4
+        assert (delayed(db), dead(db)) == (Counter(), Counter())
+        assert queue.get_job_result("result") is None
+        db.set("go second", 1)
+        eventually(lambda: not waiting(db))
+        assert (delayed(db), dead(db)) == (Counter(["flaky"]), Counter(["doomed"]))
+        assert queue.get_job_result("result") == "second"
+        (letter,) = queue.peek_dlq()
+        assert letter.detail == "second refuses"
+        settled = WorkerStats(received=4, completed=2, failed=2, retried=1, buried=1)
+        eventually(lambda: stats(db, "second") == settled)
+    assert Told(db).of("completed") == Counter(["plain", "result"])
+    assert Told(db).of("failed") == Counter(["flaky", "doomed"])
+
+
+def test_what_another_has_settled_meanwhile_stays_settled(
+    either_server: Server, either_db: redis.Redis
+) -> None:
+    db, url = either_db, either_server.url
+    options = {"claim_min_idle_ms": 1000, "store_results": True, "backoff": 3_600_000}
+    with BlockingQueue(QUEUE, redis_url=url) as queue, ExitStack() as stack:
+        for kind in KINDS:
+            queue.add(kind, 0, job_id=kind)
+        first = stack.enter_context(worker_process(url, "first", hold="go first", **options))
+        eventually(lambda: db.llen("begun") == 4, within_s=20)
+        with frozen(first.pid):
+            stack.enter_context(worker_process(url, "second", **options))
+            eventually(lambda: db.llen("ended") == 4 and not waiting(db), within_s=20)
+        db.set("go first", 1)
+        eventually(lambda: stats(db, "first").lost == 4)
+        assert queue.get_job_result("result") == "second"
+        (letter,) = queue.peek_dlq()
+        assert letter.detail == "second refuses"
+    assert (waiting(db), delayed(db)) == (Counter(), Counter(["flaky"]))
+    assert Told(db).of("completed") == Counter(["plain", "result"])
+    assert Told(db).of("failed") == Counter(["flaky", "doomed"])
+
+
+def test_a_worker_that_stood_still_for_less_than_its_lease_keeps_its_job(
+    server: Server, db: redis.Redis
+) -> None:
+    with BlockingQueue(QUEUE, redis_url=server.url) as queue, ExitStack() as stack:
+        queue.add("plain", 0, job_id="plain")
+        options = {"claim_min_idle_ms": 3000, "concurrency": 1}
+        first = stack.enter_context(worker_process(server.url, "first", hold="go", **options))
+        eventually(lambda: db.llen("begun") == 1, within_s=20)
+        first.send_signal(signal.SIGSTOP)
+        try:
+            stack.enter_context(worker_process(server.url, "second", **options))
+            # It has looked for what others let lie by now.
+            other = queue.add("plain", 0)
+            eventually(lambda: db.llen("ended") == 1, within_s=20)
+        finally:
+            first.send_signal(signal.SIGCONT)
+        db.set("go", 1)
+        eventually(lambda: not waiting(db))
+        assert Counter(lines(db, "begun")) == Counter(
+            [("first", "plain", 1), ("second", other.id, 1)]
+        )

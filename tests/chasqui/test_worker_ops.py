@@ -1,0 +1,169 @@
+"""What a worker asks of Redis, and what it makes of the answers. No server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tambomq.chasqui import worker_ops
+from tambomq.chasqui.keys import Keys
+from tambomq.chasqui.verdict import Death
+from tambomq.chasqui.wire import decode_member
+from tambomq.chasqui.worker_ops import Delivery, Ran, Seat
+from tambomq.errors import InvalidFormat, InvalidValue
+from tambomq.store.call import Arg, Call, Script
+from tambomq.store.features import Features
+
+KEYS = Keys("q")
+PLAIN = Seat(KEYS, "default", "me", Features(), 1000)
+NATIVE = Seat(KEYS, "default", "me", Features(xackdel=True, idmp=True, claim=True), 1000)
+RAN = Ran("5-0", "job-1", "mail", 2, 1234)
+DEATH = Death("unrecoverable", b"body", "no", "job-1", "mail", 2)
+
+
+def script(call: Call[Any]) -> str:
+    assert isinstance(call.verb, Script)
+    return call.verb.source
+
+
+def test_a_read_claims_where_the_server_can() -> None:
+    plain, native = (worker_ops.read(seat, 7, 5000, 300) for seat in (PLAIN, NATIVE))
+    head = ("XREADGROUP", "GROUP", "default", "me", "COUNT", 7, "BLOCK", 5000)
+    tail = ("STREAMS", KEYS.stream, ">")
+    assert plain.parts == (*head, *tail)
+    assert native.parts == (*head, "CLAIM", 300, *tail)
+
+
+def test_a_read_is_not_repeated_by_itself() -> None:
+    # What a lost reply held has been delivered: `recover` finds it, a second read would not.
+    assert not worker_ops.read(PLAIN, 1, 0, 300).repeatable
+    assert not worker_ops.claim(PLAIN, 1, 300).repeatable
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        (None, []),
+        ([[b"s", [[b"1-0", [b"d", b"x"]]]]], [Delivery("1-0", [b"d", b"x"], 0)]),
+        ([[b"s", [[b"1-0", [b"d", b"x"], 900, 3]]]], [Delivery("1-0", [b"d", b"x"], 3)]),
+        ([[b"s", [[b"1-0", None], [b"2-0", [b"d", b"y"]]]]], [Delivery("2-0", [b"d", b"y"], 0)]),
+    ],
+    ids=["nothing", "fresh", "claimed", "one of two was deleted"],
+)
+def test_a_reply_to_a_read_is_understood(reply: Any, expected: list[Delivery]) -> None:
+    assert worker_ops.read(PLAIN, 1, 0, 300).decode(reply) == expected
+
+
+def test_a_reply_with_claimed_entries_tells_how_often_each_was_delivered() -> None:
+    rows = [[b"1-0", [b"d", b"x"], 400, 2], None, [b"2-0", None, 1, 1]]
+    assert worker_ops.claim(PLAIN, 9, 300).decode(rows) == [Delivery("1-0", [b"d", b"x"], 2)]
+
+
+@pytest.mark.parametrize("make", ["settle", "done", "retry", "bury"])
+def test_what_ends_a_job_uses_the_native_command_only_where_it_is_known(make: str) -> None:
+    calls: dict[str, Callable[[Seat], Call[Any]]] = {
+        "settle": lambda seat: worker_ops.settle(seat, 1, [], ["5-0", "job-1", "mail", 2, 9]),
+        "done": lambda seat: worker_ops.done(seat, RAN, b"\xc3", 60, 1),
+        "retry": lambda seat: worker_ops.retry(seat, RAN, b"body", 5, "why", "page", 1),
+        "bury": lambda seat: worker_ops.bury(seat, "5-0", DEATH, 100, 1, 9),
+    }
+    plain, native = calls[make](PLAIN), calls[make](NATIVE)
+    assert "'XACKDEL'" not in script(plain)
+    assert "'XACKDEL'" in script(native)
+    assert plain.args == native.args
+    assert "owns(stream, group, consumer, entry)" in script(plain)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        worker_ops.settle(PLAIN, 1, [], []),
+        worker_ops.done(PLAIN, RAN, b"\xc3", 60, 1),
+        worker_ops.retry(PLAIN, RAN, b"body", 5, "why", "page", 1),
+        worker_ops.bury(PLAIN, "5-0", DEATH, 100, 1),
+        worker_ops.renew(PLAIN, ["5-0"]),
+        worker_ops.give_back(PLAIN, [("5-0", 1)], 300),
+        worker_ops.leave(PLAIN),
+    ],
+)
+def test_what_is_guarded_by_ownership_may_be_repeated(call: Call[Any]) -> None:
+    assert call.repeatable
+
+
+def test_all_keys_of_a_call_are_the_queues() -> None:
+    calls: list[Call[Any]] = [
+        worker_ops.done(PLAIN, RAN, b"\xc3", 60, 1),
+        worker_ops.retry(PLAIN, RAN, b"body", 5, "why", "page", 1),
+        worker_ops.bury(PLAIN, "5-0", DEATH, 100, 1),
+        worker_ops.limit(KEYS, 10, 1000, 3),
+        worker_ops.set_progress(KEYS, "job-1", 50),
+    ]
+    for call in calls:
+        assert call.keys
+        assert all(key.startswith("{chasqui:q}:") for key in call.keys)
+
+
+@pytest.mark.parametrize("dialect", ["page", "engine"])
+def test_a_retry_is_due_after_its_wait_and_keeps_its_name(dialect: str) -> None:
+    call = worker_ops.retry(PLAIN, RAN, b"\x94body", 500, "why", dialect, 1000)
+    ours, run_at, member = call.args[3:6]
+    assert ours == ("tambo-" if dialect == "page" else "")
+    assert run_at == 1500
+    assert isinstance(member, bytes)
+    assert decode_member(member) == ("mail", b"\x94body")
+
+
+def test_a_name_that_the_page_dialect_cannot_hold_is_not_stored_in_it() -> None:
+    ran = Ran("5-0", "job-1", "n" * 256, 1, 9)
+    with pytest.raises(InvalidFormat, match="255"):
+        worker_ops.retry(PLAIN, ran, b"\x94", 5, "why", "page", 1)
+    member = worker_ops.retry(PLAIN, ran, b"\x94", 5, "why", "engine", 1).args[5]
+    assert isinstance(member, bytes)
+    assert decode_member(member) == ("n" * 256, b"\x94")
+
+
+def test_a_refused_retry_says_who_leads() -> None:
+    decode = worker_ops.retry(PLAIN, RAN, b"", 5, "", "page", 1).decode
+    assert [decode(1), decode(0), decode(b"c-123")] == [True, False, "c-123"]
+
+
+def test_reasons_are_sent_whatever_they_quote() -> None:
+    call = worker_ops.retry(PLAIN, RAN, b"", 5, "caf\xe9 \udcff", "page", 1)
+    assert "caf\xe9 \\udcff".encode() in call.args
+
+
+def test_a_job_that_did_not_run_has_no_duration() -> None:
+    ran = worker_ops.bury(PLAIN, "5-0", DEATH, 100, 1, 0)
+    unrun = worker_ops.bury(PLAIN, "5-0", DEATH, 100, 1)
+    assert (ran.args[-1], unrun.args[-1]) == (0, "")
+
+
+def test_those_that_begin_stand_before_those_that_end() -> None:
+    begun: list[Arg] = ["job-2", "", 1]
+    ended: list[Arg] = ["5-0", "job-1", "mail", 2, 9]
+    call = worker_ops.settle(PLAIN, 1800, begun, ended)
+    assert call.args == ("default", "me", 1000, 1800, 1, *begun, *ended)
+
+
+def test_lost_entries_are_named() -> None:
+    assert worker_ops.settle(PLAIN, 1, [], []).decode([b"5-0", b"6-0"]) == ["5-0", "6-0"]
+    assert worker_ops.renew(PLAIN, ["5-0"]).decode([b"5-0"]) == ["5-0"]
+
+
+def test_given_back_entries_go_with_their_delivery_counts() -> None:
+    call = worker_ops.give_back(PLAIN, [("5-0", 0), ("6-0", 3)], 300)
+    assert call.args == ("default", "me", 300, "5-0", 0, "6-0", 3)
+
+
+def test_no_events_means_none_in_any_script() -> None:
+    quiet = Seat(KEYS, "default", "me")
+    assert quiet.events_cap == 0
+    assert worker_ops.settle(quiet, 1, [], []).args[2] == 0
+
+
+@pytest.mark.parametrize("percent", [-1, 101, 1.5, True, "50"])
+def test_progress_is_a_percentage(percent: Any) -> None:
+    with pytest.raises(InvalidValue):
+        worker_ops.set_progress(KEYS, "job-1", percent)

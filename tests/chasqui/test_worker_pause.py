@@ -1,0 +1,153 @@
+"""While a queue is paused no job of it starts; what runs goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import redis
+
+from tambomq.chasqui import Job, Queue, Worker
+from tambomq.chasqui.keys import Keys
+from tests.chasqui import working
+from tests.chasqui.conftest import Work
+from tests.chasqui.working import Held, completed, die_with, pending
+from tests.servers import eventually_async
+
+server = working.server
+
+
+async def nothing(_: Job) -> None:
+    pass
+
+
+async def noticed(worker: Worker, *, paused: bool = True) -> None:
+    """Return when *worker* knows that the queue is paused, or not."""
+    await eventually_async(lambda: worker._intake and worker._intake._paused is paused)
+
+
+async def looked(db: redis.Redis, times: int = 3) -> None:
+    """Return when workers have looked a few times more whether the queue is paused."""
+
+    def looks() -> int:
+        stats: Any = db.info("commandstats")
+        return int(stats.get("cmdstat_exists", {"calls": 0})["calls"])
+
+    goal = looks() + times
+    await eventually_async(lambda: looks() >= goal)
+
+
+async def test_a_paused_queue_starts_no_job_until_it_is_resumed(
+    queue: Queue, work: Work, db: redis.Redis
+) -> None:
+    async with work(nothing) as worker:
+        await queue.add("job", None)
+        await completed(worker, 1)
+        await queue.pause()
+        await noticed(worker)
+        await queue.add_bulk([{"name": "job", "data": None}] * 5)
+        await looked(db)
+        assert worker.stats.received == 1
+        counts = await queue.get_job_counts()
+        assert (counts.paused, counts.waiting, counts.active) == (True, 5, 0)
+        assert await queue.resume()
+        await completed(worker, 6)
+
+
+async def test_a_worker_that_starts_on_a_paused_queue_starts_nothing(
+    queue: Queue, work: Work, db: redis.Redis, keys: Keys
+) -> None:
+    await queue.add_bulk([{"name": "job", "data": None}] * 5)
+    die_with(db, keys, 1, ago_ms=60_000)
+    await queue.pause()
+    async with work(nothing) as worker:
+        await noticed(worker)
+        await looked(db)
+        assert worker.stats.received == 0
+        await queue.resume()
+        await completed(worker, 5)
+
+
+async def test_what_runs_when_the_queue_is_paused_ends_and_nothing_follows(
+    queue: Queue, work: Work, db: redis.Redis
+) -> None:
+    held = Held()
+    await queue.add_bulk([{"name": "job", "data": n} for n in range(4)])
+    async with work(held, concurrency=2) as worker:
+        await held.holds(2)
+        await queue.pause()
+        await noticed(worker)
+        held.go.set()
+        await completed(worker, 2)
+        await looked(db)
+        assert held.begun == [0, 1]
+        await queue.resume()
+        await completed(worker, 4)
+
+
+async def test_what_was_read_before_the_pause_waits_and_stays_ours(
+    queue: Queue, work: Work, db: redis.Redis, keys: Keys
+) -> None:
+    held = Held(quick=300)
+    await queue.add_bulk([{"name": "job", "data": n} for n in range(600)])
+    async with work(held, concurrency=2, claim_min_idle_ms=300) as worker:
+        await held.holds(302)
+        await queue.pause()
+        await noticed(worker)
+        held.go.set()
+        await completed(worker, 302)
+        await looked(db)
+        assert len(held.begun) == 302
+        await queue.resume()
+        await completed(worker, 600)
+    assert sorted(held.ended) == list(range(600))
+
+
+async def test_a_worker_can_be_closed_while_the_queue_is_paused(
+    queue: Queue, work: Work, db: redis.Redis, keys: Keys
+) -> None:
+    await queue.add("job", None)
+    await queue.pause()
+    async with work(nothing) as worker:
+        await noticed(worker)
+    assert (worker.stats.received, pending(db, keys), db.xlen(keys.stream)) == (0, {}, 1)
+
+
+async def test_all_workers_pause(queue: Queue, work: Work, db: redis.Redis) -> None:
+    async with work(nothing) as first, work(nothing) as second:
+        await queue.pause()
+        await noticed(first)
+        await noticed(second)
+        await queue.add_bulk([{"name": "job", "data": None}] * 4)
+        await looked(db)
+        assert first.stats.received + second.stats.received == 0
+        await queue.resume()
+        await eventually_async(lambda: first.stats.completed + second.stats.completed == 4)
+
+
+async def test_delayed_jobs_become_due_but_do_not_start(
+    queue: Queue, work: Work, db: redis.Redis
+) -> None:
+    async with work(nothing) as worker:
+        await queue.pause()
+        await noticed(worker)
+        await queue.add("job", None, delay_ms=20)
+        await eventually_async(lambda: _waits(queue))
+        assert worker.stats.received == 0
+        await queue.resume()
+        await completed(worker, 1)
+
+
+async def _waits(queue: Queue) -> bool:
+    counts = await queue.get_job_counts()
+    return (counts.waiting, counts.delayed) == (1, 0)
+
+
+async def test_a_pause_is_told_once_however_often_it_is_asked_for(queue: Queue, work: Work) -> None:
+    await queue.pause()
+    await queue.pause()
+    assert await queue.is_paused()
+    assert await queue.resume()
+    assert not await queue.resume()
+    await queue.add("job", None)
+    async with work(nothing) as worker:
+        await completed(worker, 1)

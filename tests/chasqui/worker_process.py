@@ -1,0 +1,103 @@
+"""Workers and leaders in processes of their own, for tests that stop or kill them.
+
+Run by ``python -m``, told in JSON. A handler writes what it does into Redis: lists ``begun`` and
+``ended``, of ``<consumer> <id> <attempt>``; hash ``stats`` has what each worker has counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import redis
+
+from tambomq.chasqui import Job, UnrecoverableError, Worker
+from tambomq.chasqui.lead_ops import Office
+from tambomq.chasqui.ops import OURS
+from tambomq.chasqui.promoter import Promoter
+from tambomq.chasqui.scheduler import Scheduler
+from tambomq.store.aio import AsyncStore
+from tests.chasqui.faults import KEYS, QUEUE
+from tests.servers import eventually_async
+
+
+def main() -> None:
+    options: dict[str, Any] = json.loads(sys.argv[1])
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    url, who, ttl_s = options.pop("url"), options.pop("who"), options.pop("ttl_s")
+    if ttl_s:
+        asyncio.run(lead(url, who, ttl_s))
+    else:
+        work(url, who, **options)
+
+
+async def lead(url: str, who: str, ttl_s: int) -> None:
+    """Promote and schedule, as *who*."""
+    store, office = AsyncStore(url), Office(KEYS, f"{OURS}{who}", ttl_s)
+    await asyncio.gather(Promoter(store, office).run(), Scheduler(store, office, 50).run())
+
+
+def work(
+    url: str, who: str, *, die: bool = False, hold: str = "", takes_s: float = 0, **options: Any
+) -> None:
+    """Work as *who*; *hold* names a key without which no handler ends."""
+    db = redis.Redis.from_url(url)
+
+    async def handler(job: Job) -> str | None:
+        line = f"{who} {job.id} {job.attempt}"
+        db.rpush("begun", line)
+        if die:
+            os._exit(1)
+        if hold:
+            await eventually_async(lambda: db.exists(hold), within_s=60)
+        await asyncio.sleep(takes_s)
+        db.rpush("ended", line)
+        if job.name == "flaky":
+            raise ValueError(f"{who} gives up")
+        if job.name == "doomed":
+            raise UnrecoverableError(f"{who} refuses")
+        return who if job.name == "result" else None
+
+    worker = Worker(QUEUE, handler, redis_url=url, consumer_id=who, **options)
+    threading.Thread(target=_tell_stats, args=(url, who, worker), daemon=True).start()
+    worker.run_forever()
+
+
+def _tell_stats(url: str, who: str, worker: Worker) -> None:
+    db = redis.Redis.from_url(url)
+    while True:
+        db.hset("stats", who, msgspec.json.encode(worker.stats))
+        time.sleep(0.05)
+
+
+def _end_with_parent() -> None:
+    # The test holds the other end, and the kernel closes it however the test ends.
+    sys.stdin.read()
+    os._exit(0)
+
+
+@contextmanager
+def worker_process(
+    url: str, who: str, *, ttl_s: int = 0, **options: Any
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a worker, or with *ttl_s* leaders; it is gone when the block ends."""
+    told = json.dumps({"url": url, "who": who, "ttl_s": ttl_s, **options})
+    command = [sys.executable, "-m", __name__, told]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+if __name__ == "__main__":
+    main()
