@@ -79,7 +79,8 @@ def _turn(bout: Bout, who: Contender, running: Mapping[str, Process], place: Pla
     process = running[who.player.name]
     prepared = bout.before(place.url, who)
     order = {"task": who.task, "url": place.url, **who.options, **prepared}
-    pids = [os.getpid(), *(each.pid for each in (*servers(), *running.values()))]
+    pids = [os.getpid(), *(each.pid for each in servers())]
+    pids += [each.pid for each in running.values()]
     before = Reading.take(pids)
     try:
         told = process.ask(order)

@@ -189,7 +189,7 @@ class QueueBusy(QueueError):
     def __init__(self, queue: str, active: int) -> None:
         super().__init__(
             queue,
-            f"{active} jobs of queue {queue!r} are in workers' hands: stop the workers, or use force",
+            f"{active} jobs of queue {queue!r} are in workers' hands: stop them, or use force",
         )
         self.active = active
 

@@ -11,11 +11,12 @@ import hiredis
 import pytest
 
 from tambomq.chasqui import admin_ops, dlq_ops, event_ops, ops, repeat_ops
+from tambomq.chasqui.add_options import due_at
 from tambomq.chasqui.job import RetryOverride
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.ops import CHUNK, CHUNK_BYTES, Draft, Policy, draft
+from tambomq.chasqui.ops import CHUNK, CHUNK_BYTES, FIRST_CHUNK, Draft, Policy, draft
 from tambomq.chasqui.packing import encode_payload
-from tambomq.chasqui.production import Production, due_at
+from tambomq.chasqui.production import Production
 from tambomq.chasqui.repeat import RepeatPattern, RepeatSpec
 from tambomq.chasqui.wire import decode_envelope, decode_member
 from tambomq.errors import (
@@ -152,7 +153,7 @@ def test_only_a_queue_that_announces_has_events_of_adds() -> None:
     ):
         assert ops.add(KEYS, PLAIN, policy, "p", drafted()).args[4] == cap
         assert ops.add_once(KEYS, policy, drafted()).args[4] == cap
-        assert ops.add_batch(KEYS, PLAIN, policy, "p", [drafted()]).args[5] == cap
+        assert ops.add_batch(KEYS, PLAIN, policy, "p", [drafted(job_id="a")]).args[5] == cap
 
 
 def test_servers_with_and_without_idmp_are_sent_scripts_of_one_contract() -> None:
@@ -190,19 +191,25 @@ def test_the_reply_tells_how_many_jobs_there_are_or_that_there_is_no_room() -> N
 
 
 def test_a_batch_has_a_name_of_its_own_so_that_it_is_added_once() -> None:
-    jobs = [drafted(), drafted("")]
+    jobs = [drafted(), drafted()]
     call = ops.add_batch(KEYS, PLAIN, Policy(), "p", jobs)
     assert call.args[0] == jobs[0].id
-    assert call.args[1] == ""
-    assert call.args[7:] == (jobs[0].id, jobs[0].body, "job", jobs[1].id, jobs[1].body, "")
+    assert call.args[5:] == (1, "job", jobs[0].body, jobs[1].body)
     assert call.repeatable
 
 
+def test_in_a_batch_of_many_names_each_job_has_its_own() -> None:
+    jobs = [drafted(), drafted("")]
+    call = ops.add_batch(KEYS, PLAIN, Policy(), "p", jobs)
+    assert call.args[5:] == (2, "", jobs[0].body, "job", jobs[1].body, "")
+
+
 def test_no_script_adds_more_than_a_chunk_of_jobs() -> None:
-    jobs = [drafted() for _ in range(2 * CHUNK + 1)]
+    jobs = [drafted() for _ in range(FIRST_CHUNK + CHUNK + 1)]
     parts = list(ops.batches(jobs))
-    assert [len(part) for part in parts] == [CHUNK, CHUNK, 1]
+    assert [len(part) for part in parts] == [FIRST_CHUNK, CHUNK, 1]
     assert [job for part in parts for job in part] == jobs
+    assert list(ops.batches(jobs[:CHUNK])) == [jobs[:CHUNK]]
     assert list(ops.batches([])) == []
 
 
@@ -319,8 +326,8 @@ def test_fresh_jobs_go_together_and_the_others_alone() -> None:
         {"name": "d", "data": 1, "delay_ms": 5},
     ]
     calls = first_trip(strict.add_bulk(NOW, jobs))
-    assert [script(call).name for call in calls] == ["add_batch", "add_once", "schedule"]
-    assert calls[0].args[9::3] == ("a", "c")
+    assert [script(call).name for call in calls] == ["add_fresh", "add_once", "schedule"]
+    assert calls[0].args[8::2] == ("a", "c")
 
 
 def test_a_batch_of_chosen_ids_is_their_producers() -> None:

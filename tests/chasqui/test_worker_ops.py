@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tambomq.chasqui import worker_ops
-from tambomq.chasqui.keys import Keys
+from tambomq.chasqui.keys import RETURNED, Keys
 from tambomq.chasqui.verdict import Death
 from tambomq.chasqui.wire import decode_member
 from tambomq.chasqui.worker_ops import Delivery, Ran, Seat
@@ -154,7 +154,7 @@ def test_lost_entries_are_named() -> None:
 
 def test_given_back_entries_go_with_their_delivery_counts() -> None:
     call = worker_ops.give_back(PLAIN, [("5-0", 0), ("6-0", 3)], 300)
-    assert call.args == ("default", "me", 300, "5-0", 0, "6-0", 3)
+    assert call.args == ("default", "me", RETURNED, 300, "5-0", 0, "6-0", 3)
 
 
 def test_no_events_means_none_in_any_script() -> None:

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from tambomq.errors import StoreUnavailable
-from tambomq.store.connect import endpoint
+from tambomq.store.connect import Endpoint, endpoint
 from tambomq.store.lane import Lane
 from tests.servers import Server, eventually_async
 from tests.store.proxy import Proxy
@@ -59,7 +59,7 @@ class Transport(asyncio.Transport):
 
 def played(reply_timeout_s: float = 30.0) -> tuple[Lane, Transport]:
     """A lane whose server is the test. Nothing is ever to be read from its socket."""
-    lane, transport = Lane(("h", 1), reply_timeout_s, None), Transport()
+    lane, transport = Lane(Endpoint(reply_timeout_s=reply_timeout_s), ("h", 1), None), Transport()
     lane.connection_made(transport)
     lane._news = type("Quiet", (), {"poll": lambda *_: []})()
     return lane, transport

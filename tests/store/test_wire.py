@@ -259,6 +259,6 @@ def test_a_server_that_takes_its_time_is_waited_for_asleep(server: Server) -> No
 
 def test_a_server_elsewhere_is_always_waited_for_asleep() -> None:
     here = Endpoint()
-    assert wire._is_near(here, ("127.0.0.1", 6379)) == (os.cpu_count() != 1)
-    assert not wire._is_near(here, ("192.0.2.1", 6379))
-    assert not wire._is_near(replace(here, tls=Tls()), ("127.0.0.1", 6379))
+    assert wire.is_near(here, ("127.0.0.1", 6379)) == (os.cpu_count() != 1)
+    assert not wire.is_near(here, ("192.0.2.1", 6379))
+    assert not wire.is_near(replace(here, tls=Tls()), ("127.0.0.1", 6379))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tambomq.chasqui.job import U64, Envelope, JobCounts, check_whole
-from tambomq.chasqui.keys import ANY_QUEUE, Keys, queue_of
+from tambomq.chasqui.keys import ANY_QUEUE, RETURNED, Keys, queue_of
 from tambomq.chasqui.wire import decode_envelope, decode_member
 from tambomq.errors import InvalidFormat, QueueBusy, RemoteProtocolError, TamboError
 from tambomq.store.call import Call, Plan, load_script, results
@@ -39,12 +39,19 @@ def counts(keys: Keys, group: str) -> Plan[JobCounts]:
     has_group = not isinstance(pending, TamboError)
     if not has_group and not str(pending).startswith("NOGROUP"):
         raise pending
-    outcomes[1] = pending if has_group else [0]
-    length, [active, *_], dead, delayed, first, repeatable, paused, time = results(outcomes)
+    outcomes[1] = _in_hands(pending) if has_group else 0
+    length, active, dead, delayed, first, repeatable, paused, time = results(outcomes)
     now_ms = int(time[0]) * 1000 + int(time[1]) // 1000
     lag_ms = max(0, now_ms - int(float(first[1]))) if first else None
     waiting = max(0, length - active)
     return JobCounts(waiting, active, delayed, dead, repeatable, lag_ms, bool(paused), has_group)
+
+
+def _in_hands(pending: Any) -> int:
+    """How many entries workers have; what they have given back waits for another."""
+    total, _, _, consumers = pending
+    returned = dict(consumers or ()).get(RETURNED.encode(), 0)
+    return int(total) - int(returned)
 
 
 def pause(keys: Keys) -> Call[bool]:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Self
 
 from tambomq.chasqui import admin_ops, dlq_ops, ops, repeat_ops, worker_ops
+from tambomq.chasqui.add_options import check_together
 from tambomq.chasqui.address import CredentialProvider, endpoint_of
 from tambomq.chasqui.blocking_results import wait_for_result
 from tambomq.chasqui.dlq_ops import Where
@@ -16,7 +17,6 @@ from tambomq.chasqui.ops import ADDED_TTL_S, EVENTS_CAP, MAX_STREAM_LEN, Policy
 from tambomq.chasqui.production import NO_OPTIONS, Production
 from tambomq.chasqui.repeat import MissedFiresLike, RepeatableMeta, RepeatLike
 from tambomq.clock import now_ms
-from tambomq.errors import InvalidFormat
 from tambomq.store.connect import URL, Endpoint
 from tambomq.store.sync import Store
 
@@ -106,6 +106,7 @@ class BlockingQueue:
         *delay_ms* takes milliseconds or a datetime, *delay* a timedelta. A *job_id*
         that counts already adds nothing. Raises `QueueFull`, `ForeignLeader`.
         """
+        check_together(repeat, missed_fires, delay_ms, delay)
         if repeat is not None:
             return self.upsert_repeatable_job(
                 name,
@@ -116,8 +117,6 @@ class BlockingQueue:
                 job_id=job_id,
                 missed_fires=missed_fires,
             )
-        if missed_fires is not None:
-            raise InvalidFormat("missed_fires", missed_fires, "left out where nothing repeats")
         options = (delay_ms, delay, attempts, backoff, job_id)
         if options == NO_OPTIONS and (quick := self._production.add_quickly(now_ms(), name, data)):
             job, call = quick

@@ -81,7 +81,11 @@ class Intake:
         self._delivered = False
         self._finished, self._rate = 0, 0.0
         self._since = self._finished_at = time.monotonic()
-        self._paused = self._orphans = False
+        self._paused = False
+        self._is_unsure = False
+        """Whether a reply may have been lost, with entries that are ours."""
+        self._claim_every_s = min(CLAIM_LOOK_S, pace.idle_ms / 3000)
+        self._claim_at = Deadline(0)
 
     # ── what the worker tells ────────────────────────────────────────────────
 
@@ -131,11 +135,20 @@ class Intake:
             self._connection = await self._reads.run(worker_ops.connection_id())
             await self._look_for_pause()
             return
-        if self._orphans:
+        if self._is_unsure:
+            # What the server sent into a broken connection is ours all the same.
+            recovered = await self._asks.run(worker_ops.recover(self._seat, self._hand.held))
+            self._is_unsure = False
+            await self._take(recovered)
+            return
+        if not self._seat.has.claim and self._claim_at.passed:
+            # Before new jobs, which could keep us busy for ever.
             await self._claim(wanted)
             return
         deliveries = await self._read(wanted)
         await self._take(deliveries)
+        # Runners first: to send the next read takes as long as to run a short job.
+        await asyncio.sleep(0)
         if not deliveries and self._delivered and not self._runners.queued:
             self._delivered = False
             await self._tell("drained")
@@ -159,6 +172,8 @@ class Intake:
 
     async def _read(self, wanted: int) -> list[Delivery]:
         block_ms = DRAIN_BLOCK_MS if self._delivered else self._pace.block_ms
+        if not self._seat.has.claim:
+            block_ms = min(block_ms, max(1, int(self._claim_every_s * 1000)))
         # The store that reads learns it only from its first read, which would be a long one.
         if self._reads.is_cluster or self._asks.is_cluster:
             block_ms = min(block_ms, CLUSTER_BLOCK_MS)
@@ -196,42 +211,28 @@ class Intake:
 
     async def _mend(self, error: TamboError) -> None:
         """Do what can be done so that the next read succeeds."""
-        seat, queue = self._seat, self._seat.keys.queue
-        try:
-            if isinstance(error, StoreUnavailable):
-                log.warning("cannot read queue %r: %s", queue, error)
-                self._connection = None
-                # What the server sent into a broken connection is ours all the same.
-                recovered = await self._asks.run(worker_ops.recover(seat, self._hand.held))
-                await self._take(recovered)
-            elif str(error).startswith("NOGROUP"):
-                log.warning("the group of queue %r is gone; making it again", queue)
-                await make_group(self._asks, seat)
-            else:
-                log.error("cannot read queue %r: %s", queue, error)
-        except TamboError as second:
-            log.warning("cannot mend the reading of queue %r: %s", queue, second)
+        queue = self._seat.keys.queue
+        if isinstance(error, StoreUnavailable):
+            log.warning("cannot read queue %r: %s", queue, error)
+            self._connection, self._is_unsure = None, True
+        elif str(error).startswith("NOGROUP"):
+            log.warning("the group of queue %r is gone; making it again", queue)
+            with suppress(TamboError):
+                await make_group(self._asks, self._seat)
+        else:
+            log.error("cannot read queue %r: %s", queue, error)
 
     # ── what goes on beside ──────────────────────────────────────────────────
 
     async def _watch(self) -> None:
-        """Look for a pause, and for entries of dead workers where the reads do not."""
-        claim_every_s = min(CLAIM_LOOK_S, self._pace.idle_ms / 3000)
-        claimed_at = 0.0
+        """Look for a pause, and for jobs that wait behind slow ones."""
         while True:
             try:
                 await self._look_for_pause()
                 await self._shed()
-                due = time.monotonic() - claimed_at >= claim_every_s
-                if due and not self._seat.has.claim and not self._paused:
-                    claimed_at = time.monotonic()
-                    # Whoever reads takes them first, or new jobs could keep it busy for ever.
-                    self._orphans = True
-                    await self.unblock()
             except TamboError as error:
-                if not str(error).startswith("NOGROUP"):
-                    log.warning("cannot look after queue %r: %s", self._seat.keys.queue, error)
-            await asyncio.sleep(min(PAUSE_LOOK_S, claim_every_s))
+                log.warning("cannot look after queue %r: %s", self._seat.keys.queue, error)
+            await asyncio.sleep(PAUSE_LOOK_S)
 
     async def _look_for_pause(self) -> None:
         paused = await self._asks.run(worker_ops.is_paused(self._seat.keys))
@@ -253,7 +254,8 @@ class Intake:
         call = worker_ops.claim(self._seat, most, self._pace.idle_ms)
         claimed = await self._asks.run(call)
         # As many as were asked for: there may be more.
-        self._orphans = len(claimed) >= min(most, worker_ops.MOST_CLAIMED)
+        if len(claimed) < min(most, worker_ops.MOST_CLAIMED):
+            self._claim_at = Deadline(self._claim_every_s)
         await self._take(claimed)
 
     async def unblock(self) -> None:

@@ -18,6 +18,8 @@ import re
 from tambomq.errors import InvalidFormat
 
 GROUP = "default"
+RETURNED = "tambo-returned"
+"""The consumer in whose name entries lie that a worker has given back."""
 NAME_BYTES = 256
 """A dispatch name has at most so many bytes …"""
 PAGE_NAME_BYTES = 255

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any
 
 from tambomq.chasqui import ops, repeat_ops
-from tambomq.chasqui.job import U64, BackoffLike, Job, check_whole, retry_override
+from tambomq.chasqui.add_options import check_together, due_at
+from tambomq.chasqui.job import BackoffLike, Job, retry_override
 from tambomq.chasqui.keys import Keys, check_job_id, check_name
 from tambomq.chasqui.ops import Draft, Policy, RoomyAdd
 from tambomq.chasqui.packing import encode_payload
@@ -90,13 +92,25 @@ class Production:
             self._has = yield from features()
         parts = self._parts(drafts)
         made: list[Job] = []
-        outcomes = yield self._calls(now_ms, self._has, parts)
-        for job, given in zip(drafts, jobs, strict=True):
-            id = job.key if isinstance(job, RepeatSpec) else job.id
-            made.append(Job(id, given["name"], given["data"], 0, now_ms, self._home))
+        outcomes = yield chain(
+            self._calls(now_ms, self._has, parts), self._made(now_ms, drafts, jobs, made)
+        )
         self._check(made, drafts, parts, outcomes)
         self._learn(now_ms, outcomes)
         return made
+
+    def _made(
+        self,
+        now_ms: int,
+        drafts: Iterable[Draft | RepeatSpec],
+        jobs: Iterable[dict[str, Any]],
+        made: list[Job],
+    ) -> Iterator[Call[Any]]:
+        """Make no call, but fill *made*: after the calls, while the server is busy with them."""
+        for job, given in zip(drafts, jobs, strict=True):
+            id = job.key if isinstance(job, RepeatSpec) else job.id
+            made.append(Job(id, given["name"], given["data"], 0, now_ms, self._home))
+        yield from ()
 
     def _parts(self, drafts: Sequence[Draft | RepeatSpec]) -> list[Sequence[Draft] | RepeatSpec]:
         """What one call each will add: fresh jobs, jobs of one producer, or one of any kind."""
@@ -206,16 +220,14 @@ class Production:
             raise InvalidFormat("job", dict(job), f"needs {' and '.join(sorted(missing))}")
         given = {name: value for name, value in job.items() if value is not None}
         given |= {name: job[name] for name in _USUAL}
+        check_together(*map(given.get, ("repeat", "missed_fires", "delay_ms", "delay")))
         if "repeat" in given:
-            if late := given.keys() & {"delay_ms", "delay"}:
-                raise InvalidFormat("job", min(late), "left out where repeat is given")
             if "missed_fires" in given:
                 given["missed"] = given.pop("missed_fires")
             spec = self._spec(**given)
             # What is wrong with it shows before anything is sent.
             repeat_ops.upsert(self._keys, spec, now_ms)
             return spec
-        given.pop("missed_fires", None)
         return self._draft(now_ms, **given)
 
     def _draft(
@@ -280,21 +292,3 @@ class Production:
             SKIP if missed is None else missed_fires(missed),
             retry,
         )
-
-
-def due_at(now_ms: int, delay_ms: float | datetime | None, delay: timedelta | None) -> int:
-    """Return when a job is due; a naive datetime is in UTC."""
-    if delay_ms is not None and delay is not None:
-        raise InvalidValue("delay", delay, "left out where delay_ms is given")
-    if delay is not None:
-        if not isinstance(delay, timedelta):
-            raise InvalidFormat("delay", delay, "a timedelta; delay_ms takes numbers")
-        delay_ms = delay / timedelta(milliseconds=1)
-    if isinstance(delay_ms, datetime):
-        moment = delay_ms if delay_ms.tzinfo else delay_ms.replace(tzinfo=UTC)
-        return int(moment.timestamp() * 1000)
-    if isinstance(delay_ms, bool) or not isinstance(delay_ms, int | float):
-        raise InvalidFormat("delay_ms", delay_ms, "milliseconds, or a datetime")
-    if not 0 <= delay_ms <= U64:
-        raise InvalidValue("delay_ms", delay_ms, "non-negative, and not beyond all bounds")
-    return now_ms + check_whole("delay_ms", int(delay_ms), U64)

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Self
 
 from tambomq.chasqui import admin_ops, dlq_ops, ops, repeat_ops, worker_ops
+from tambomq.chasqui.add_options import check_together
 from tambomq.chasqui.address import CredentialProvider, endpoint_of
 from tambomq.chasqui.dlq_ops import Where
 from tambomq.chasqui.job import MAX_DELAY_S, BackoffLike, DeadLetter, Job, JobCounts
@@ -16,7 +17,6 @@ from tambomq.chasqui.production import NO_OPTIONS, Production
 from tambomq.chasqui.repeat import MissedFiresLike, RepeatableMeta, RepeatLike
 from tambomq.chasqui.results import Results
 from tambomq.clock import now_ms
-from tambomq.errors import InvalidFormat
 from tambomq.store.aio import AsyncStore
 from tambomq.store.connect import URL, Endpoint
 
@@ -107,6 +107,7 @@ class Queue:
         *delay_ms* takes milliseconds or a datetime, *delay* a timedelta. A *job_id*
         that counts already adds nothing. Raises `QueueFull`, `ForeignLeader`.
         """
+        check_together(repeat, missed_fires, delay_ms, delay)
         if repeat is not None:
             return await self.upsert_repeatable_job(
                 name,
@@ -117,8 +118,6 @@ class Queue:
                 job_id=job_id,
                 missed_fires=missed_fires,
             )
-        if missed_fires is not None:
-            raise InvalidFormat("missed_fires", missed_fires, "left out where nothing repeats")
         options = (delay_ms, delay, attempts, backoff, job_id)
         if options == NO_OPTIONS and (quick := self._production.add_quickly(now_ms(), name, data)):
             job, call = quick

@@ -34,6 +34,7 @@ from tambomq.errors import TamboError
 from tambomq.store.aio import AsyncStore
 from tambomq.store.connect import URL, Endpoint
 from tambomq.store.features import features
+from tambomq.store.heartbeat import check_how
 
 log = logging.getLogger(__name__)
 
@@ -91,15 +92,20 @@ class Worker:
         self._endpoint = endpoint_of(redis_url, tls=tls, provider=credential_provider)
         self._group, self._consumer = group, consumer_id or f"c-{uuid.uuid4()}"
         self._pace = pace(concurrency, read_count, read_block_ms, claim_min_idle_ms, limiter)
-        ttl_ms = result_ttl(result_ttl_ms) if store_results else None
+        ttl_ms = result_ttl(result_ttl_ms)
         self._duties = duties(
-            max_attempts, max_payload_bytes, backoff, dialect, dlq_max_stream_len, ttl_ms
+            max_attempts,
+            max_payload_bytes,
+            backoff,
+            dialect,
+            dlq_max_stream_len,
+            ttl_ms if store_results else None,
         )
         self._cap = whole_or(MAX_STREAM_LEN, "max_stream_len", max_stream_len, least=1)
         self._tick_ms = whole_or(TICK_MS, "scheduler_tick_ms", scheduler_tick_ms, least=1)
         self._promotes, self._schedules = delayed_enabled, run_scheduler
         self._events_cap = EVENTS_CAP if events_enabled else 0
-        self._heartbeat, self._grace_s = heartbeat, grace_s
+        self._heartbeat, self._grace_s = check_how(heartbeat), grace_s
         self._running: asyncio.Task[None] | None = None
         self._intake: Intake | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from tambomq.chasqui.job import check_whole
-from tambomq.chasqui.keys import Keys
+from tambomq.chasqui.keys import RETURNED, Keys
 from tambomq.chasqui.ops import OURS
 from tambomq.chasqui.verdict import Death
 from tambomq.chasqui.wire import encode_member
@@ -114,7 +114,7 @@ def renew(seat: Seat, held: Iterable[str]) -> Call[list[str]]:
 def give_back(seat: Seat, entries: Iterable[tuple[str, int]], idle_ms: int) -> Call[int]:
     """Let others have entries that this consumer will not run; each with its deliveries."""
     flat = [item for pair in entries for item in pair]
-    args = (seat.group, seat.consumer, idle_ms, *flat)
+    args = (seat.group, seat.consumer, RETURNED, idle_ms, *flat)
     return Call(_GIVE_BACK, (seat.keys.stream,), args, int, repeatable=True)
 
 

@@ -116,8 +116,13 @@ class ThreadHeartbeat:
     def _renew(self, held: dict[str, str]) -> None:
         try:
             gone = self._store.follow(self._lease.renew(held))
-        except TamboError as error:
-            log.warning("cannot renew %d leases of %s: %s", len(held), self._lease.what, error)
+        except Exception as error:
+            # Whatever a credential provider raises, too: nobody else would renew.
+            surprise = not isinstance(error, TamboError)
+            what = self._lease.what
+            log.warning(
+                "cannot renew %d leases of %s: %s", len(held), what, error, exc_info=surprise
+            )
             return
         if lost := drop(self.held, {id: held[id] for id in gone}):
             self._tell_lost(lost)
@@ -235,8 +240,13 @@ def messages(pipe: IO[bytes]) -> Iterator[Any]:
 
 def heartbeat(how: str | None, lease: Lease, on_lost: OnLost | None = None) -> Heartbeat:
     """Return what renews *lease*: ``"thread"``, ``"process"``, or nothing at all."""
-    if how is None:
+    if check_how(how) is None:
         return NoHeartbeat()
-    if how not in ("thread", "process"):
-        raise SettingsError(f'heartbeat is "thread", "process" or None, not {how!r}')
     return (ThreadHeartbeat if how == "thread" else ProcessHeartbeat)(lease, on_lost)
+
+
+def check_how(how: str | None) -> str | None:
+    """Return *how* if there is such a heartbeat; raise `SettingsError` if not."""
+    if how not in (None, "thread", "process"):
+        raise SettingsError(f'heartbeat is "thread", "process" or None, not {how!r}')
+    return how

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import select
 import socket
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias, cast
@@ -21,7 +22,7 @@ from tambomq.errors import StoreUnavailable
 from tambomq.store.call import Arg
 from tambomq.store.connect import Endpoint
 from tambomq.store.trip import Address
-from tambomq.store.wire import check_greeting, unreachable
+from tambomq.store.wire import QUICK_S, check_greeting, is_near, unreachable
 
 # Turns of the loop until it has read what is there. Two are enough for asyncio.
 _PUT_OFF = 5
@@ -39,7 +40,7 @@ class Lane(asyncio.Protocol):
     """A connection that has been let in. Only for the loop that opened it."""
 
     def __init__(
-        self, node: Address, reply_timeout_s: float, on_push: Callable[[Any], None] | None
+        self, endpoint: Endpoint, node: Address, on_push: Callable[[Any], None] | None
     ) -> None:
         """Use `open` instead."""
         self.node = node
@@ -60,7 +61,9 @@ class Lane(asyncio.Protocol):
         self._room.set()
         self._retired = False
         self._on_push = on_push
-        self._reply_timeout_s = reply_timeout_s
+        self._reply_timeout_s = endpoint.reply_timeout_s
+        self._is_near, self._is_quick, self._looking = is_near(endpoint, node), True, False
+        self._asked_at = 0.0
         self._watch: asyncio.TimerHandle | None = None
         self._heard_at = 0.0
 
@@ -92,7 +95,7 @@ class Lane(asyncio.Protocol):
         loop = asyncio.get_running_loop()
 
         def make() -> Lane:
-            return cls(node, endpoint.reply_timeout_s, on_push)
+            return cls(endpoint, node, on_push)
 
         transport: asyncio.Transport
         if endpoint.path:
@@ -133,11 +136,24 @@ class Lane(asyncio.Protocol):
         if not self._waiters:
             # The silence before this call is not the server's fault.
             self._heard_at = self._loop.time()
+            self._look_out()
         future: asyncio.Future[list[Any]] = self._loop.create_future()
         self._waiters.append((due, [], future))
         self._unsent += 1
         self.send(packed)
         return future
+
+    def _look_out(self) -> None:
+        """Keep the loop awake for a reply that may come sooner than a loop can be woken."""
+        self._asked_at = time.perf_counter()
+        if self._is_near and self._is_quick and not self._looking:
+            self._looking = True
+            self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        self._looking = bool(self._waiters) and time.perf_counter() - self._asked_at < QUICK_S
+        if self._looking:
+            self._loop.call_soon(self._look)
 
     def send(self, packed: bytes) -> None:
         """Send commands whose replies go to *on_push*."""
@@ -205,9 +221,8 @@ class Lane(asyncio.Protocol):
             self.reason = TimeoutError(f"no reply within {self._reply_timeout_s} s")
             self._transport.abort()
         else:
-            self._watch = self._loop.call_later(
-                self._reply_timeout_s - silent_s, self._check_replies
-            )
+            left_s = self._reply_timeout_s - silent_s
+            self._watch = self._loop.call_later(left_s, self._check_replies)
 
     # ── what asyncio calls ───────────────────────────────────────────────────
 
@@ -226,6 +241,7 @@ class Lane(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Hand replies to those who wait for them, in order."""
         self._heard_at = self._loop.time()
+        self._is_quick = time.perf_counter() - self._asked_at < QUICK_S
         try:
             self._reader.feed(data)
             self._hand_out()
@@ -253,9 +269,8 @@ class Lane(asyncio.Protocol):
             self._on_push(reply)
         else:
             # What it says before it hangs up on one client too many, for example.
-            self.reason = self.reason or ConnectionAbortedError(
-                f"unasked, the server says: {reply}"
-            )
+            said = f"unasked, the server says: {reply}"
+            self.reason = self.reason or ConnectionAbortedError(said)
             self.abort()
 
     def pause_writing(self) -> None:

@@ -26,7 +26,7 @@ _CHUNK = 1 << 16
 
 # A look takes about 2 µs.
 _LOOKS = 100
-_QUICK_S = 0.0002
+QUICK_S = 0.0002
 _CLOSED_S = 0.1
 
 # What a server says before it hangs up, or when it cannot serve anybody now.
@@ -73,7 +73,7 @@ class Wire:
             self._socket = _connected(endpoint, node)
             self._poll = select.poll()
             self._poll.register(self._socket, select.POLLIN)
-            self._near, self._quick = _is_near(endpoint, node), True
+            self._near, self._quick = is_near(endpoint, node), True
         except (OSError, UnicodeError) as error:
             raise unreachable(endpoint, error) from error
         try:
@@ -129,7 +129,7 @@ class Wire:
         began = time.perf_counter()
         data = self._look() if self._quick and _TURNSTILE.enter(began) else b""
         data = data or self._socket.recv(_CHUNK)
-        self._quick = time.perf_counter() - began < _QUICK_S
+        self._quick = time.perf_counter() - began < QUICK_S
         return data
 
     def _look(self) -> bytes:
@@ -182,7 +182,7 @@ class Wire:
             self._socket.close()
 
 
-def _is_near(endpoint: Endpoint, node: Address) -> bool:
+def is_near(endpoint: Endpoint, node: Address) -> bool:
     """Whether the server is on this machine, and may run while we look for its reply."""
     here = endpoint.path or node[0] in ("localhost", "::1") or node[0].startswith("127.")
     return bool(here) and endpoint.tls is None and (os.cpu_count() or 1) > 1

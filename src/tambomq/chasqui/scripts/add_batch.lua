@@ -1,10 +1,10 @@
--- add_batch: let jobs wait for a worker, all of them or none, and once.
+-- add_batch: let jobs wait for a worker, all of them or none, and each id once.
 --
 -- KEYS  stream             stream  {chasqui:<queue>}:stream
 --       events             stream  {chasqui:<queue>}:events
 --       window             zset    {chasqui:<queue>}:idmp:<producer>
 -- ARGV  batch              its name, unlike that of any other
---       producer           within which each id counts once; '' if all are fresh
+--       producer           within which each id counts once
 --       cap                jobs that the stream may hold
 --       overflow           'refuse' what is beyond it, or 'trim' the oldest
 --       events_cap         events that are kept; 0 writes none
@@ -25,15 +25,14 @@ if overflow == 'refuse' and room(stream, cap) < (#ARGV - 7) / 3 then
 end
 for i = 8, #ARGV, 3 do
   local id, payload, name = ARGV[i], ARGV[i + 1], ARGV[i + 2]
-  if producer == '' or not is_known(window, id, true) then
-    local row = name == '' and {'d', payload} or {'d', payload, 'n', name}
-    local before = announce ~= '0' and redis.call('XLEN', stream)
-    if producer == '' then
-      redis.call('XADD', stream, '*', unpack(row))
+  if not is_known(window, id, true) then
+    local before = redis.call('XLEN', stream)
+    if name == '' then
+      put(stream, window, producer, id, true, 'd', payload)
     else
-      put(stream, window, producer, id, true, unpack(row))
+      put(stream, window, producer, id, true, 'd', payload, 'n', name)
     end
-    if before and redis.call('XLEN', stream) > before then
+    if redis.call('XLEN', stream) > before then
       note(events, announce, 'waiting', id, ts, name)
     end
   end

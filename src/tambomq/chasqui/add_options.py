@@ -1,0 +1,34 @@
+"""What `add` is asked for: which options go together, and when the job is due."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from tambomq.chasqui.job import U64, check_whole
+from tambomq.errors import InvalidFormat, InvalidValue
+
+
+def check_together(repeat: object, missed_fires: object, *delays: object) -> None:
+    """Raise `InvalidFormat` for options of `add` that do not go together."""
+    if repeat is None and missed_fires is not None:
+        raise InvalidFormat("missed_fires", missed_fires, "left out where nothing repeats")
+    if repeat is not None and any(delay is not None for delay in delays):
+        raise InvalidFormat("delay", delays[0] or delays[1], "left out where the job repeats")
+
+
+def due_at(now_ms: int, delay_ms: float | datetime | None, delay: timedelta | None) -> int:
+    """Return when a job is due; a naive datetime is in UTC."""
+    if delay_ms is not None and delay is not None:
+        raise InvalidValue("delay", delay, "left out where delay_ms is given")
+    if delay is not None:
+        if not isinstance(delay, timedelta):
+            raise InvalidFormat("delay", delay, "a timedelta; delay_ms takes numbers")
+        delay_ms = delay / timedelta(milliseconds=1)
+    if isinstance(delay_ms, datetime):
+        moment = delay_ms if delay_ms.tzinfo else delay_ms.replace(tzinfo=UTC)
+        return int(moment.timestamp() * 1000)
+    if isinstance(delay_ms, bool) or not isinstance(delay_ms, int | float):
+        raise InvalidFormat("delay_ms", delay_ms, "milliseconds, or a datetime")
+    if not 0 <= delay_ms <= U64:
+        raise InvalidValue("delay_ms", delay_ms, "non-negative, and not beyond all bounds")
+    return now_ms + check_whole("delay_ms", int(delay_ms), U64)
