@@ -26,7 +26,6 @@ from tambomq.store.wire import QUICK_S, check_greeting, is_near, unreachable
 
 # Turns of the loop until it has read what is there. Two are enough for asyncio.
 _PUT_OFF = 5
-
 # If all that a turn of the loop sends left at its end, the server would idle while we work and we
 # while it does. So what has gathered leaves before: four commands, or a sixth of those under way.
 _ENOUGH, _SHARE = 4, 6
@@ -53,7 +52,7 @@ class Lane(asyncio.Protocol):
         self._waiters: deque[_Waiter] = deque()
         self._outbox: list[bytes] = []
         self._unsent = 0
-        """How many of the waiters, counted from the last, have their commands in the outbox."""
+        """How many waiters, counted from the last, have their commands in the outbox."""
         self._transport: asyncio.Transport | None = None
         self._news = select.poll()
         self._put_off = 0
@@ -62,8 +61,8 @@ class Lane(asyncio.Protocol):
         self._retired = False
         self._on_push = on_push
         self._reply_timeout_s = endpoint.reply_timeout_s
-        self._is_near, self._is_quick, self._looking = is_near(endpoint, node), True, False
-        self._asked_at = 0.0
+        self._is_near, self._is_quick = is_near(endpoint, node), True
+        self._looking, self._asked_at = False, 0.0
         self._watch: asyncio.TimerHandle | None = None
         self._heard_at = 0.0
 
