@@ -155,9 +155,11 @@ class Lane(asyncio.Protocol):
             self._loop.call_soon(self._look)
 
     def send(self, packed: bytes) -> None:
-        """Send commands whose replies go to *on_push*."""
+        """Send commands, at once if no others are under way; replies may go to *on_push*."""
         self._outbox.append(packed)
-        if len(self._outbox) == 1:
+        if len(self._waiters) == 1:
+            self._flush()
+        elif len(self._outbox) == 1:
             self._loop.call_soon(self._flush)
         elif (gathered := len(self._outbox)) >= _ENOUGH and gathered * _SHARE >= len(self._waiters):
             self._flush()

@@ -14,9 +14,20 @@
 local stream, events = KEYS[1], KEYS[2]
 local group, consumer, events_cap, ts, begun = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
+-- As `note`, without its generality: nine tenths of all events are written here.
+local function tell(e, id, name, ...)
+  if events_cap == '0' then
+    return
+  elseif name == '' then
+    redis.pcall('XADD', events, '*', 'e', e, 'id', id, 'ts', ts, 'attempt', ...)
+  else
+    redis.pcall('XADD', events, '*', 'e', e, 'id', id, 'ts', ts, 'n', name, 'attempt', ...)
+  end
+end
+
 local ended = 6 + begun * 3
 for i = 6, ended - 1, 3 do
-  note(events, events_cap, 'active', ARGV[i], ts, ARGV[i + 1], 'attempt', ARGV[i + 2])
+  tell('active', ARGV[i], ARGV[i + 1], ARGV[i + 2])
 end
 -- Jobs end about in the order they came in, so one look finds nearly all.
 local known = {}
@@ -31,10 +42,13 @@ for i = ended, #ARGV, 5 do
   local entry = ARGV[i]
   if known[entry] or owns(stream, group, consumer, entry) then
     mine[#mine + 1] = entry
-    note(events, events_cap, 'completed', ARGV[i + 1], ts, ARGV[i + 2], 'attempt', ARGV[i + 3], 'duration_us', ARGV[i + 4])
+    tell('completed', ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], 'duration_us', ARGV[i + 4])
   else
     lost[#lost + 1] = entry
   end
+end
+if events_cap ~= '0' then
+  redis.pcall('XTRIM', events, 'MAXLEN', '~', events_cap)
 end
 if #mine > 0 then
   ackdel(stream, group, mine)
