@@ -74,7 +74,6 @@ def _contender(name: str, player: Player, task: str, size: int, **more: Any) -> 
         "flights": 1,
         "concurrency": 100,
         "events_enabled": True,
-        "queue_options": {},
         "server": "redis8",
     }
     return Contender(name, player, task, {**usual, **more})
@@ -82,9 +81,7 @@ def _contender(name: str, player: Player, task: str, size: int, **more: Any) -> 
 
 def _drains(rounds: int, part: int) -> Part:
     def of(name: str, player: Player, size: int, **more: Any) -> Contender:
-        # What filling announces is not the worker's doing.
-        options = _SILENT if player is OURS else {}
-        return _contender(name, player, "drain", size // part, **options, **more)
+        return _contender(name, player, "drain", size // part, **more)
 
     ours = of("drain", OURS, 90_000)
     engine = of("chasquimq drain", ENGINE, 30_000)
@@ -142,7 +139,7 @@ def _embedded(rounds: int, part: int) -> Part:
     def of(name: str, task: str, size: int, **more: Any) -> Contender:
         return _contender(f"{name} on Valkey", OURS, task, size // part, server="valkey", **more)
 
-    drain = of("drain", "drain", 90_000, **_SILENT)
+    drain = of("drain", "drain", 90_000)
     add = of("add", "add", 12_000)
     adders = of("add, 100 adders", "add", 90_000, flights=100)
     bulk = of("add_bulk", "add_bulk", 150_000)

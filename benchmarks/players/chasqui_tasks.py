@@ -204,7 +204,6 @@ class Chasqui:
             order["queue"],
             redis_url=order["url"],
             max_stream_len=10_000_000,
-            **order["queue_options"],
         )
 
     @asynccontextmanager

@@ -152,7 +152,7 @@ async def test_dead_letters_beyond_their_cap_are_told_of(
     server: Server, db: redis.Redis, keys: Keys
 ) -> None:
     db.zadd(keys.delayed, {b"\xff%d" % n: LONG_AGO for n in range(250)})
-    async with promoter(server.url, keys, dlq_cap=1) as leader:
+    async with promoter(server.url, keys, dlq_cap=1, batch=250) as leader:
         await leader.turn()
     *_, last = entries(db, keys.events)
     assert (last[b"e"], last[b"reason"]) == (b"trimmed", b"dlq")

@@ -164,7 +164,8 @@ class Lane(asyncio.Protocol):
         elif (gathered := len(self._outbox)) >= _ENOUGH and gathered * _SHARE >= len(self._waiters):
             self._flush()
         if self._watch is None and self._waiters:
-            self._watch_replies()
+            # Hang up on a server that owes a reply and has said nothing for too long.
+            self._watch = self._loop.call_later(self._reply_timeout_s, self._check_replies)
 
     def retire(self) -> None:
         """Take no more calls, and hang up when the last reply is here."""
@@ -208,10 +209,6 @@ class Lane(asyncio.Protocol):
     def _never_sent(self) -> StoreUnavailable:
         why = f": {self.reason}" if self.reason else ""
         return StoreUnavailable(f"the connection closed before the call was sent{why}")
-
-    def _watch_replies(self) -> None:
-        """Hang up on a server that owes a reply and has said nothing for too long."""
-        self._watch = self._loop.call_later(self._reply_timeout_s, self._check_replies)
 
     def _check_replies(self) -> None:
         self._watch = None
