@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 
 from tambomq.chasqui import admin_ops, dlq_ops, lead_ops, ops, worker_ops
 from tambomq.chasqui.job import Envelope, JobCounts
-from tambomq.chasqui.keys import GROUP
+from tambomq.chasqui.keys import GROUP, RETURNED
 from tambomq.chasqui.lead_ops import Office
 from tambomq.chasqui.ops import Draft, Policy
 from tambomq.chasqui.verdict import Death
@@ -211,6 +211,7 @@ class Programs(Compared):
         owned = [entry for entry in chosen if self.model.owns(consumer, entry)]
         assert given == len(owned)
         for entry in owned:
+            self.model.held[entry].consumer = RETURNED
             self.model.held[entry].times = deliveries
 
     @rule(consumer=consumers, picks=picks)
