@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from tambomq.chasqui.keys import RETURNED
+
 FAR = 99_999_999_999_999
 
 
@@ -68,6 +70,10 @@ class Queue:
     def waiting(self) -> list[Entry]:
         """Jobs that nobody has been given yet, the oldest first."""
         return [entry for entry in self.stream if entry.id not in self.held]
+
+    def in_hands(self) -> int:
+        """How many jobs workers have, without those they gave back."""
+        return sum(hold.consumer != RETURNED for hold in self.held.values())
 
     def owns(self, consumer: str, entry: str) -> bool:
         return entry in self.held and self.held[entry].consumer == consumer
@@ -137,6 +143,9 @@ class Queue:
         self.had_letters = True
 
     def drain(self, *, delayed: bool) -> int:
+        back = [entry for entry, hold in self.held.items() if hold.consumer == RETURNED]
+        for entry in back:
+            del self.held[entry]
         dropped = len(self.waiting()) + (len(self.delayed) if delayed else 0)
         self.stream = [entry for entry in self.stream if entry.id in self.held]
         if delayed:

@@ -117,7 +117,7 @@ def queues() -> Plan[list[str]]:
 def _drop_waiting(keys: Keys, group: str, until: str, limit: int) -> Plan[int]:
     dropped = 0
     while dropped < limit:
-        args = (group, until, min(CHUNK, limit - dropped))
+        args = (group, until, min(CHUNK, limit - dropped), RETURNED)
         outcomes = yield (Call(_DROP_WAITING, (keys.stream,), args, int, repeatable=True),)
         count = results(outcomes)[0]
         dropped += count
