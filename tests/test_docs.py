@@ -14,6 +14,7 @@ import click
 import pytest
 
 from tambomq import errors, settings
+from tambomq.chasqui import Queue, QueueEvents, Worker
 from tambomq.cli.main import tambo
 from tambomq.cli.rsmqctl import rsmqctl
 from tambomq.rsmq import Rsmq, RsmqWorker
@@ -93,9 +94,10 @@ def test_every_error_is_in_the_reference() -> None:
     assert [kind.__name__ for kind in kinds if f"`{kind.__name__}`" not in text] == []
 
 
-@pytest.mark.parametrize("kind", [Rsmq, RsmqWorker])
+@pytest.mark.parametrize("kind", [Rsmq, RsmqWorker, Queue, QueueEvents, Worker])
 def test_every_method_and_parameter_is_in_the_reference(kind: type) -> None:
-    text = (ROOT / "docs/reference/rsmq.md").read_text()
+    package = kind.__module__.split(".")[1]
+    text = (ROOT / f"docs/reference/{package}.md").read_text()
     section = text.partition(f"### `{kind.__name__}`")[2].partition("\n### ")[0]
     methods = [m for name, m in inspect.getmembers(kind, callable) if not name.startswith("_")]
     words = [
