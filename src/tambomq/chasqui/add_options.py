@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from tambomq.chasqui.job import U64, check_whole
 from tambomq.errors import InvalidFormat, InvalidValue
 
 
-def check_together(repeat: object, missed_fires: object, *delays: object) -> None:
-    """Raise `InvalidFormat` for options of `add` that do not go together."""
+def check_together(repeat: Any, missed_fires: object, *delays: object) -> Any:
+    """Return *repeat*; raise `InvalidFormat` for options of `add` that do not go together."""
     if repeat is None and missed_fires is not None:
         raise InvalidFormat("missed_fires", missed_fires, "left out where nothing repeats")
     if repeat is not None and any(delay is not None for delay in delays):
         raise InvalidFormat("delay", delays[0] or delays[1], "left out where the job repeats")
+    return repeat
 
 
 def due_at(now_ms: int, delay_ms: float | datetime | None, delay: timedelta | None) -> int:

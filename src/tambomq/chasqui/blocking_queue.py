@@ -106,12 +106,12 @@ class BlockingQueue:
         *delay_ms* takes milliseconds or a datetime, *delay* a timedelta. A *job_id*
         that counts already adds nothing. Raises `QueueFull`, `ForeignLeader`.
         """
-        check_together(repeat, missed_fires, delay_ms, delay)
-        if repeat is not None:
+        if repeat is not None or missed_fires is not None:
+            pattern = check_together(repeat, missed_fires, delay_ms, delay)
             return self.upsert_repeatable_job(
                 name,
                 data,
-                repeat=repeat,
+                repeat=pattern,
                 attempts=attempts,
                 backoff=backoff,
                 job_id=job_id,

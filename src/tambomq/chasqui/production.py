@@ -53,6 +53,8 @@ class Production:
         self._producers = [str(uuid.uuid4()) for _ in range(PRODUCERS)]
         self._has: Features | None = None
         self._room, self._looked_ms = 0, 0
+        self._checked: str | None = None
+        """The name that was checked last; most adds have it."""
         self._roomy = RoomyAdd(keys, policy)
 
     def add(
@@ -79,7 +81,9 @@ class Production:
             return None
         id = ulid(now_ms)
         body = encode_fresh(id, encode_payload(data), now_ms)
-        call = self._roomy.call(self._producer_of(id), id, check_name(name), body)
+        if name is not self._checked:
+            self._checked = check_name(name)
+        call = self._roomy.call(self._producer_of(id), id, name, body)
         return Job(id, name, data, 0, now_ms, self._home), call
 
     def add_bulk(self, now_ms: int, batch: Iterable[dict[str, Any]]) -> Plan[list[Job]]:
