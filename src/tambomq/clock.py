@@ -1,7 +1,7 @@
-"""Time left, on a clock that never jumps.
+"""Time left, on a clock that never jumps; and the time of day, which may.
 
-The time of messages is Redis's own (`TIME`, inside the scripts); this one only
-measures how long we wait.
+The time of RSMQ's messages is Redis's own (`TIME`, inside the scripts). ChasquiMQ's
+jobs have the time of those who add and run them, as its protocol says.
 """
 
 from __future__ import annotations
