@@ -8,10 +8,8 @@ from typing import Final
 
 import click
 
-from tambomq.cli.output import visible
+from tambomq.cli.output import drawn, visible
 
-# A pipe has no width: wide enough that no table is ever cut for it.
-_PIPE_WIDTH: Final = 1_000_000
 _FRAME: Final = """\
 ┌─┬┐
 │ ┆│
@@ -30,21 +28,16 @@ def boxed(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """
     # rich takes longer to import than most commands to run.
     from rich.box import Box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     terminal = sys.stdout is not None and sys.stdout.isatty()
-    console = Console(highlight=False, width=None if terminal else _PIPE_WIDTH)
     table = Table(box=Box(_FRAME), header_style="bold", safe_box=False)
     for column in columns:
         table.add_column(Text(_cell(column)), no_wrap=not terminal, overflow="fold")
     for row in rows:
         table.add_row(*(Text(_cell(value)) for value in row))
-    # Printed by the caller: rich ends the whole process when the reader has left.
-    with console.capture() as text:
-        console.print(table)
-    return text.get().rstrip("\n")
+    return drawn(table, terminal=terminal).rstrip("\n")
 
 
 def emit_boxed(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

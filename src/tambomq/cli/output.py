@@ -16,7 +16,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePath
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
@@ -28,6 +28,9 @@ from tambomq.errors import (
     TamboError,
 )
 from tambomq.forms import LAST_PORT
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 OK: Final = 0
 FAILED: Final = 1
@@ -103,7 +106,6 @@ def emit_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None
     A terminal gets a table that fits it. A pipe gets whole cells: nothing is cut or wrapped there.
     """
     # rich takes longer to import than everything else here together.
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -111,7 +113,6 @@ def emit_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None
     if sys.stdout is None:  # closed before we started
         return
     terminal = sys.stdout.isatty()
-    console = Console(highlight=False, width=None if terminal else _PIPE_WIDTH)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for index, column in enumerate(columns):
         numeric = bool(cells) and all(_is_number(row[index]) for row in cells)
@@ -123,10 +124,18 @@ def emit_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None
         )
     for row in cells:
         table.add_row(*(Text(_cell(value)) for value in row))
-    # Printed by us: rich ends the whole process when the reader has left.
+    click.echo(drawn(table, terminal=terminal), nl=False)
+
+
+def drawn(table: Table, *, terminal: bool) -> str:
+    """Return *table* as text, as wide as the *terminal*, or as it needs to be."""
+    from rich.console import Console
+
+    console = Console(highlight=False, width=None if terminal else _PIPE_WIDTH)
+    # Captured, to be printed by us: rich ends the whole process when the reader has left.
     with console.capture() as text:
         console.print(table)
-    click.echo(text.get(), nl=False)
+    return text.get()
 
 
 def visible(text: str) -> str:
