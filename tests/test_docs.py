@@ -17,11 +17,17 @@ from tambomq import errors, settings
 from tambomq.chasqui import Queue, QueueEvents, Worker
 from tambomq.cli.main import tambo
 from tambomq.cli.rsmqctl import rsmqctl
+from tambomq.gomq import GomqClient, GomqServer
+from tambomq.kqueue import Consumer, KqueueServer, Producer
 from tambomq.rsmq import Rsmq, RsmqWorker
 from tests import docs_runner
 from tests.docs_runner import ROOT, Page, Untrue
 from tests.servers import Server
 
+METHODICAL = [
+    *(Rsmq, RsmqWorker, Queue, QueueEvents, Worker),
+    *(GomqClient, GomqServer, Consumer, KqueueServer, Producer),
+]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -47,6 +53,19 @@ def test_what_a_page_shows_happens(
     docs_runner.redirect(monkeypatch, server)
     monkeypatch.setenv("REDIS_URL", server.url)
     Page(name_of(path), server, tmp_path).run(path.read_text())
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("tool", docs_runner.FOREIGN)
+def test_the_tools_of_others_that_pages_show_are_installed(tool: str) -> None:
+    assert docs_runner.is_installed(tool)
+
+
+@pytest.mark.interop
+def test_what_the_readme_shows_of_the_tools_of_others_happens(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    test_what_a_page_shows_happens(ROOT / "README.md", server, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name_of)
@@ -94,7 +113,7 @@ def test_every_error_is_in_the_reference() -> None:
     assert [kind.__name__ for kind in kinds if f"`{kind.__name__}`" not in text] == []
 
 
-@pytest.mark.parametrize("kind", [Rsmq, RsmqWorker, Queue, QueueEvents, Worker])
+@pytest.mark.parametrize("kind", METHODICAL)
 def test_every_method_and_parameter_is_in_the_reference(kind: type) -> None:
     package = kind.__module__.split(".")[1]
     text = (ROOT / f"docs/reference/{package}.md").read_text()

@@ -27,6 +27,12 @@ from tambomq import errors
         (errors.QueueBusy("orders", 2), "2 jobs of queue 'orders' are"),
         (errors.ForeignLeader("orders", "c-1"), "queue 'orders' is led by 'c-1', another engine"),
         (errors.JobFailed("orders", "j1", "x"), "job 'j1' of queue 'orders' is dead: x"),
+        (
+            errors.BrokerUnavailable("127.0.0.1:8000", "refused"),
+            "no server at 127.0.0.1:8000: refused",
+        ),
+        (errors.BrokerRefused("Publish", "INTERNAL", "why"), "Publish: INTERNAL: why"),
+        (errors.DoorFailed("gomq", "port taken"), "gomq cannot be served: port taken"),
         (errors.WrongType(("a", "b")), "one of the keys a, b holds a value of another type"),
         (errors.PortTaken("127.0.0.1", 6379), "127.0.0.1:6379 is taken"),
         (errors.DataDirBusy("data", "process 7"), "data is in use by process 7"),
@@ -84,3 +90,13 @@ def test_a_handler_may_say_that_a_job_is_dead_in_two_ways() -> None:
     # As in the engine's package, where users may catch it so.
     assert issubclass(errors.UnrecoverableError, RuntimeError)
     assert str(errors.UnrecoverableError("no such user")) == "no such user"
+
+
+def test_errors_of_brokers_carry_their_nouns() -> None:
+    gone = errors.BrokerUnavailable("127.0.0.1:8000", OSError("refused"))
+    refused = errors.BrokerRefused("Publish", "UNAUTHENTICATED", "a token is needed")
+    assert gone.address == "127.0.0.1:8000"
+    assert (refused.call, refused.status) == ("Publish", "UNAUTHENTICATED")
+    assert refused.details == "a token is needed"
+    assert errors.DoorFailed("gomq", "why").door == "gomq"
+    assert not isinstance(gone, errors.StoreError)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.serve.processes import serving
 from tests.servers import Server
 
 ROOT = Path(__file__).parents[1]
@@ -16,8 +17,12 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_runs_as_often_as_it_is_started(path: Path, server: Server) -> None:
-    first, second = run(path, server), run(path, server)
+def test_an_example_runs_as_often_as_it_is_started(
+    path: Path, server: Server, tmp_path: Path
+) -> None:
+    with serving(tmp_path, "--redis-url", server.url, "--no-chasqui") as serve:
+        env = {"GOMQ_ADDRESS": serve.address("gomq")}
+        first, second = run(path, server, **env), run(path, server, **env)
     assert first == second
     assert first.endswith("done\n")
 
@@ -48,8 +53,8 @@ def test_the_worker_runs_what_the_producer_left(server: Server) -> None:
     )
 
 
-def run(path: Path, server: Server) -> str:
-    env = {**os.environ, "REDIS_URL": server.url}
+def run(path: Path, server: Server, **more: str) -> str:
+    env = {**os.environ, "REDIS_URL": server.url, **more}
     done = subprocess.run(
         [sys.executable, path], env=env, capture_output=True, text=True, check=False
     )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import string
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tambomq.ids import letters, names, ulid, ulids
+from tambomq.ids import Xids, letters, names, ulid, ulids
 
 ALPHABET = set(string.ascii_letters + string.digits)
 BASE32 = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+BASE32HEX = "0123456789abcdefghijklmnopqrstuv"
 
 
 @given(st.integers(0, 500))
@@ -71,3 +73,42 @@ def test_many_ulids_are_made_at_once(count: int) -> None:
     drawn = ulids(1_800_000_000_000, count)
     assert len(set(drawn)) == count
     assert all(len(each) == 26 and each.startswith("01MCC5RM00") for each in drawn)
+
+
+def unpacked(xid: str) -> bytes:
+    """The 12 bytes that an xid stands for: base 32 without its padding."""
+    return base64.b32hexdecode(f"{xid.upper()}====")
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_an_xid_is_20_digits_of_base_32_and_begins_with_its_second(now_s: int) -> None:
+    drawn = Xids().next(now_s)
+    assert len(drawn) == 20
+    assert set(drawn) <= set(BASE32HEX)
+    assert unpacked(drawn)[:4] == now_s.to_bytes(4)
+    assert len(unpacked(drawn)) == 12
+
+
+def test_xids_of_one_maker_count_and_sort_in_the_order_of_their_making() -> None:
+    xids = Xids()
+    # The count begins anywhere; it must not end in between.
+    xids._count = 7
+    drawn = [xids.next(1_500_365_704 + n // 100) for n in range(1000)]
+    assert drawn == sorted(drawn)
+    assert [int.from_bytes(unpacked(each)[9:]) for each in drawn] == list(range(8, 1008))
+    assert len({unpacked(each)[4:9] for each in drawn}) == 1
+
+
+def test_the_count_begins_anew_after_its_last_number() -> None:
+    xids = Xids()
+    xids._count = 2**24 - 2
+    one, two = xids.next(0), xids.next(0)
+    assert unpacked(one)[9:] == b"\xff\xff\xff"
+    assert unpacked(two)[9:] == b"\0\0\0"
+    assert unpacked(one)[:9] == unpacked(two)[:9]
+
+
+def test_two_makers_of_xids_have_nothing_in_common_but_the_time() -> None:
+    drawn = [unpacked(Xids().next(7)) for _ in range(1000)]
+    assert len({each[4:9] for each in drawn}) == 1000
+    assert len({each[9:] for each in drawn}) > 900

@@ -2,12 +2,17 @@ from __future__ import annotations
 
 import sys
 import tomllib
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
 from tambomq import settings
 from tambomq.errors import SettingsError
+from tambomq.gomq.model import Options
+from tambomq.gomq.server import GomqServer
+from tambomq.kqueue.frames import Limits
+from tambomq.kqueue.server import KqueueServer
 
 ROOT = Path(__file__).parents[1]
 
@@ -76,7 +81,7 @@ def test_data_goes_to_the_data_home_of_the_system(monkeypatch: pytest.MonkeyPatc
         ("[server]\nredis_port = true", "expected a port from 0 to 65535, not True"),
         ("[server]\nredis_prot = 1", "no key redis_prot in [server]; did you mean redis_port?"),
         ("[sever]\nredis_port = 1", "no section [sever]; did you mean server?"),
-        ("[queues]", "no section [queues]; there are server, log"),
+        ("[x]", "no section [x]; there are server, rsmq, "),
         ("server = 1", "no section [server]"),
         ("redis_port = ", "tambo.toml: is not TOML"),
     ],
@@ -137,3 +142,137 @@ def test_the_example_file_uncommented_is_accepted() -> None:
     text = "\n".join(line[2:] if line.startswith(tuple(keys)) else line for line in lines)
     assert sum(map(len, tomllib.loads(text).values())) == len(list(settings.specs()))
     settings.load(config(text), env={})
+
+
+# ── each kind of value, from each source ─────────────────────────────────────
+
+
+def test_a_file_sets_every_door() -> None:
+    told = settings.load(
+        config(
+            """
+            [rsmq]
+            enabled = false
+            [chasqui]
+            queue = ["emails", "reports, daily"]
+            [gomq]
+            host = "0.0.0.0"
+            transport = "envoy"
+            peer_timeout_s = 2.5
+            max_message_bytes = "16MiB"
+            token = "s3cret"
+            tls_cert = "~/gomq.pem"
+            [kqueue]
+            port = 0
+            slow_consumer = "drop"
+            max_connections = 7
+            max_name_bytes = 128
+            ok_replies = true
+            [http]
+            host = "::1"
+            """
+        ),
+        env={},
+    )
+    assert told.rsmq.enabled is False
+    assert told.chasqui.queue == ("emails", "reports, daily")
+    gomq, kqueue = told.gomq, told.kqueue
+    assert (gomq.host, gomq.transport, gomq.peer_timeout_s) == ("0.0.0.0", "envoy", 2.5)
+    assert (gomq.max_message_bytes, gomq.token) == (16 << 20, "s3cret")
+    assert gomq.tls_cert == Path("~/gomq.pem").expanduser()
+    assert (kqueue.port, kqueue.slow_consumer, kqueue.max_connections) == (0, "drop", 7)
+    assert (kqueue.max_name_bytes, kqueue.ok_replies) == (128, True)
+    assert (told.http.host, told.http.port) == ("::1", 8090)
+
+
+def test_a_variable_sets_switches_sizes_and_names() -> None:
+    told = settings.load(
+        env={
+            "TAMBO_GOMQ_ENABLED": "no",
+            "TAMBO_HTTP_ENABLED": "1",
+            "TAMBO_KQUEUE_OK_REPLIES": "on",
+            "TAMBO_KQUEUE_MAX_BUFFER_BYTES": "64KiB",
+            "TAMBO_KQUEUE_HANDSHAKE_S": "0.5",
+            "TAMBO_CHASQUI_QUEUE": "emails, reports",
+        }
+    )
+    assert (told.gomq.enabled, told.http.enabled, told.kqueue.ok_replies) == (False, True, True)
+    assert (told.kqueue.max_buffer_bytes, told.kqueue.handshake_s) == (65536, 0.5)
+    assert told.chasqui.queue == ("emails", "reports")
+
+
+def test_a_flag_wins_over_a_list_and_an_absent_one_does_not() -> None:
+    env = {"TAMBO_CHASQUI_QUEUE": "emails", "TAMBO_GOMQ_ENABLED": "no"}
+    kept = settings.load(env=env, flags={"chasqui_queue": (), "gomq_enabled": None})
+    assert (kept.chasqui.queue, kept.gomq.enabled) == (("emails",), False)
+    won = settings.load(env=env, flags={"chasqui_queue": ("a", "b"), "gomq_enabled": True})
+    assert (won.chasqui.queue, won.gomq.enabled) == (("a", "b"), True)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[gomq]\nenabled = 1", "enabled in [gomq]: expected true or false, not 1"),
+        ("[gomq]\nmax_message_bytes = '64KB'", "expected a number of bytes such as 65536, 64KiB"),
+        ("[gomq]\nmax_message_bytes = 5", "from 64KiB to 2147483647, not 5"),
+        ("[gomq]\npeer_timeout_s = 0", "expected a number of seconds, above 0 and up to 86400"),
+        ("[gomq]\nhost = 'http://h'", "expected a host name or address, not 'http://h'"),
+        ("[kqueue]\nslow_consumer = 'kill'", "expected disconnect, drop or block, not 'kill'"),
+        ("[kqueue]\nmax_connections = 0", "expected a whole number from 1 to 1000000, not 0"),
+        ("[kqueue]\nok_reply = true", "no key ok_reply in [kqueue]; did you mean ok_replies?"),
+        ("[chasqui]\nqueue = 'a,,b'", "queue in [chasqui]: expected names, not 'a,,b'"),
+        ("[http]\nport = 70000", "port in [http]: expected a port from 0 to 65535, not 70000"),
+    ],
+)
+def test_a_wrong_value_of_a_door_is_named(text: str, complaint: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        settings.load(config(text), env={})
+    assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize("how", ["file", "variable", "flag"])
+def test_a_token_is_never_told(how: str) -> None:
+    wrong = "s3cret with spaces"
+    text = f"[gomq]\ntoken = '{wrong}'" if how == "file" else ""
+    env = {"TAMBO_GOMQ_TOKEN": wrong} if how == "variable" else {}
+    flags = {"gomq_token": wrong} if how == "flag" else {}
+    with pytest.raises(SettingsError, match=r"token of visible ASCII characters$") as caught:
+        settings.load(config(text), env=env, flags=flags)
+    assert "s3cret" not in repr(caught.value)
+    assert "s3cret" not in repr(settings.load(config(""), env={"TAMBO_GOMQ_TOKEN": "s3cret"}))
+    assert "s3cret" not in settings.example_toml()
+
+
+def test_every_switch_has_a_flag_for_both_directions() -> None:
+    flags = {spec.name: (spec.flag, spec.spellings) for spec in settings.specs()}
+    assert flags["gomq_enabled"] == ("--no-gomq", ("--gomq/--no-gomq",))
+    assert flags["kqueue_ok_replies"] == (
+        "--kqueue-ok-replies",
+        ("--kqueue-ok-replies/--no-kqueue-ok-replies", "--ok-replies"),
+    )
+    assert flags["gomq_port"] == ("--gomq-port", ("--gomq-port",))
+
+
+def test_servers_have_the_defaults_of_their_settings() -> None:
+    told = settings.Settings()
+    kqueue = {name: p.default for name, p in signature(KqueueServer).parameters.items()}
+    limits = Limits()
+    assert {
+        "host": told.kqueue.host,
+        "port": told.kqueue.port,
+        "slow": told.kqueue.slow_consumer,
+        "max_buffer_bytes": told.kqueue.max_buffer_bytes,
+        "max_connections": told.kqueue.max_connections,
+        "handshake_s": told.kqueue.handshake_s,
+        "ok_replies": told.kqueue.ok_replies,
+        "limits": limits,
+        "tls": None,
+    } == kqueue
+    assert limits.name_bytes == told.kqueue.max_name_bytes
+    assert limits.message_bytes == told.kqueue.max_message_bytes
+    gomq = {name: p.default for name, p in signature(GomqServer).parameters.items()}
+    assert (gomq["host"], gomq["port"]) == (told.gomq.host, told.gomq.port)
+    assert gomq["token"] is told.gomq.token is None
+    options = Options()
+    assert options.peer_timeout_s == told.gomq.peer_timeout_s
+    assert options.max_message_bytes == told.gomq.max_message_bytes

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
+from functools import lru_cache
 
 
 class Deadline:
@@ -63,3 +64,14 @@ class Patience:
 def now_ms() -> int:
     """Return the milliseconds since 1970, by this machine's clock."""
     return time.time_ns() // 1_000_000
+
+
+@lru_cache(maxsize=2)
+def unix_date(now_s: int) -> str:
+    """Return a second as ``date`` writes it: ``Tue Jul 18 10:15:04 CEST 2017``."""
+    return time.strftime("%a %b %e %H:%M:%S %Z %Y", time.localtime(now_s))
+
+
+def now_s() -> int:
+    """Return the seconds since 1970, by this machine's clock."""
+    return int(time.time())

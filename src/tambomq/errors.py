@@ -22,6 +22,10 @@ TamboError
 │   ├── QueueBusy              jobs are running that the operation would take away
 │   ├── ForeignLeader          another engine leads it, which could not read this
 │   └── JobFailed              a job whose result was awaited is dead
+├── BrokerError                a GOMQ or KqueueMsgQ server cannot do what was asked
+│   ├── BrokerUnavailable      it cannot be reached, or it went away
+│   └── BrokerRefused          it answers with a status that is not OK
+├── DoorFailed                 a door of `tambo serve` cannot be opened, or not kept open
 └── StoreError                 Redis cannot do what was asked
     ├── StoreUnavailable       it cannot be reached; nothing was done
     │   └── ReplyLost          it went away in between; the operation may have been done
@@ -212,6 +216,34 @@ class JobFailed(QueueError):
     def __init__(self, queue: str, id: str, reason: str) -> None:
         super().__init__(queue, f"job {id!r} of queue {queue!r} is dead: {reason}")
         self.id, self.reason = id, reason
+
+
+class BrokerError(TamboError):
+    """A GOMQ or KqueueMsgQ server cannot do what was asked."""
+
+
+class BrokerUnavailable(BrokerError):
+    """A server cannot be reached, or it went away; what was under way may be lost."""
+
+    def __init__(self, address: str, why: object) -> None:
+        super().__init__(f"no server at {address}: {why}")
+        self.address = address
+
+
+class BrokerRefused(BrokerError):
+    """A server answers with a status that is not OK; *status* is its name in gRPC."""
+
+    def __init__(self, call: str, status: str, details: str) -> None:
+        super().__init__(f"{call}: {status}: {details}")
+        self.call, self.status, self.details = call, status, details
+
+
+class DoorFailed(TamboError):
+    """A door of ``tambo serve`` cannot be opened, or not kept open."""
+
+    def __init__(self, door: str, why: object) -> None:
+        super().__init__(f"{door} cannot be served: {why}")
+        self.door = door
 
 
 class StoreError(TamboError):

@@ -6,11 +6,24 @@ completes "expected …".
 
 from __future__ import annotations
 
+import ipaddress
 import json
+import math
+import re
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 LAST_PORT: Final = 65_535
+
+_WHOLE: Final = re.compile(r"[0-9]{1,18}")
+_SIZE: Final = re.compile(r"([0-9]{1,18}) ?([KMG]iB|B)?", re.IGNORECASE)
+_UNITS: Final = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
+_HOST_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
+_TOKEN: Final = re.compile(r"[!-~]+")
+_WORDS: Final = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    **dict.fromkeys(("0", "false", "no", "off"), False),
+}
 
 
 class Form(Protocol):
@@ -82,6 +95,46 @@ class OneOf(Text):
         return _either(self.words)
 
 
+class Host(Text):
+    """Where to listen: a name or an address."""
+
+    metavar = "HOST"
+
+    def read(self, value: object) -> str:
+        """Return the host; an IPv6 address loses its brackets."""
+        text = super().read(value)
+        bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+        if ":" in bare:
+            ipaddress.IPv6Address(bare)
+        elif bare != text or _HOST_NAME.fullmatch(text) is None:
+            raise ValueError
+        return bare
+
+    def __str__(self) -> str:
+        return "a host name or address"
+
+
+class Secret(Text):
+    """A token that is never shown: not in errors, not in help, not in examples."""
+
+    metavar = "TOKEN"
+
+    def read(self, value: object) -> str:
+        """Return the token."""
+        text = super().read(value)
+        if _TOKEN.fullmatch(text) is None:
+            raise ValueError
+        return text
+
+    def toml(self, value: Any) -> str:
+        """Return dots in quotes, whatever *value* is."""
+        del value
+        return '"…"'
+
+    def __str__(self) -> str:
+        return "a token of visible ASCII characters"
+
+
 class Directory(Text):
     """A directory, which need not exist."""
 
@@ -97,26 +150,145 @@ class Directory(Text):
         return "a directory"
 
 
-class Port:
-    """A TCP port; 0 means any free one."""
+class File(Directory):
+    """A file; whether it can be read is seen when it is needed."""
 
-    metavar = "PORT"
+    metavar = "FILE"
+
+    def __str__(self) -> str:
+        return "a file"
+
+
+class Flag:
+    """On or off."""
+
+    metavar = ""
+
+    def read(self, value: object) -> bool:
+        """Return whether it is on; a variable may say it in one of several words."""
+        if isinstance(value, bool):
+            return value
+        if not isinstance(value, str) or value.lower() not in _WORDS:
+            raise ValueError
+        return _WORDS[value.lower()]
+
+    def toml(self, value: Any) -> str:
+        """Return TOML's word for it."""
+        return "true" if value else "false"
+
+    def __str__(self) -> str:
+        return "true or false"
+
+
+class Names:
+    """Some names: a TOML array, a flag that is repeated, or a variable with commas between."""
+
+    metavar = "NAME"
+
+    def read(self, value: object) -> tuple[str, ...]:
+        """Return the names, each once, in their order."""
+        each = value.split(",") if isinstance(value, str) else value
+        if not isinstance(each, list | tuple):
+            raise ValueError  # noqa: TRY004  (one error for every wrong value)
+        if isinstance(value, str):
+            each = [name.strip() for name in each]
+        return tuple(dict.fromkeys(Text().read(name) for name in each))
+
+    def toml(self, value: Any) -> str:
+        """Return an array."""
+        return f"[{', '.join(Text().toml(name) for name in value)}]"
+
+    def __str__(self) -> str:
+        return "names"
+
+
+class Count:
+    """A whole number in a range."""
+
+    metavar = "COUNT"
+
+    def __init__(self, least: int, most: int) -> None:
+        self._least, self._most = least, most
 
     def read(self, value: object) -> int:
         """Return the number."""
-        if isinstance(value, bool) or not isinstance(value, int | str):
-            raise ValueError  # noqa: TRY004  (one error for every wrong value)
-        number = int(value)
-        if not 0 <= number <= LAST_PORT:
-            raise ValueError
-        return number
+        if isinstance(value, str) and _WHOLE.fullmatch(value):
+            value = int(value)
+        return self._checked(value)
 
     def toml(self, value: Any) -> str:
         """Return the number's digits."""
         return str(value)
 
     def __str__(self) -> str:
+        return f"a whole number from {self._least} to {self._most}"
+
+    def _checked(self, value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ValueError  # noqa: TRY004  (one error for every wrong value)
+        if not self._least <= value <= self._most:
+            raise ValueError
+        return value
+
+
+class Port(Count):
+    """A TCP port; 0 means any free one."""
+
+    metavar = "PORT"
+
+    def __init__(self) -> None:
+        super().__init__(0, LAST_PORT)
+
+    def __str__(self) -> str:
         return f"a port from 0 to {LAST_PORT}"
+
+
+class Size(Count):
+    """A number of bytes, plain or with a unit."""
+
+    metavar = "SIZE"
+
+    def read(self, value: object) -> int:
+        """Return the bytes."""
+        if isinstance(value, str) and (match := _SIZE.fullmatch(value)):
+            value = int(match[1]) * _UNITS[(match[2] or "B").lower()]
+        return self._checked(value)
+
+    def toml(self, value: Any) -> str:
+        """Return it in the largest unit that gives a whole number."""
+        for unit in ("GiB", "MiB", "KiB"):
+            if value and value % _UNITS[unit.lower()] == 0:
+                return f'"{value // _UNITS[unit.lower()]}{unit}"'
+        return str(value)
+
+    def __str__(self) -> str:
+        least, most = (self.toml(each).strip('"') for each in (self._least, self._most))
+        return f"a number of bytes such as 65536, 64KiB or 8MiB, from {least} to {most}"
+
+
+class Seconds:
+    """A time that is not over at once; fractions are fine."""
+
+    metavar = "SECONDS"
+
+    def __init__(self, most: float = 86_400.0) -> None:
+        self._most = most
+
+    def read(self, value: object) -> float:
+        """Return the seconds."""
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            raise ValueError  # noqa: TRY004  (one error for every wrong value)
+        seconds = float(value)
+        if not math.isfinite(seconds) or not 0 < seconds <= self._most:
+            raise ValueError
+        return seconds
+
+    def toml(self, value: Any) -> str:
+        """Return the number, without a fraction that says nothing."""
+        return f"{value:g}"
+
+    def __str__(self) -> str:
+        return f"a number of seconds, above 0 and up to {self._most:g}"
 
 
 def _either(words: tuple[str, ...]) -> str:

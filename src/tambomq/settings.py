@@ -1,8 +1,6 @@
-"""Every setting, its default and what it is for. No other file knows a default.
+"""Where settings come from, and the names each has there. What can be set stands in `sections`.
 
-A later source wins: defaults, then ``tambo.toml``, then ``TAMBO_*`` variables, then flags. To add a
-section, write a frozen dataclass of `setting` fields and give it a line in `Settings`: its keys,
-variables, flags and its place in ``tambo.example.toml`` follow.
+A later source wins: defaults, then ``tambo.toml``, then ``TAMBO_*`` variables, then flags.
 """
 
 from __future__ import annotations
@@ -10,77 +8,47 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
-import sys
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from tambomq.errors import SettingsError
-from tambomq.forms import Directory, Form, OneOf, Port, Url
+from tambomq.forms import Flag, Form, Secret
+from tambomq.sections import (
+    ChasquiSettings,
+    GomqSettings,
+    HttpSettings,
+    KqueueSettings,
+    LogSettings,
+    RsmqSettings,
+    ServerSettings,
+    Settings,
+    default_data_dir,
+)
+
+__all__ = [
+    "CONFIG_FILE",
+    "ChasquiSettings",
+    "GomqSettings",
+    "HttpSettings",
+    "KqueueSettings",
+    "LogSettings",
+    "RsmqSettings",
+    "ServerSettings",
+    "Settings",
+    "Spec",
+    "default_data_dir",
+    "example_toml",
+    "load",
+    "specs",
+]
 
 CONFIG_FILE: Final = "tambo.toml"
 _ENV: Final = "TAMBO_"
 # Variables of our own tests, which share the prefix and set nothing here.
 _NOT_SETTINGS: Final = "TAMBO_TEST_"
-
-
-def default_data_dir() -> Path:
-    """Return our directory among those where this user's programs keep their data."""
-    if given := os.environ.get("XDG_DATA_HOME"):
-        return Path(given) / "tambomq"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "tambomq"
-    return Path.home() / ".local" / "share" / "tambomq"
-
-
-def setting(form: Form, default: Any, about: str, *, example: str = "") -> Any:
-    """Declare a field; *example* stands in the example file where the default has no TOML form."""
-    metadata = {"form": form, "about": about, "example": example}
-    if callable(default):
-        return field(default_factory=default, metadata=metadata)
-    return field(default=default, metadata=metadata)
-
-
-@dataclass(frozen=True, slots=True)
-class ServerSettings:
-    """The Redis or Valkey server that holds the data."""
-
-    redis_url: str | None = setting(
-        Url("redis", "rediss", "unix"),
-        None,
-        "Use this server instead of the embedded one.",
-        example='"redis://127.0.0.1:6379"',
-    )
-    redis_port: int = setting(
-        Port(), 6379, "Where the embedded server listens, on loopback; 0 takes any free port."
-    )
-    data_dir: Path = setting(  # noqa: RUF009  (`setting` makes a field)
-        Directory(),
-        default_data_dir,
-        "Where the embedded server keeps its data.",
-        example='"~/.local/share/tambomq"',
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class LogSettings:
-    """What is told on stderr."""
-
-    level: str = setting(
-        OneOf("debug", "info", "warning", "error"), "info", "The least that is told."
-    )
-    format: str = setting(OneOf("text", "json"), "text", "For people, or one JSON object a line.")
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Everything a process is told at its start."""
-
-    server: ServerSettings = field(default_factory=ServerSettings)
-    log: LogSettings = field(default_factory=LogSettings)
-
 
 # Sections whose keys stand alone in variables and flags: --redis-url, not --server-redis-url.
 _UNPREFIXED: Final = frozenset({"server"})
@@ -96,6 +64,7 @@ class Spec:
     about: str
     default: Any
     example: str
+    alias: str = ""
 
     @property
     def name(self) -> str:
@@ -109,8 +78,26 @@ class Spec:
 
     @property
     def flag(self) -> str:
-        """Its flag."""
-        return "--" + self.name.replace("_", "-")
+        """Its flag, the one that changes the default if it is a switch."""
+        return self._off if self.default is True else self._on
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """All its flags, as click takes them: both directions of a switch in one."""
+        aliases = (self.alias,) if self.alias else ()
+        if not isinstance(self.form, Flag):
+            return (self._on, *aliases)
+        return (f"{self._on}/{self._off}", *aliases)
+
+    @property
+    def _on(self) -> str:
+        # --gomq, not --gomq-enabled.
+        name = self.section if self.key == "enabled" else self.name
+        return "--" + name.replace("_", "-")
+
+    @property
+    def _off(self) -> str:
+        return "--no-" + self._on.removeprefix("--")
 
 
 def specs() -> Iterator[Spec]:
@@ -124,6 +111,7 @@ def specs() -> Iterator[Spec]:
                 about=each.metadata["about"],
                 default=getattr(kind(), each.name),
                 example=each.metadata["example"],
+                alias=each.metadata["alias"],
             )
 
 
@@ -135,7 +123,8 @@ def load(
     """Return the settings from all sources.
 
     *config* is read if given and must then exist; else ``tambo.toml`` of the working directory, if
-    there is one. *flags* go by `Spec.name`; ``None`` means not given. Raises `SettingsError`.
+    there is one. *flags* go by `Spec.name`; ``None`` and ``()`` mean not given. Raises
+    `SettingsError`.
     """
     values: dict[str, dict[str, Any]] = {section: {} for section in _sections()}
     for spec, value, source in (
@@ -146,7 +135,7 @@ def load(
         try:
             values[spec.section][spec.key] = spec.form.read(value)
         except ValueError:
-            raise SettingsError(f"{source}: expected {spec.form}, not {_shown(value)}") from None
+            raise SettingsError(f"{source}: expected {spec.form}{_but(spec, value)}") from None
     return Settings(**{s: kind(**values[s]) for s, kind in _sections().items()})
 
 
@@ -210,7 +199,7 @@ def _from_env(env: Mapping[str, str]) -> _Found:
 def _from_flags(flags: Mapping[str, object]) -> _Found:
     known = {spec.name: spec for spec in specs()}
     for name, value in flags.items():
-        if value is not None:
+        if value not in (None, ()):
             yield known[name], value, known[name].flag
 
 
@@ -223,7 +212,8 @@ def _did_you_mean(name: str, known: Mapping[str, object]) -> str:
     return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(known)}"
 
 
-def _shown(value: object) -> str:
+def _but(spec: Spec, value: object) -> str:
+    """Return what there is instead, if that may be told."""
     from tambomq.log import mask_url  # noqa: PLC0415  (only a fault needs it)
 
-    return mask_url(repr(value))
+    return "" if isinstance(spec.form, Secret) else f", not {mask_url(repr(value))}"

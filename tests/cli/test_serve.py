@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.serve.processes import (
+    FREE_PORTS,
     Serving,
     alive,
     ask,
@@ -24,6 +25,8 @@ from tests.servers import Server, binaries, eventually
 
 COMMAND = f"{sys.executable} -c 'from tambomq.cli.main import main; main()'"
 
+DOORS = ["redis", "data", "rsmq", "chasqui", "gomq", "kqueue", "http"]
+
 
 def gone(url: str) -> bool:
     try:
@@ -36,15 +39,18 @@ def gone(url: str) -> bool:
 def test_it_tells_where_everything_is(tmp_path: Path) -> None:
     with serving(tmp_path) as serve:
         assert ask(serve.url, "PING") == b"PONG"
-        head, redis, data = serve.stdout.splitlines()
+        head, *rows = serve.stdout.splitlines()
         assert head.split() == ["what", "where", "try", "it", "with"]
-        assert serve.url in redis
-        assert str(tmp_path / "data") in data
+        assert [row.split()[0] for row in rows] == DOORS
+        assert serve.url in rows[0]
+        assert str(tmp_path / "data") in rows[1]
+        assert all(each["address"] in serve.stdout for each in serve.ready["endpoints"].values())
 
 
 def test_ready_file_tells_where_and_who(tmp_path: Path) -> None:
     with serving(tmp_path) as serve:
         assert serve.ready["pid"] == serve.process.pid
+        assert list(serve.ready["endpoints"]) == DOORS
         assert serve.ready["endpoints"]["data"]["address"] == str(tmp_path / "data")
         assert [p.name for p in tmp_path.iterdir() if "ready" in p.name] == ["ready.json"]
 
@@ -120,7 +126,7 @@ def test_second_serve_on_the_same_directory_is_refused(tmp_path: Path) -> None:
     data = str(tmp_path / "data")
     with serving(tmp_path) as serve:
         url = serve.url
-        second = tambo("serve", "--data-dir", data, "--redis-port", "0", cwd=tmp_path)
+        second = tambo("serve", "--data-dir", data, *FREE_PORTS, cwd=tmp_path)
         assert second.returncode == 1
         assert second.stdout == ""
         assert second.stderr == (
@@ -133,7 +139,7 @@ def test_second_serve_on_the_same_directory_is_refused(tmp_path: Path) -> None:
 def test_taken_port_names_both_ways_out(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        flags = ["--data-dir", str(tmp_path / "data"), "--redis-port", str(port)]
+        flags = ["--data-dir", str(tmp_path / "data"), *FREE_PORTS, "--redis-port", str(port)]
         refused = tambo("serve", *flags, cwd=tmp_path)
     assert refused.returncode == 1
     assert refused.stderr == (
@@ -174,7 +180,7 @@ def test_unreachable_server_is_named_without_its_password(tmp_path: Path) -> Non
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
     url = f"redis://:s3cret@127.0.0.1:{port}"
-    refused = tambo("serve", "--redis-url", url, cwd=tmp_path)
+    refused = tambo("serve", *FREE_PORTS, "--redis-url", url, cwd=tmp_path)
     assert refused.returncode == 1
     assert refused.stderr.startswith("tambo: ")
     assert f"127.0.0.1:{port}" in refused.stderr
@@ -192,7 +198,7 @@ def test_wrong_setting_is_a_usage_error(tmp_path: Path) -> None:
 
 
 def test_ready_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    flags = ["--data-dir", str(tmp_path / "data"), "--redis-port", "0"]
+    flags = ["--data-dir", str(tmp_path / "data"), *FREE_PORTS]
     refused = tambo("serve", *flags, "--ready-file", str(tmp_path / "no" / "r"), cwd=tmp_path)
     assert refused.returncode == 2
     assert "--ready-file: cannot write" in refused.stderr
@@ -211,9 +217,8 @@ def test_serve_goes_on_when_nobody_reads_its_output(tmp_path: Path) -> None:
 
 
 def test_serve_goes_on_without_standard_files(tmp_path: Path) -> None:
-    flags = (
-        f"--data-dir {tmp_path}/d --redis-port 0 --ready-file {tmp_path}/ready --config /dev/null"
-    )
+    flags = f"--data-dir {tmp_path}/d --ready-file {tmp_path}/ready --config /dev/null"
+    flags += " " + " ".join(FREE_PORTS)
     shell = ["sh", "-c", f"exec {COMMAND} serve {flags} <&- >&- 2>&-"]
     with subprocess.Popen(shell, env=clean_environment(), cwd=tmp_path) as serve:
         eventually((tmp_path / "ready").exists, within_s=20)

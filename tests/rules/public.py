@@ -13,6 +13,9 @@ from tests.rules import tree
 TWINS = [
     ("rsmq", "Rsmq", "AsyncRsmq"),
     ("chasqui", "BlockingQueue", "Queue"),
+    ("gomq", "GomqClient", "AsyncGomqClient"),
+    ("kqueue", "Producer", "AsyncProducer"),
+    ("kqueue", "Consumer", "AsyncConsumer"),
     ("store", "Store", "AsyncStore"),
 ]
 

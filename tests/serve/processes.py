@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import signal
@@ -20,6 +21,9 @@ from tests.servers import eventually
 
 _COMMAND = [sys.executable, "-c", "from tambomq.cli.main import main; main()"]
 _END_WITHIN_S = 20.0
+
+FREE_PORTS = ("--redis-port=0", "--gomq-port=0", "--kqueue-port=0", "--http-port=0")
+"""Flags that let every door take any free port."""
 
 
 def alive(pid: int) -> bool:
@@ -49,6 +53,18 @@ def server_pid(url: str) -> int:
     return int(told.split("process_id:")[1].split()[0])
 
 
+def get(url: str) -> tuple[int, str]:
+    """Status and body of a page, whatever the status is."""
+    at = urlsplit(url)
+    asked = http.client.HTTPConnection(str(at.hostname), at.port, timeout=10)
+    try:
+        asked.request("GET", at.path)
+        reply = asked.getresponse()
+        return reply.status, reply.read().decode()
+    finally:
+        asked.close()
+
+
 class Serving:
     """A running ``tambo serve``."""
 
@@ -73,6 +89,14 @@ class Serving:
         """Where its Redis is."""
         return str(self.ready["endpoints"]["redis"]["address"])
 
+    def address(self, door: str) -> str:
+        """Where a door of it is."""
+        return str(self.ready["endpoints"][door]["address"])
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and body of a page of its HTTP door."""
+        return get(self.address("http") + path)
+
     @property
     def stdout(self) -> str:
         """What it has printed."""
@@ -91,10 +115,10 @@ class Serving:
 
 @contextmanager
 def serving(folder: Path, *args: str, stdout: int | None = None) -> Iterator[Serving]:
-    """``tambo serve`` with its data, output and ready file in *folder*, on a free port."""
+    """``tambo serve`` with its data, output and ready file in *folder*, on free ports."""
     folder.mkdir(exist_ok=True)
     (folder / "ready.json").unlink(missing_ok=True)
-    flags = ["--data-dir", str(folder / "data"), "--redis-port", "0"]
+    flags = ["--data-dir", str(folder / "data"), *FREE_PORTS]
     flags += ["--ready-file", str(folder / "ready.json"), *args]
     with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
         process = subprocess.Popen(

@@ -11,34 +11,17 @@ import pytest
 
 from tambomq.errors import EmbeddedError
 from tambomq.serve.door import Endpoint
-from tambomq.serve.process import Process
-
-
-class Recorded:
-    """A door that writes down what happens to it."""
-
-    def __init__(self, name: str, diary: list[str], *, fails: str = "") -> None:
-        self.name, self._diary, self._fails = name, diary, fails
-
-    @property
-    def endpoints(self) -> Sequence[Endpoint]:
-        return (Endpoint(self.name, f"{self.name}://", "recorded"),)
-
-    async def start(self) -> None:
-        await self._do("start")
-
-    async def watch(self) -> None:
-        await self._do("watch")
-        await asyncio.Event().wait()
-
-    async def stop(self) -> None:
-        await self._do("stop")
-
-    async def _do(self, what: str) -> None:
-        await asyncio.sleep(0)
-        self._diary.append(f"{what} {self.name}")
-        if self._fails == what:
-            raise EmbeddedError(f"{self.name} cannot {what}")
+from tambomq.serve.health import Health
+from tambomq.serve.process import Process, doors
+from tambomq.settings import (
+    ChasquiSettings,
+    GomqSettings,
+    HttpSettings,
+    KqueueSettings,
+    RsmqSettings,
+    Settings,
+)
+from tests.serve.doors import Recorded
 
 
 def interrupt(_endpoints: Sequence[Endpoint]) -> None:
@@ -106,3 +89,63 @@ def test_ready_file_is_there_only_while_all_doors_are_open(tmp_path: Path) -> No
     assert isinstance(seen[1], dict)
     assert seen[1]["pid"] == os.getpid()
     assert seen[1]["endpoints"] == endpoints
+
+
+def test_all_doors_are_opened_in_the_order_they_need_each_other() -> None:
+    names = [door.name for door in doors(Settings(), Health())]
+    assert names == ["http", "redis", "rsmq", "chasqui", "gomq", "kqueue"]
+
+
+def test_a_door_that_is_not_wanted_is_not_made() -> None:
+    settings = Settings(
+        rsmq=RsmqSettings(enabled=False),
+        chasqui=ChasquiSettings(enabled=False),
+        gomq=GomqSettings(enabled=False),
+        kqueue=KqueueSettings(enabled=False),
+        http=HttpSettings(enabled=False),
+    )
+    assert [door.name for door in doors(settings, Health())] == ["redis"]
+
+
+def test_endpoints_are_told_in_the_order_of_opening_and_http_last() -> None:
+    told: list[str] = []
+
+    def on_ready(endpoints: Sequence[Endpoint]) -> None:
+        told.extend(each.name for each in endpoints)
+        interrupt(endpoints)
+
+    served = [Recorded("http"), Recorded("redis"), Recorded("gomq")]
+    asyncio.run(Process(served, on_ready=on_ready).run())
+    assert told == ["redis", "gomq", "http"]
+
+
+def test_it_is_ready_while_all_doors_are_open_and_no_signal_came() -> None:
+    health, seen = Health(), list[tuple[str, bool]]()
+
+    class Asking(Recorded):
+        async def start(self) -> None:
+            seen.append((f"start {self.name}", health.ready))
+
+        async def stop(self) -> None:
+            seen.append((f"stop {self.name}", health.ready))
+
+    def on_ready(endpoints: Sequence[Endpoint]) -> None:
+        seen.append(("ready", health.ready))
+        interrupt(endpoints)
+
+    asyncio.run(Process([Asking("a"), Asking("b")], on_ready=on_ready, health=health).run())
+    assert seen == [
+        ("start a", False),
+        ("start b", False),
+        ("ready", True),
+        ("stop b", False),
+        ("stop a", False),
+    ]
+
+
+def test_it_is_not_ready_when_a_door_breaks() -> None:
+    health = Health()
+    broken = Recorded("a", fails="watch")
+    with pytest.raises(EmbeddedError):
+        asyncio.run(Process([broken], on_ready=lambda _: None, health=health).run())
+    assert not health.ready

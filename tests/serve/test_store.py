@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from tambomq.errors import EmbeddedError, StoreRefused, StoreUnavailable
 from tambomq.serve import store
 from tambomq.settings import ServerSettings
+from tests.serve.doors import numbers, opened
 from tests.serve.processes import ask, server_pid
 from tests.servers import Server, binaries, eventually_async
 
@@ -71,17 +72,40 @@ def given() -> Iterator[Server]:
         yield server
 
 
-def refuse(url: str) -> Callable[[], None]:
-    return lambda: asyncio.run(store.GivenStore(url).start())
+async def test_given_server_must_be_there_and_let_us_in(given: Server) -> None:
+    async with opened(store.GivenStore(given.url)):
+        pass
+    for url, error in (
+        (given.url.replace("right", "wrong"), StoreRefused),
+        ("redis://127.0.0.1:1", StoreUnavailable),
+    ):
+        door = store.GivenStore(url)
+        with pytest.raises(error):
+            await door.start()
+        await door.stop()
 
 
-def test_given_server_must_be_there_and_let_us_in(given: Server) -> None:
-    asyncio.run(store.GivenStore(given.url).start())
-    with pytest.raises(StoreRefused):
-        refuse(given.url.replace("right", "wrong"))()
-    given.kill()
-    with pytest.raises(StoreUnavailable):
-        refuse(given.url)()
+async def test_a_check_tells_whether_the_server_answers_now(given: Server) -> None:
+    door = store.GivenStore(given.url)
+    async with opened(door):
+        await door.check()
+        given.kill()
+        with pytest.raises(StoreUnavailable):
+            await door.check()
+        given.restart()
+        await door.check()
+
+
+async def test_restarts_of_the_embedded_server_are_counted(door: store.EmbeddedStore) -> None:
+    async with opened(door):
+        await door.check()
+        assert numbers(await door.metrics()) == {("restarts",): 0}
+        pid = server_pid(door.url)
+        os.kill(pid, signal.SIGKILL)
+        await eventually_async(lambda: answers(door.url, pid))
+        await eventually_async(lambda: door._restarts == 1)
+        await door.check()
+        assert numbers(await door.metrics()) == {("restarts",): 1}
 
 
 def test_settings_choose_the_door(tmp_path: Path) -> None:

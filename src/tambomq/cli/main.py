@@ -30,6 +30,11 @@ COMMANDS: Final = {
     "chasqui": Entry(
         "tambomq.cli.chasqui", "chasqui", "Look into ChasquiMQ queues and look after their jobs."
     ),
+    "gomq": Entry("tambomq.cli.gomq", "gomq", "Publish to GOMQ keys, subscribe and observe."),
+    "kqueue": Entry(
+        "tambomq.cli.kqueue", "kqueue", "Send messages to KqueueMsgQ queues and receive them."
+    ),
+    "demo": Entry("tambomq.cli.demo", "demo", "Send some traffic through every door."),
 }
 
 

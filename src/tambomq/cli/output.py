@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import click
 
 from tambomq.errors import (
+    BrokerUnavailable,
     DataDirBusy,
     PortTaken,
     SettingsError,
@@ -198,7 +199,7 @@ def _advice(error: TamboError) -> str | None:
             )
         case DataDirBusy():
             return "use that one, or choose another directory with --data-dir"
-        case StoreUnavailable():
+        case StoreUnavailable() | BrokerUnavailable():
             return "is it running? `tambo serve` starts one"
     return None
 

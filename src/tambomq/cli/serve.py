@@ -16,25 +16,51 @@ from tambomq.cli.output import (
     json_option,
     verbose_option,
 )
+from tambomq.forms import Flag, Names
 from tambomq.serve import process
 from tambomq.serve.door import Endpoint
 from tambomq.serve.ready import report
 
 
+class GroupedCommand(click.Command):
+    """A command whose help lists its options section by section."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what concerns the command itself, then a part for each section of settings."""
+        sections = {spec.name: spec.section for spec in settings.specs()}
+        parts: dict[str, list[tuple[str, str]]] = {"": []}
+        for param in self.get_params(ctx):
+            if (record := param.get_help_record(ctx)) is not None:
+                parts.setdefault(sections.get(str(param.name), ""), []).append(record)
+        for section, records in parts.items():
+            with formatter.section(f"[{section}]" if section else "Options"):
+                formatter.write_dl(records)
+
+
 def setting_options(command: Command) -> Command:
     """Give *command* a flag for every setting; values arrive by their `Spec.name`, unread."""
     for spec in reversed(list(settings.specs())):
-        shown = spec.form.toml(spec.default).strip('"') if spec.default is not None else "none"
+        is_switch = isinstance(spec.form, Flag)
         command = click.option(
-            spec.flag,
+            *spec.spellings,
             spec.name,
-            metavar=spec.form.metavar,
-            help=f"{spec.about} [{shown}]",
+            default=None,
+            multiple=isinstance(spec.form, Names),
+            metavar=None if is_switch else spec.form.metavar,
+            help=f"{spec.about} [{_default(spec)}]",
         )(command)
     return command
 
 
-@click.command()
+def _default(spec: settings.Spec) -> str:
+    if spec.default in (None, ()):
+        return "none"
+    if isinstance(spec.form, Flag):
+        return "on" if spec.default else "off"
+    return spec.form.toml(spec.default).strip('"')
+
+
+@click.command(cls=GroupedCommand)
 @setting_options
 @click.option(
     "--config",
@@ -50,9 +76,7 @@ def setting_options(command: Command) -> Command:
 )
 @json_option
 @verbose_option
-def serve(
-    config: Path | None, ready_file: Path | None, *, as_json: bool, **flags: str | None
-) -> None:
+def serve(config: Path | None, ready_file: Path | None, *, as_json: bool, **flags: object) -> None:
     """Start everything on this machine and stay until Ctrl-C.
 
     Without --redis-url the data lives in an embedded server, in the data directory.

@@ -1,10 +1,10 @@
-"""What a process serves through: a door that opens, is watched, and closes."""
+"""What a process serves through: a door that opens, is watched, is checked, counts, and closes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,18 @@ class Endpoint:
     """What it is."""
     try_it: str = ""
     """A command that shows it works."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A number that a door counts or measures; its whole name begins with the door's."""
+
+    name: str
+    about: str
+    value: float
+    kind: Literal["counter", "gauge"] = "gauge"
+    labels: tuple[tuple[str, str], ...] = ()
+    """Names and values; the same names, in the same order, for every metric of this name."""
 
 
 class Door(Protocol):
@@ -35,6 +47,12 @@ class Door(Protocol):
 
     async def watch(self) -> None:
         """Keep it open: never returns, raises when it cannot be kept."""
+
+    async def check(self) -> None:
+        """See whether it really serves; raises if not. Only called while it is open."""
+
+    async def metrics(self) -> Sequence[Metric]:
+        """Return what it has counted. Only called while it is open; may raise `TamboError`."""
 
     async def stop(self) -> None:
         """Close it, however far `start` came."""

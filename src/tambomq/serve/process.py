@@ -2,6 +2,8 @@
 
 The composition root: what runs together is chosen in `doors`, and nowhere else. SIGINT and SIGTERM
 close everything in order; a second signal ends the process at once, and the kernel does the rest.
+
+The door for operators opens first and closes last: it tells how far the others are.
 """
 
 from __future__ import annotations
@@ -15,8 +17,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tambomq.serve.chasqui import ChasquiDoor
 from tambomq.serve.door import Door, Endpoint
+from tambomq.serve.gomq import gomq_door
+from tambomq.serve.health import Health
+from tambomq.serve.http import HttpDoor
+from tambomq.serve.kqueue import kqueue_door
 from tambomq.serve.ready import ready_file
+from tambomq.serve.rsmq import RsmqDoor
 from tambomq.serve.store import store_door
 from tambomq.settings import Settings
 
@@ -25,14 +33,25 @@ _log = logging.getLogger(__name__)
 OnReady = Callable[[Sequence[Endpoint]], None]
 
 
-def doors(settings: Settings) -> list[Door]:
+def doors(settings: Settings, health: Health) -> list[Door]:
     """Return what *settings* ask to be served, in the order of opening."""
-    return [store_door(settings.server)]
+    redis = store_door(settings.server)
+    asked: list[tuple[bool, Callable[[], Door]]] = [
+        (settings.http.enabled, lambda: HttpDoor(settings.http, health)),
+        (True, lambda: redis),
+        (settings.rsmq.enabled, lambda: RsmqDoor(redis)),
+        (settings.chasqui.enabled, lambda: ChasquiDoor(settings.chasqui, redis)),
+        (settings.gomq.enabled, lambda: gomq_door(settings.gomq, redis)),
+        (settings.kqueue.enabled, lambda: kqueue_door(settings.kqueue)),
+    ]
+    return [make() for enabled, make in asked if enabled]
 
 
 def run(settings: Settings, *, on_ready: OnReady, ready_path: Path | None = None) -> None:
     """Serve until a signal comes. Raises what kept a door from opening or staying open."""
-    process = Process(doors(settings), on_ready=on_ready, ready_path=ready_path)
+    health = Health()
+    opened = doors(settings, health)
+    process = Process(opened, on_ready=on_ready, ready_path=ready_path, health=health)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(process.run())
 
@@ -41,23 +60,30 @@ class Process:
     """Doors that open and close together.
 
     *on_ready* is told where everything is once all are open; *ready_path* then holds the same as
-    JSON, until they close.
+    JSON, until they close. *health* learns how far all is.
     """
 
     def __init__(
-        self, doors: Sequence[Door], *, on_ready: OnReady, ready_path: Path | None = None
+        self,
+        doors: Sequence[Door],
+        *,
+        on_ready: OnReady,
+        ready_path: Path | None = None,
+        health: Health | None = None,
     ) -> None:
-        self._doors = doors
+        self._doors, self._health = doors, health or Health()
         self._on_ready, self._ready_path = on_ready, ready_path
         self._opened: list[Door] = []
 
     async def run(self) -> None:
         """Open, keep until a signal comes, close."""
         stop = asyncio.Event()
-        with _signals(stop):
+        self._health.expect(self._doors)
+        with _signals(stop, self._health):
             try:
                 await _first(stop.wait(), self._serve())
             finally:
+                self._health.stopping()
                 await self._close()
 
     async def _serve(self) -> None:
@@ -65,8 +91,13 @@ class Process:
             for door in self._doors:
                 self._opened.append(door)
                 await door.start()
-                _log.debug("%s is open", door.name)
+                self._health.opened(door)
+                places = ", ".join(each.address for each in door.endpoints)
+                _log.debug("%s is open: %s", door.name, places)
             endpoints = [each for door in self._doors for each in door.endpoints]
+            # Users look for the queues first.
+            endpoints.sort(key=lambda each: each.name == HttpDoor.name)
+            self._health.serving()
             self._on_ready(endpoints)
             write(endpoints)
             await _first(*(door.watch() for door in self._doors))
@@ -74,6 +105,7 @@ class Process:
     async def _close(self) -> None:
         while self._opened:
             door = self._opened.pop()
+            self._health.closing(door)
             try:
                 await door.stop()
             except Exception:  # noqa: BLE001  (the others must close all the same)
@@ -96,13 +128,15 @@ async def _first(*coroutines: Coroutine[Any, Any, object]) -> None:
 
 
 @contextmanager
-def _signals(stop: asyncio.Event) -> Iterator[None]:
+def _signals(stop: asyncio.Event, health: Health) -> Iterator[None]:
     """Set *stop* at the first signal; leave at the second."""
 
     def on_signal(number: int) -> None:
         if stop.is_set():
             os._exit(128 + number)
         _log.info("stopping on %s; once more to stop at once", signal.Signals(number).name)
+        # Before any door closes: nobody is to be sent here from now on.
+        health.stopping()
         stop.set()
 
     loop = asyncio.get_running_loop()

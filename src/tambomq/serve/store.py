@@ -7,12 +7,14 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from tambomq.errors import EmbeddedError, PortTaken
 from tambomq.log import mask_url
-from tambomq.serve.door import Door, Endpoint
+from tambomq.serve.door import Door, Endpoint, Metric
 from tambomq.settings import ServerSettings
+from tambomq.store.aio import AsyncStore
+from tambomq.store.call import Call
 from tambomq.store.embedded import LOOK_EVERY_S, Embedded
 
 T = TypeVar("T")
@@ -26,7 +28,15 @@ _TELL_EVERY_S: Final = 2.0
 _log = logging.getLogger(__name__)
 
 
-def store_door(settings: ServerSettings) -> Door:
+class StoreDoor(Door, Protocol):
+    """The door that the others need: it knows where the data is."""
+
+    @property
+    def url(self) -> str:
+        """The server, with its password; known once the door is open."""
+
+
+def store_door(settings: ServerSettings) -> StoreDoor:
     """Return the door to the server that *settings* ask for."""
     if settings.redis_url is not None:
         return GivenStore(settings.redis_url)
@@ -41,6 +51,13 @@ class EmbeddedStore:
     def __init__(self, settings: ServerSettings) -> None:
         self._server = Embedded(settings.data_dir, port=settings.redis_port)
         self._deaths: deque[float] = deque(maxlen=RESTARTS_A_MINUTE + 1)
+        self._restarts = 0
+        self._pinger = _Pinger()
+
+    @property
+    def url(self) -> str:
+        """The server; the same after it was started again."""
+        return self._server.url
 
     @property
     def endpoints(self) -> Sequence[Endpoint]:
@@ -72,8 +89,18 @@ class EmbeddedStore:
             await asyncio.to_thread(self._server.wait)
             await self._revive(self._server.failure())
 
+    async def check(self) -> None:
+        """Ask for a PONG."""
+        await self._pinger.ping(self.url)
+
+    async def metrics(self) -> Sequence[Metric]:
+        """Return how often it was started again."""
+        about = "Starts of the embedded server after it had died."
+        return (Metric("restarts", about, self._restarts, "counter"),)
+
     async def stop(self) -> None:
         """Let the server write down everything and end."""
+        await self._pinger.close()
         await asyncio.to_thread(self._server.stop)
 
     async def _revive(self, failure: EmbeddedError) -> None:
@@ -87,6 +114,7 @@ class EmbeddedStore:
             except EmbeddedError as again:
                 failure = again
             else:
+                self._restarts += 1
                 _log.warning("the server is back on %s", self._server.url)
                 return
 
@@ -107,6 +135,12 @@ class GivenStore:
 
     def __init__(self, url: str) -> None:
         self._url = url
+        self._pinger = _Pinger()
+
+    @property
+    def url(self) -> str:
+        """The server, as it was given."""
+        return self._url
 
     @property
     def endpoints(self) -> Sequence[Endpoint]:
@@ -116,14 +150,41 @@ class GivenStore:
 
     async def start(self) -> None:
         """See whether it answers. Raises `StoreUnavailable` or `StoreRefused`."""
-        await _in_thread(lambda: _ping(self._url))
+        await self.check()
 
     async def watch(self) -> None:
         """Do nothing: clients connect again by themselves."""
         await asyncio.Event().wait()
 
+    async def check(self) -> None:
+        """Ask for a PONG."""
+        await self._pinger.ping(self._url)
+
+    async def metrics(self) -> Sequence[Metric]:
+        """Return nothing: whoever runs it counts."""
+        return ()
+
     async def stop(self) -> None:
         """Leave it alone."""
+        await self._pinger.close()
+
+
+class _Pinger:
+    """Asks a server for a PONG, once and without patience."""
+
+    def __init__(self) -> None:
+        self._store: AsyncStore | None = None
+
+    async def ping(self, url: str) -> None:
+        """Raise `StoreError` unless it answers."""
+        if self._store is None:
+            self._store = AsyncStore(url, patience_s=0)
+        await self._store.run(Call("PING", (), (), bool, repeatable=True))
+
+    async def close(self) -> None:
+        """Hang up."""
+        if self._store is not None:
+            await self._store.close()
 
 
 class _Hopeless(EmbeddedError):
@@ -136,17 +197,6 @@ class _Hopeless(EmbeddedError):
 
 def _try_with(url: str) -> str:
     return f"rsmqctl -r {url} queue list"
-
-
-def _ping(url: str) -> None:
-    from tambomq.store.call import Call  # noqa: PLC0415  (not needed for the embedded server)
-    from tambomq.store.sync import Store  # noqa: PLC0415
-
-    store = Store(url, patience_s=0)
-    try:
-        store.run(Call("PING", (), (), decode=lambda reply: reply))
-    finally:
-        store.close()
 
 
 async def _in_thread(work: Callable[[], T]) -> T:

@@ -1,0 +1,182 @@
+"""``tambo demo``: a few seconds of traffic through every door of a running ``tambo serve``."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from tambomq.cli import gomq, kqueue
+from tambomq.cli.broker_client import (
+    address_option,
+    host_and_port,
+    tls,
+    tls_options,
+    told,
+    told_option,
+)
+from tambomq.cli.output import (
+    FAILED,
+    OK,
+    emit,
+    emit_json,
+    emit_table,
+    example,
+    json_option,
+    verbose_option,
+)
+from tambomq.errors import BrokerError, SettingsError
+from tambomq.ids import letters
+from tambomq.store.connect import URL
+
+if TYPE_CHECKING:
+    from tambomq.cli.demo_stage import Outcome
+
+DOORS: Final = ("rsmq", "chasqui", "gomq", "kqueue")
+NAME: Final = "tambo-demo"
+_NAME_LETTERS: Final = 8
+_ENV: Final = ("TAMBO_REDIS_URL", "REDIS_URL")
+
+
+@click.command(
+    epilog=example(
+        "tambo demo",
+        "tambo demo --count 10000 --seconds 0",
+        "tambo serve --ready-file ready.json & tambo demo --ready-file ready.json",
+    )
+)
+@click.option(
+    "--count",
+    default=100,
+    type=click.IntRange(min=1, max=1_000_000),
+    metavar="COUNT",
+    help="Messages for each door. [100]",
+)
+@click.option(
+    "--seconds",
+    default=4.0,
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Take so long to send them; 0 for as fast as it goes. [4]",
+)
+@click.option(
+    "--ready-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Find the doors in what `tambo serve --ready-file` wrote.",
+)
+@told_option(
+    "--redis-url", metavar="URL", help=f"The server. [$TAMBO_REDIS_URL, $REDIS_URL, {URL}]"
+)
+@address_option("--gomq-address", gomq.ADDRESS, "GOMQ")
+@address_option("--kqueue-address", kqueue.ADDRESS, "KqueueMsgQ")
+@told_option(
+    "--token", metavar="TEXT", envvar=gomq.ENV, show_envvar=True, help="GOMQ's bearer token."
+)
+@tls_options
+@click.option("--skip-missing", is_flag=True, help="Leave out the doors that are not open.")
+@verbose_option
+@json_option
+def demo(
+    *, count: int, seconds: float, ready_file: Path | None, skip_missing: bool, as_json: bool
+) -> int:
+    """Send a few seconds of traffic through every door, and tell whether all came as expected.
+
+    Doors are those of a running `tambo serve`, which `make run` starts. Everything that is made in
+    Redis has a name of its own and is deleted at the end, also after Ctrl-C. Exit 1 if something
+    was not as expected.
+    """
+    import asyncio
+
+    from tambomq.cli import demo_run
+    from tambomq.cli.demo_stage import Plan
+
+    places = _places(ready_file)
+    plan = Plan(
+        name=f"{NAME}-{letters(_NAME_LETTERS)}",
+        count=count,
+        seconds=seconds,
+        redis_url=places.get("redis", URL),
+        gomq=places.get("gomq", gomq.ADDRESS),
+        kqueue=host_and_port(places.get("kqueue", kqueue.ADDRESS)),
+        token=told("token"),
+        tls=tls(),
+    )
+    missing = asyncio.run(demo_run.missing(plan))
+    missing |= {door: "it is not in the ready file" for door in DOORS if door not in places}
+    if missing and (not skip_missing or len(missing) == len(DOORS)):
+        raise BrokerError(_advice(missing, skip_missing=skip_missing))
+    try:
+        outcomes = asyncio.run(demo_run.perform(plan, [d for d in DOORS if d not in missing]))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    show = _show_json if as_json else _show
+    show(outcomes, missing)
+    return FAILED if any(outcome.wrong for outcome in outcomes) else OK
+
+
+def _places(ready_file: Path | None) -> dict[str, str]:
+    """Return where each door is, by its name; what the ready file does not name is missing."""
+    flags = {"redis": told("redis_url"), "gomq": told("gomq_address")}
+    flags["kqueue"] = told("kqueue_address")
+    told_so = {name: address for name, address in flags.items() if address}
+    environment = next(filter(None, map(os.environ.get, _ENV)), URL)
+    found = {"redis": environment, "gomq": gomq.ADDRESS, "kqueue": kqueue.ADDRESS}
+    found |= dict.fromkeys(("rsmq", "chasqui"), environment)
+    return found | told_so if ready_file is None else _read(ready_file) | told_so
+
+
+def _read(path: Path) -> dict[str, str]:
+    try:
+        endpoints = json.loads(path.read_text("utf-8"))["endpoints"]
+        found = {str(name): str(each["address"]) for name, each in endpoints.items()}
+        for name in ("gomq", "kqueue"):
+            host_and_port(found.get(name, gomq.ADDRESS))
+        return found
+    except OSError as error:
+        raise SettingsError(f"--ready-file: cannot read {path}: {error.strerror}") from error
+    except (ValueError, LookupError, AttributeError, TypeError) as error:
+        raise SettingsError(f"--ready-file: {path} is none of `tambo serve`") from error
+
+
+def _advice(missing: Mapping[str, str], *, skip_missing: bool) -> str:
+    closed = ", ".join(f"{door} ({why})" for door, why in missing.items())
+    other = "" if skip_missing else ", or leave them out with --skip-missing"
+    return f"not open: {closed}: start them with `make run` or `tambo serve`{other}"
+
+
+def _show(outcomes: Sequence[Outcome], missing: Mapping[str, str]) -> None:
+    rows: list[tuple[object, ...]] = [
+        (
+            outcome.door,
+            outcome.sent,
+            outcome.received,
+            ", ".join(f"{count} {what}" for what, count in outcome.notes.items()),
+            f"{outcome.seconds:.1f} s",
+            "; ".join(outcome.wrong) or "all as expected",
+        )
+        for outcome in outcomes
+    ]
+    rows += [(door, None, None, None, None, f"left out: {why}") for door, why in missing.items()]
+    emit_table(("door", "sent", "received", "of them", "time", "verdict"), rows)
+    if not any(outcome.wrong for outcome in outcomes):
+        emit("everything that was made in Redis is deleted")
+
+
+def _show_json(outcomes: Sequence[Outcome], missing: Mapping[str, str]) -> None:
+    doors: dict[str, Any] = {
+        outcome.door: {
+            "sent": outcome.sent,
+            "received": outcome.received,
+            **{what.replace(" ", "_"): count for what, count in outcome.notes.items()},
+            "seconds": round(outcome.seconds, 3),
+            "wrong": outcome.wrong,
+        }
+        for outcome in outcomes
+    }
+    ok = not any(outcome.wrong for outcome in outcomes)
+    emit_json({"ok": ok, "doors": doors, "left_out": dict(missing)})

@@ -1,0 +1,106 @@
+"""Runs what ``tambo demo`` does with each door, all at the same time, and sees which are open."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import click
+
+from tambomq.cli import demo_brokers, demo_redis
+from tambomq.cli.broker_client import host_and_port
+from tambomq.cli.demo_stage import Outcome, Plan, Stage, together
+from tambomq.errors import StoreError
+from tambomq.log import mask_url
+from tambomq.store.aio import AsyncStore
+from tambomq.store.call import Call
+
+_OPEN_WITHIN_S: Final = 2.0
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+# Some who send a signal send it twice; whoever goes on wants us gone.
+_INSISTENT: Final = 2
+
+PLAYS: Final[dict[str, Callable[[Plan, Outcome], Coroutine[Any, Any, None]]]] = {
+    "rsmq": demo_redis.rsmq,
+    "chasqui": demo_redis.chasqui,
+    "gomq": demo_brokers.gomq,
+    "kqueue": demo_brokers.kqueue,
+}
+
+
+async def missing(plan: Plan) -> dict[str, str]:
+    """Return which doors are not open, and why."""
+    redis = await _why_no_redis(plan.redis_url)
+    found = {
+        "rsmq": redis,
+        "chasqui": redis,
+        "gomq": await _why_no_listener(*host_and_port(plan.gomq)),
+        "kqueue": await _why_no_listener(*plan.kqueue),
+    }
+    return {door: why for door, why in found.items() if why}
+
+
+async def perform(plan: Plan, doors: Sequence[str]) -> list[Outcome]:
+    """Let traffic run through *doors* and return what has become of it.
+
+    SIGINT and SIGTERM cancel it; what was made is deleted all the same.
+    """
+    with Stage() as stage, _signals():
+        outcomes = [Outcome(door, stage) for door in doors]
+        try:
+            return await together(
+                *(each.of(PLAYS[each.door](plan, each), plan.within_s) for each in outcomes)
+            )
+        except asyncio.CancelledError:
+            left = [each for outcome in outcomes for each in outcome.wrong]
+            click.echo("; ".join(left) or "stopped; what was made is deleted", err=True)
+            raise
+
+
+@contextmanager
+def _signals() -> Iterator[None]:
+    """Cancel the task at the first signal. Another one that follows must not stop the cleaning."""
+    task, loop, caught = asyncio.current_task(), asyncio.get_running_loop(), list[int]()
+
+    def on_signal(number: int) -> None:
+        caught.append(number)
+        if task is not None and len(caught) == 1:
+            task.cancel()
+        elif len(caught) > _INSISTENT:
+            os._exit(128 + number)
+
+    for each in _SIGNALS:
+        loop.add_signal_handler(each, on_signal, each)
+    try:
+        yield
+    finally:
+        for each in _SIGNALS:
+            loop.remove_signal_handler(each)
+
+
+async def _why_no_redis(url: str) -> str:
+    store = AsyncStore(url, patience_s=0)
+    try:
+        await store.run(Call("PING", (), (), bool, repeatable=True))
+    except StoreError as error:
+        return mask_url(str(error))
+    finally:
+        await store.close()
+    return ""
+
+
+async def _why_no_listener(host: str, port: int) -> str:
+    try:
+        async with asyncio.timeout(_OPEN_WITHIN_S):
+            _, writer = await asyncio.open_connection(host, port)
+    except OSError as error:
+        # asyncio has words of its own for what the system says; a name has errors below 0.
+        number = error.errno or 0
+        said = os.strerror(number) if number > 0 else error.strerror
+        return f"{host}:{port}: {said or 'no answer'}"
+    writer.close()
+    return ""

@@ -1,0 +1,118 @@
+"""Looking at GOMQ as a whole, as calls nobody has made yet. Nothing here changes anything."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from tambomq.errors import WrongType
+from tambomq.gomq import keys
+from tambomq.gomq.ops import names
+from tambomq.store.call import Call, Plan, results
+
+PAGE: Final = 1000
+
+
+class Consumer(msgspec.Struct, frozen=True):
+    """Who is subscribed to a key."""
+
+    name: str
+    peers: dict[str, int | None]
+    """What waits for each; `None` where no list is."""
+
+
+class Key(msgspec.Struct, frozen=True):
+    """A key and who receives it."""
+
+    name: str
+    waiting: int | None
+    """In its main queue; `None`: what stands there is no list."""
+    consumers: list[Consumer]
+
+
+def ping() -> Call[object]:
+    """Return something if the server answers."""
+    return Call("PING", (), (), decode=lambda reply: reply, repeatable=True)
+
+
+def is_cluster() -> Call[bool]:
+    """Whether keys are spread over nodes, where no script can reach them all."""
+    return Call(
+        "INFO",
+        ("cluster",),
+        (),
+        decode=lambda reply: b"cluster_enabled:1" in reply,
+        repeatable=True,
+    )
+
+
+def subscribed(consumer: str) -> Call[list[str]]:
+    """Return the keys that *consumer* is subscribed to."""
+    return _members(keys.subscriptions(consumer))
+
+
+def everyone() -> Plan[list[str]]:
+    """Return all consumers that are subscribed to something."""
+    queues = results((yield (_members(keys.SUBSCRIBED_KEYS),)))[0]
+    found = yield from _each([_members(keys.consumers(_key_of(queue))) for queue in queues])
+    return sorted({name for each in found for name in each or ()})
+
+
+def overview() -> Plan[list[Key]]:
+    """Return every key with messages or subscribers, in the order of their names."""
+    queues = set(results((yield (_members(keys.SUBSCRIBED_KEYS),)))[0])
+    cursor = b"0"
+    while True:
+        cursor, page = results((yield (_scan(cursor),)))[0]
+        queues.update(names(page))
+        if cursor == b"0":
+            break
+    found = [_key_of(queue) for queue in sorted(queues)]
+    waiting = yield from _each([_length(keys.queue(key)) for key in found])
+    consumers = yield from _each([_members(keys.consumers(key)) for key in found])
+    everybody = sorted({name for each in consumers for name in each or ()})
+    members = yield from _each([_members(keys.peers(name)) for name in everybody])
+    peers = {name: sorted(found or ()) for name, found in zip(everybody, members, strict=True)}
+    table = []
+    for key, count, subscribers in zip(found, waiting, consumers, strict=True):
+        rows = [(name, peer) for name in sorted(subscribers or ()) for peer in peers[name]]
+        lengths = yield from _each([_length(keys.messages(key, *row)) for row in rows])
+        owed = dict(zip(rows, lengths, strict=True))
+        table.append(
+            Key(
+                key,
+                count,
+                [
+                    Consumer(name, {peer: owed[name, peer] for peer in peers[name]})
+                    for name in sorted(subscribers or ())
+                ],
+            )
+        )
+    return table
+
+
+def _each(calls: list[Call[Any]]) -> Plan[list[Any]]:
+    """Make *calls* by the thousand; what is of another type reads as `None`."""
+    replies: list[Any] = []
+    for first in range(0, len(calls), PAGE):
+        outcomes = yield calls[first : first + PAGE]
+        replies += results([None if isinstance(o, WrongType) else o for o in outcomes])
+    return replies
+
+
+def _members(key: str) -> Call[list[str]]:
+    return Call("SMEMBERS", (key,), (), decode=names, repeatable=True)
+
+
+def _length(key: str) -> Call[int]:
+    return Call("LLEN", (key,), (), decode=int, repeatable=True)
+
+
+def _scan(cursor: bytes) -> Call[tuple[bytes, list[bytes]]]:
+    words = (cursor, "MATCH", f"{keys.QUEUE}*", "COUNT", PAGE)
+    return Call("SCAN", (), words, decode=tuple, repeatable=True)
+
+
+def _key_of(queue: str) -> str:
+    return queue.removeprefix(keys.QUEUE)

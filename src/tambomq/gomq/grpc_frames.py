@@ -1,0 +1,120 @@
+"""What gRPC adds to HTTP/2: messages with a length, deadlines, escaped statuses.
+
+Refusals are `BrokerRefused` with the status that gRPC's own servers answer with.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator
+from typing import Final
+from urllib.parse import quote
+
+from tambomq.errors import BrokerRefused
+
+PREFIX_BYTES: Final = 5
+"""One byte says whether the message is compressed, four how long it is."""
+
+ENCODINGS: Final = "identity,gzip"
+"""What requests may be compressed with, as gRPC lists it. Replies are not compressed."""
+
+# What zlib is told of each. Deflate is taken besides, since gRPC's own servers take it.
+_WINDOWS: Final = {"gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
+
+_TIMEOUT: Final = re.compile(r"([0-9]{1,8})([HMSmun])", re.ASCII)
+_UNIT_S: Final = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
+# Everything printable in ASCII but the percent sign itself.
+_PLAIN: Final = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
+
+
+def frame(message: bytes) -> bytes:
+    """Return *message* as it stands in a reply."""
+    return b"\0" + len(message).to_bytes(4, "big") + message
+
+
+def check(start: bytes | bytearray, *, max_bytes: int) -> None:
+    """See whether *start* can still become one message of at most *max_bytes*.
+
+    To be asked before more is buffered. Raises `BrokerRefused`.
+    """
+    if len(start) < PREFIX_BYTES:
+        return
+    if start[0] > 1:
+        raise _refused("INTERNAL", f"a message begins with the byte 0 or 1, not {start[0]}")
+    size = int.from_bytes(start[1:PREFIX_BYTES], "big")
+    if size > max_bytes:
+        raise _too_long(f"{size}", max_bytes)
+    if len(start) > PREFIX_BYTES + size:
+        raise _refused("UNIMPLEMENTED", "this call takes one message, and more came")
+
+
+def unframe(body: bytes | bytearray, *, max_bytes: int, encoding: str = "identity") -> bytes:
+    """Return the message that is the whole *body*. Raises `BrokerRefused`."""
+    check(body, max_bytes=max_bytes)
+    if not body:
+        raise _refused("UNIMPLEMENTED", "this call takes one message, and none came")
+    if len(body) < PREFIX_BYTES or len(body) - PREFIX_BYTES < int.from_bytes(body[1:5], "big"):
+        raise _refused("INTERNAL", "the request ends within its message")
+    message = bytes(body[PREFIX_BYTES:])
+    return _decompressed(message, encoding, max_bytes) if body[0] else message
+
+
+def take(buffer: bytearray, *, max_bytes: int) -> Iterator[bytes]:
+    """Yield the messages, framed, that are complete in *buffer*, and take them out of it.
+
+    Raises `BrokerRefused` when the next can never be one.
+    """
+    while len(buffer) >= PREFIX_BYTES:
+        end = PREFIX_BYTES + int.from_bytes(buffer[1:PREFIX_BYTES], "big")
+        check(buffer[:PREFIX_BYTES], max_bytes=max_bytes)
+        if len(buffer) < end:
+            return
+        message = bytes(buffer[:end])
+        del buffer[:end]
+        yield message
+
+
+def check_encoding(encoding: str) -> None:
+    """Refuse what requests may not be compressed with. Raises `BrokerRefused`."""
+    if encoding != "identity" and encoding not in _WINDOWS:
+        raise _refused("UNIMPLEMENTED", f"requests may be compressed with {ENCODINGS} only")
+
+
+def timeout_s(text: str) -> float:
+    """Return the seconds that ``grpc-timeout`` grants. Raises `BrokerRefused`."""
+    match = _TIMEOUT.fullmatch(text)
+    if match is None:
+        rule = "up to eight digits and one of H M S m u n"
+        raise _refused("INVALID_ARGUMENT", f"grpc-timeout {text!r} is not valid: {rule}")
+    return int(match[1]) * _UNIT_S[match[2]]
+
+
+def escaped(text: str) -> bytes:
+    """Return *text* as ``grpc-message`` carries it."""
+    return quote(text, safe=_PLAIN, errors="replace").encode()
+
+
+def _decompressed(message: bytes, encoding: str, max_bytes: int) -> bytes:
+    if encoding not in _WINDOWS:
+        raise _refused("INTERNAL", "a compressed message came, but no grpc-encoding names how")
+    unzip = zlib.decompressobj(_WINDOWS[encoding])
+    wrong = f"the message is not compressed with {encoding}"
+    try:
+        # One more than fits, so that what is longer shows, however long it would become.
+        plain = unzip.decompress(message, max_bytes + 1)
+    except zlib.error as error:
+        raise _refused("INTERNAL", f"{wrong}: {error}") from error
+    if len(plain) > max_bytes:
+        raise _too_long("more", max_bytes)
+    if not unzip.eof or unzip.unused_data:
+        raise _refused("INTERNAL", f"{wrong}: wrong length")
+    return plain
+
+
+def _too_long(size: str, max_bytes: int) -> BrokerRefused:
+    return _refused("RESOURCE_EXHAUSTED", f"a message of {size} bytes exceeds {max_bytes}")
+
+
+def _refused(status: str, details: str) -> BrokerRefused:
+    return BrokerRefused("call", status, details)

@@ -1,0 +1,98 @@
+"""Every key GOMQ uses, and which names are legal. No other file spells one.
+
+Keys are built, never taken apart: a key or a consumer may hold an underscore. What the names below
+stand for, and of which type they are: docs/protocols/gomq.md.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tambomq.errors import InvalidFormat
+
+SUBSCRIBED_KEYS: Final = "SUBSCRIBED_KEYS"
+
+# Scripts build the keys of those they find in a set, from these.
+QUEUE: Final = "QUEUE_"
+CONSUMERS: Final = "CONSUMERS_"
+SUBSCRIPTIONS: Final = "SUBSCRIPTIONS_"
+PEERS: Final = "PEERS_"
+MESSAGES: Final = "MESSAGES_"
+LASTACTION: Final = "LASTACTION_"
+# Ours, beside the page's: who has received what (hash), and batches not yet acknowledged (string).
+TALLY: Final = "TALLY_"
+HANDED: Final = "HANDED_"
+
+CHANNEL: Final = "gomq:"
+"""Where a consumer's watchers hear that something waits: a channel, not a key."""
+
+
+def queue(key: str) -> str:
+    """The main queue."""
+    return QUEUE + key
+
+
+def consumers(key: str) -> str:
+    """Who is subscribed to *key*."""
+    return CONSUMERS + key
+
+
+def tally(key: str) -> str:
+    """How many messages of *key* were dispatched, and who was there from when on."""
+    return TALLY + key
+
+
+def subscriptions(consumer: str) -> str:
+    """What *consumer* is subscribed to."""
+    return SUBSCRIPTIONS + consumer
+
+
+def peers(consumer: str) -> str:
+    """The connected clients of *consumer*."""
+    return PEERS + consumer
+
+
+def channel(consumer: str) -> str:
+    """Where the watchers of *consumer* listen."""
+    return CHANNEL + consumer
+
+
+def lists(key: str) -> str:
+    """How the dedicated queues of *key* begin: its consumer and peer follow."""
+    return f"{MESSAGES}{key}_"
+
+
+def messages(key: str, consumer: str, peer: str) -> str:
+    """The dedicated queue of one peer."""
+    return f"{lists(key)}{consumer}_{peer}"
+
+
+def last_action(peer: str) -> str:
+    """When *peer* last observed."""
+    return LASTACTION + peer
+
+
+def handed(consumer: str, peer: str) -> str:
+    """What was handed to *peer* and is not acknowledged."""
+    return f"{HANDED}{consumer}_{peer}"
+
+
+def check_key(key: str) -> None:
+    """Raise `InvalidFormat` unless *key* names a queue."""
+    _check("key", key)
+
+
+def check_consumer(consumer: str) -> None:
+    """Raise `InvalidFormat` unless *consumer* names one."""
+    _check("consumerID", consumer)
+
+
+def _check(what: str, name: str) -> None:
+    if not name:
+        raise InvalidFormat(what, name, "it must not be empty")
+    if len(name) > NAME_CHARS:
+        raise InvalidFormat(what, f"{name[:20]}…", f"at most {NAME_CHARS} characters")
+
+
+NAME_CHARS: Final = 16_384
+"""A key stands in every record it is observed with, and some must fit in a reply."""

@@ -1,0 +1,54 @@
+"""What GOMQ is about, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from tambomq.errors import InvalidValue
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """A payload that was published to *key*, as it was handed out."""
+
+    key: str
+    id: str
+    """20 characters: an xid. Empty if what was stored is no record of GOMQ's."""
+    timestamp: str
+    """When it was published: ``Tue Jul 18 10:15:04 CEST 2017``."""
+    payload: bytes
+
+    @property
+    def text(self) -> str:
+        """The payload as text; raises `UnicodeDecodeError` if it is none."""
+        return self.payload.decode("utf-8")
+
+
+OBSERVE_LIMIT: Final = 50
+"""Existing clients have never been given more of a key at once."""
+MAX_MESSAGE_BYTES: Final = 4 << 20
+"""What gRPC takes unless it is told otherwise, on both sides."""
+RECORD_BYTES: Final = 128
+"""What a record takes beside its payload and its key: id, timestamp, field numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Limits of a service; raises `InvalidValue`."""
+
+    peer_timeout_s: float = 30.0
+    """A peer that has not observed for so long is disconnected."""
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+    """Of a request, and of a reply."""
+    observe_limit: int = OBSERVE_LIMIT
+    """Records of one key in one reply."""
+
+    def __post_init__(self) -> None:
+        if self.peer_timeout_s <= 0:
+            raise InvalidValue("peer_timeout_s", self.peer_timeout_s, "more than 0")
+        if self.max_message_bytes < (least := 1 << 16):
+            raise InvalidValue("max_message_bytes", self.max_message_bytes, f"at least {least}")
+        if not 1 <= self.observe_limit <= 1000:  # noqa: PLR2004  (what leave.lua keeps in mind)
+            raise InvalidValue("observe_limit", self.observe_limit, "from 1 to 1000")

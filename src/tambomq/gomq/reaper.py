@@ -1,0 +1,75 @@
+"""Disconnects peers that have been silent for too long; what only they were owed is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Final
+
+from tambomq.errors import StoreUnavailable, TamboError
+from tambomq.gomq import admin_ops, ops
+from tambomq.gomq.model import Options
+from tambomq.store.aio import AsyncStore
+
+# A silent peer outlives its time by a sixth at worst.
+LOOKS: Final = 6
+# With many consumers a look takes its time: Redis is ours for no more than a twentieth of it.
+_REST: Final = 20
+_CHUNK: Final = 500
+
+_log = logging.getLogger(__name__)
+
+
+class Reaper:
+    """Looks for silent peers; any number of servers may do so on the same Redis."""
+
+    def __init__(self, store: AsyncStore, options: Options) -> None:
+        """Nothing is looked for before `run`."""
+        self._store, self._options = store, options
+        self.peers = 0
+        """How many were disconnected."""
+        self.returned = 0
+        """How many messages went back to their main queues."""
+
+    async def run(self) -> None:
+        """Look, for ever. Survives any absence of the server."""
+        # While no server ran nobody could observe: all get their time once more. So it is when
+        # Redis was away.
+        pause_s = self._options.peer_timeout_s
+        while True:
+            await asyncio.sleep(pause_s)
+            began = time.monotonic()
+            try:
+                await self.look()
+                took_s = time.monotonic() - began
+                pause_s = max(self._options.peer_timeout_s / LOOKS, _REST * took_s)
+            except TamboError as error:
+                _log.warning("no peer is disconnected: %s", error)
+                pause_s = self._options.peer_timeout_s
+
+    async def look(self) -> None:
+        """Disconnect those whose time is over."""
+        consumers = await self._store.follow(admin_ops.everyone())
+        for first in range(0, len(consumers), _CHUNK):
+            chunk = consumers[first : first + _CHUNK]
+            outcomes = await self._store.outcomes(
+                [ops.reap(consumer, self._options) for consumer in chunk]
+            )
+            for consumer, outcome in zip(chunk, outcomes, strict=True):
+                self._reaped(consumer, outcome)
+
+    def _reaped(self, consumer: str, outcome: ops.Reaped | TamboError) -> None:
+        if isinstance(outcome, StoreUnavailable):
+            raise outcome
+        if isinstance(outcome, TamboError):
+            _log.warning("the peers of consumer %r stay: %s", consumer, outcome)
+        elif outcome.peers:
+            self.peers += outcome.peers
+            self.returned += outcome.returned
+            _log.info(
+                "consumer %r: %d silent peers are gone, %d messages are back in main queues",
+                consumer,
+                outcome.peers,
+                outcome.returned,
+            )

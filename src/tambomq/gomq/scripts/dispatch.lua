@@ -1,0 +1,58 @@
+-- dispatch: move the first messages of a main queue to everyone who is to receive them.
+--
+-- KEYS  queue         list  QUEUE_<key>
+--       consumers     set   CONSUMERS_<key>
+--       tally         hash  TALLY_<key>
+-- ARGV  peers_prefix  how PEERS_<consumer> begins
+--       list_prefix   how the dedicated queues of the key begin
+--       channel       how the channel of a consumer's watchers begins
+--       copies        about so many may be made
+--       bytes         about so many of the main queue may be read
+-- REPLY how many were moved, how many are left, how many peers there are
+
+local queue, consumers, tally = KEYS[1], KEYS[2], KEYS[3]
+local peers_prefix, list_prefix, channel = ARGV[1], ARGV[2], ARGV[3]
+local copies, bytes = tonumber(ARGV[4]), tonumber(ARGV[5])
+-- So many are read at once: when they are large, no more than these are too many.
+local SLICE = 64
+
+local lists, awake = {}, {}
+for _, consumer in ipairs(redis.call('SMEMBERS', consumers)) do
+  local peers = redis.call('SMEMBERS', peers_prefix .. consumer)
+  for _, peer in ipairs(peers) do
+    lists[#lists + 1] = list_prefix .. consumer .. '_' .. peer
+  end
+  if #peers > 0 then
+    awake[#awake + 1] = channel .. consumer
+  end
+end
+local waiting = redis.call('LLEN', queue)
+if #lists == 0 or waiting == 0 then
+  return {0, waiting, #lists}
+end
+
+local run = {}
+local most = math.max(1, math.min(waiting, 1000, math.floor(copies / #lists)))
+while #run < most and bytes > 0 do
+  for _, item in ipairs(redis.call('LRANGE', queue, #run, math.min(#run + SLICE, most) - 1)) do
+    run[#run + 1] = item
+    bytes = bytes - #item
+  end
+end
+
+for place, list in ipairs(lists) do
+  local reply = redis.pcall('RPUSH', list, unpack(run))
+  if type(reply) == 'table' and reply.err then
+    -- One that cannot receive stops its key until it is disconnected. Nobody gets it twice.
+    for done = 1, place - 1 do
+      redis.call('LTRIM', lists[done], 0, -#run - 1)
+    end
+    return redis.error_reply(reply.err)
+  end
+end
+redis.call('LTRIM', queue, #run, -1)
+redis.call('HINCRBY', tally, 'dispatched', #run)
+for _, name in ipairs(awake) do
+  redis.call('PUBLISH', name, '')
+end
+return {#run, waiting - #run, #lists}

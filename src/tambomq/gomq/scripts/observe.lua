@@ -1,0 +1,52 @@
+#!lua flags=allow-oom
+-- observe: pop what waits for a peer; one that was not known receives from now on.
+--
+-- KEYS  subscriptions  set     SUBSCRIPTIONS_<consumer>
+--       peers          set     PEERS_<consumer>
+--       last_action    string  LASTACTION_<peer>
+--       handed         string  HANDED_<consumer>_<peer>
+-- ARGV  consumer
+--       peer
+--       limit          messages of one key
+--       room           bytes in all
+--       turn           which key is the first
+--       keep_s         for how long the time of the last action is kept
+--       lists_prefix   how every dedicated queue begins
+--       tally_prefix   how TALLY_<key> begins
+--       acked          the batch that arrived last, or ''
+-- REPLY how many keys it is subscribed to, 1 if the peer is new, and key, messages, …
+
+local subscriptions, peers, last_action, handed = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local consumer, peer, limit, room = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local turn, keep_s, lists_prefix, tally_prefix = tonumber(ARGV[5]), ARGV[6], ARGV[7], ARGV[8]
+local acked = ARGV[9]
+
+local keys = redis.call('SMEMBERS', subscriptions)
+if #keys == 0 then
+  return {0, 0, {}}
+end
+local function list_of(key)
+  return lists_prefix .. key .. '_' .. consumer .. '_' .. peer
+end
+-- Who observes now in this way, now in the other, still gets the oldest first.
+if limit > 0 and redis.call('EXISTS', handed) == 1 then
+  for _, key in ipairs(keys) do
+    redis.call('LLEN', list_of(key))
+  end
+  unhand(handed, acked, list_of)
+end
+local taken, broken = {}
+if limit > 0 then
+  taken, broken = take(keys, list_of, limit, room, turn)
+end
+if broken then
+  return redis.error_reply(broken)
+end
+local is_new = redis.call('SADD', peers, peer)
+if is_new == 1 then
+  for _, key in ipairs(keys) do
+    join(tally_prefix .. key, list_of(key))
+  end
+end
+redis.call('SET', last_action, redis.call('TIME')[1], 'EX', keep_s)
+return {#keys, is_new, taken}

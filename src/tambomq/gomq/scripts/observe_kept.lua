@@ -1,0 +1,54 @@
+#!lua flags=allow-oom
+-- observe_kept: as observe, but what is handed out is kept until it is acknowledged.
+--
+-- KEYS  subscriptions  set     SUBSCRIPTIONS_<consumer>
+--       peers          set     PEERS_<consumer>
+--       last_action    string  LASTACTION_<peer>
+--       handed         string  HANDED_<consumer>_<peer>
+-- ARGV  consumer
+--       peer
+--       limit          messages of one key
+--       room           bytes in all
+--       turn           which key is the first
+--       keep_s         for how long the time of the last action is kept
+--       lists_prefix   how every dedicated queue begins
+--       tally_prefix   how TALLY_<key> begins
+--       acked          the batch that arrived last, or ''
+--       batch          the name of this one
+-- REPLY as observe, and the name of the batch, which may be an older one
+
+local subscriptions, peers, last_action, handed = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local consumer, peer, limit, room = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local turn, keep_s, lists_prefix, tally_prefix = tonumber(ARGV[5]), ARGV[6], ARGV[7], ARGV[8]
+local acked, batch = ARGV[9], ARGV[10]
+
+local keys = redis.call('SMEMBERS', subscriptions)
+local function list_of(key)
+  return lists_prefix .. key .. '_' .. consumer .. '_' .. peer
+end
+local taken, broken, is_new = {}, nil, 0
+local old = read_kept(handed)
+if old and old[1] ~= acked then
+  batch, taken = old[1], old[2]
+else
+  redis.call('DEL', handed)
+  if limit > 0 then
+    taken, broken = take(keys, list_of, limit, room, turn)
+  end
+  if broken then
+    return redis.error_reply(broken)
+  end
+  if #taken > 0 then
+    redis.call('SET', handed, cmsgpack.pack({batch, taken}))
+  end
+end
+if #keys > 0 then
+  is_new = redis.call('SADD', peers, peer)
+  if is_new == 1 then
+    for _, key in ipairs(keys) do
+      join(tally_prefix .. key, list_of(key))
+    end
+  end
+  redis.call('SET', last_action, redis.call('TIME')[1], 'EX', keep_s)
+end
+return {#keys, is_new, taken, batch}

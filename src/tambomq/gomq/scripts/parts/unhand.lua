@@ -1,0 +1,25 @@
+-- unhand: what was handed out and never acknowledged waits for its peer again.
+--
+-- KEYS  none
+-- ARGV  none
+-- REPLY none
+
+-- With a key, only what is of that key.
+local function unhand(handed, acked, list_of, key)
+  local batch, rest = read_kept(handed), {}
+  redis.call('DEL', handed)
+  if not batch or batch[1] == acked then
+    return
+  end
+  local found = batch[2]
+  for place = 1, #found, 2 do
+    if key == nil or found[place] == key then
+      put_back(list_of(found[place]), found[place + 1])
+    else
+      rest[#rest + 1], rest[#rest + 2] = found[place], found[place + 1]
+    end
+  end
+  if #rest > 0 then
+    redis.call('SET', handed, cmsgpack.pack({batch[1], rest}))
+  end
+end

@@ -1,0 +1,52 @@
+"""The gRPC statuses we answer with, and which error becomes which."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from tambomq.errors import (
+    BrokerRefused,
+    LocalProtocolError,
+    MessageTooLong,
+    SettingsError,
+    StoreError,
+    StoreFull,
+    WrongType,
+)
+
+
+class Code(IntEnum):
+    """gRPC's status codes that occur here, by their numbers on the wire."""
+
+    OK = 0
+    CANCELLED = 1
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    UNAUTHENTICATED = 16
+
+
+# The first that fits decides, so the special stand before the general.
+_CODES: tuple[tuple[type[Exception], Code], ...] = (
+    (MessageTooLong, Code.RESOURCE_EXHAUSTED),
+    (LocalProtocolError, Code.INVALID_ARGUMENT),
+    (StoreFull, Code.RESOURCE_EXHAUSTED),
+    (WrongType, Code.FAILED_PRECONDITION),
+    (SettingsError, Code.FAILED_PRECONDITION),
+    (StoreError, Code.UNAVAILABLE),
+)
+
+
+def status_of(error: Exception) -> tuple[Code, str]:
+    """Return the status that tells a caller of *error*, and its text."""
+    if isinstance(error, BrokerRefused):
+        return Code[error.status], error.details
+    for kind, code in _CODES:
+        if isinstance(error, kind):
+            return code, str(error)
+    # Whatever it is, it is ours, and its text is for our log.
+    return Code.INTERNAL, "the server failed; its log says why"

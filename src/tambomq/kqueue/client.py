@@ -1,0 +1,205 @@
+"""KqueueMsgQ for threads. Its twins in `async_client` differ by `await` alone; keep them so.
+
+Nothing is acknowledged in this protocol: what was handed to the network when a connection broke
+may be lost. The call that notices raises `BrokerUnavailable`, the next one connects again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from threading import Lock
+from types import TracebackType
+from typing import Self
+
+from tambomq.clock import Deadline
+from tambomq.errors import TamboError
+from tambomq.kqueue.connection import Role
+from tambomq.kqueue.decoder import MessageDecoder
+from tambomq.kqueue.frames import LIMITS, Limits, Message, Text, encode_message, pack_messages
+from tambomq.kqueue.link import Link
+from tambomq.kqueue.wishes import Wishes
+from tambomq.store.connect import Tls
+
+
+class Producer:
+    """Sends messages; for any number of threads.
+
+    *timeout_s* is how long connecting may take, and how long the server may take nothing.
+    *limits* are the server's: what exceeds them is refused here.
+    """
+
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        *,
+        tls: Tls | None = None,
+        timeout_s: float = 5.0,
+        limits: Limits = LIMITS,
+    ) -> None:
+        """Remember where the server is; the first message connects."""
+        self._host, self._port, self._tls, self._timeout_s = host, port, tls, timeout_s
+        self._limits, self._lock = limits, Lock()
+        self._link: Link | None = None
+
+    def send(self, queue: Text, body: Text) -> None:
+        """Send a message to who is subscribed to *queue*.
+
+        Raises `BrokerUnavailable`, `MessageTooLong`, `LocalProtocolError`.
+        """
+        self._transmit(encode_message(queue, body, self._limits))
+
+    def send_many(self, messages: Iterable[tuple[Text, Text]]) -> int:
+        """Send messages, each a queue and a body, many at a time; return how many they were.
+
+        They are taken one by one, so there may be more than fit into memory. One that is
+        refused ends it; those before it have been sent. Raises as `send`.
+        """
+        sent = 0
+        for frames, count in pack_messages(messages, self._limits):
+            self._transmit(frames)
+            sent += count
+        return sent
+
+    def close(self) -> None:
+        """Hang up once the server has read everything; a later message connects anew.
+
+        It has no longer for that than connecting may take.
+        """
+        with self._lock:
+            link, self._link = self._link, None
+            if link is not None:
+                link.finish()
+
+    def __enter__(self) -> Self:
+        """Return the producer itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Hang up."""
+        self.close()
+
+    def _transmit(self, frames: bytes) -> None:
+        with self._lock:
+            try:
+                link = self._link
+                if link is None:
+                    link = self._link = Link(self._host, self._port, self._tls, self._timeout_s)
+                    link.send(Role.PRODUCER.value)
+                link.discard()
+                link.send(frames)
+            except BaseException:
+                # Half a frame may be on its way: nothing that follows would be understood.
+                if self._link is not None:
+                    self._link.close()
+                    self._link = None
+                raise
+
+
+class Consumer:
+    """Receives the messages of the queues it is subscribed to; for one thread at a time.
+
+    What was subscribed to is subscribed to again when a new connection has to be made.
+    *timeout_s* is how long connecting may take, and how long the server may take nothing.
+    """
+
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        *,
+        tls: Tls | None = None,
+        timeout_s: float = 5.0,
+        limits: Limits = LIMITS,
+    ) -> None:
+        """Remember where the server is; the first operation connects."""
+        self._host, self._port, self._tls, self._timeout_s = host, port, tls, timeout_s
+        self._limits, self._wishes = limits, Wishes(limits)
+        self._link: Link | None = None
+        self._decoder = MessageDecoder(limits)
+        self._ready: deque[Message] = deque()
+
+    def subscribe(self, *queues: Text) -> None:
+        """Receive the messages that *queues* get from now on. Raises `BrokerUnavailable`."""
+        self._tell(self._wishes.subscribe(*queues))
+
+    def subscribe_all(self) -> None:
+        """Receive the messages of all queues, those without a name too."""
+        self._tell(self._wishes.subscribe_all())
+
+    def unsubscribe(self, *queues: Text) -> None:
+        """Receive no more from *queues*, unless subscribed to all: then nothing changes."""
+        self._tell(self._wishes.unsubscribe(*queues))
+
+    def unsubscribe_all(self) -> None:
+        """Receive nothing any more, but for what is already on its way."""
+        self._tell(self._wishes.unsubscribe_all())
+
+    def receive(self, timeout_s: float | None = None) -> Message | None:
+        """Return the next message; `None` if there is none for *timeout_s*, if one is given.
+
+        Raises `BrokerUnavailable`, and `RemoteProtocolError` for what no server should send.
+        """
+        if self._ready:
+            return self._ready.popleft()
+        deadline = None if timeout_s is None else Deadline(timeout_s)
+        try:
+            link = self._connected()
+            self._ready.extend(self._decoder.feed(b""))
+            while not self._ready:
+                data = link.receive(None if deadline is None else deadline.left_s)
+                if data is None:
+                    return None
+                self._ready.extend(self._decoder.feed(data))
+        except TamboError:
+            self.close()
+            raise
+        return self._ready.popleft()
+
+    def close(self) -> None:
+        """Hang up; a later operation connects anew."""
+        link, self._link = self._link, None
+        self._decoder = MessageDecoder(self._limits)
+        if link is not None:
+            link.close()
+
+    def __iter__(self) -> Iterator[Message]:
+        """Receive without an end."""
+        while (message := self.receive()) is not None:
+            yield message
+
+    def __enter__(self) -> Self:
+        """Return the consumer itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Hang up."""
+        self.close()
+
+    def _tell(self, frames: bytes) -> None:
+        try:
+            if self._link is None:
+                self._connected()
+            else:
+                self._link.send(frames)
+        except BaseException:
+            # Half a frame may be on its way: nothing that follows would be understood.
+            self.close()
+            raise
+
+    def _connected(self) -> Link:
+        if self._link is None:
+            self._link = Link(self._host, self._port, self._tls, self._timeout_s)
+            self._link.send(self._wishes.opening())
+        return self._link

@@ -1,0 +1,132 @@
+"""Who is subscribed to what, and so where a message goes.
+
+A message goes to every subscriber of its queue and to every subscriber of all queues, once to
+each. Names without subscribers leave no trace: strangers' messages make nothing grow here.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Generic, TypeVar
+
+from tambomq.errors import RemoteProtocolError
+
+Peer = TypeVar("Peer")
+
+MOST_SUBSCRIPTIONS: Final = 100_000
+"""What one peer may be subscribed to."""
+MOST_NAME_BYTES: Final = 32 * 1024 * 1024
+"""How long the names it is subscribed to may be, all together."""
+
+# Sets of targets that nobody uses any more are forgotten when they outnumber the routes by this.
+_STALE = 256
+
+
+class Exchange(Generic[Peer]):
+    """The subscriptions of all peers. `routes[name]` is the set of those a message goes to.
+
+    Equal sets are one object, so that whoever forwards can tell by ``is`` whether two
+    messages go the same way.
+    """
+
+    def __init__(self) -> None:
+        self.routes: Routes[Peer] = Routes(self)
+        self.named: dict[bytes, set[Peer]] = {}
+        self.all: frozenset[Peer] = frozenset()
+        """Who is subscribed to all queues."""
+        self.count = 0
+        """How many subscriptions there are."""
+        self._names: dict[Peer, dict[bytes, None]] = {}
+        self._name_bytes: dict[Peer, int] = {}
+        self._sets = {self.all: self.all}
+
+    def subscribe(self, peer: Peer, name: bytes) -> None:
+        """Let *peer* have the messages of a queue, without a name of all queues.
+
+        Raises `RemoteProtocolError` when that is more than one peer may have.
+        """
+        if not name:
+            if peer not in self.all:
+                self._change_all(self.all | {peer})
+                self.count += 1
+            return
+        names = self._names.setdefault(peer, {})
+        if name in names:
+            return
+        size = self._name_bytes.get(peer, 0) + len(name)
+        if len(names) >= MOST_SUBSCRIPTIONS or size > MOST_NAME_BYTES:
+            raise RemoteProtocolError(
+                f"more than {MOST_SUBSCRIPTIONS} subscriptions, or {MOST_NAME_BYTES} bytes of names"
+            )
+        names[name], self._name_bytes[peer] = None, size
+        self.named.setdefault(name, set()).add(peer)
+        self.count += 1
+        self._forget_route(name)
+
+    def unsubscribe(self, peer: Peer, name: bytes) -> None:
+        """End one subscription, without a name all of *peer*.
+
+        Who is subscribed to all queues still has the messages of each.
+        """
+        if not name:
+            self.leave(peer)
+            return
+        names = self._names.get(peer)
+        if names is None or name not in names:
+            return
+        del names[name]
+        self._name_bytes[peer] -= len(name)
+        if not names:
+            del self._names[peer], self._name_bytes[peer]
+        self._remove(peer, name)
+
+    def leave(self, peer: Peer) -> None:
+        """End all subscriptions of *peer*; costs what it had, however many others have."""
+        if peer in self.all:
+            self._change_all(self.all - {peer})
+            self.count -= 1
+        self._name_bytes.pop(peer, None)
+        for name in self._names.pop(peer, ()):
+            self._remove(peer, name)
+
+    def _remove(self, peer: Peer, name: bytes) -> None:
+        subscribers = self.named[name]
+        subscribers.discard(peer)
+        if not subscribers:
+            del self.named[name]
+        self.count -= 1
+        self._forget_route(name)
+
+    def _forget_route(self, name: bytes) -> None:
+        self.routes.pop(name, None)
+        # Each change of a name may leave a set behind; forgetting all of them now and then
+        # costs less for each change than to count who uses which.
+        if len(self._sets) > 2 * len(self.routes) + _STALE:
+            self._forget_all()
+
+    def _change_all(self, peers: frozenset[Peer]) -> None:
+        self.all = peers
+        self._forget_all()
+
+    def _forget_all(self) -> None:
+        self.routes.clear()
+        self._sets = {self.all: self.all}
+
+    def one_set(self, peers: frozenset[Peer]) -> frozenset[Peer]:
+        """Return the one object that stands for *peers*."""
+        return self._sets.setdefault(peers, peers)
+
+
+class Routes(dict[bytes, frozenset[Peer]]):
+    """Where a message goes, by the name of its queue; worked out when first asked for."""
+
+    def __init__(self, exchange: Exchange[Peer]) -> None:
+        super().__init__()
+        self._exchange = exchange
+
+    def __missing__(self, name: bytes) -> frozenset[Peer]:
+        """Return the targets of *name*, and remember them if it has subscribers of its own."""
+        subscribers = self._exchange.named.get(name)
+        if subscribers is None:
+            return self._exchange.all
+        found = self[name] = self._exchange.one_set(self._exchange.all | subscribers)
+        return found

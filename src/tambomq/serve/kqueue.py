@@ -1,0 +1,59 @@
+"""KqueueMsgQ's door: its server."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tambomq.serve.broker import BrokerDoor, Counted, Server
+from tambomq.serve.listening import server_tls
+from tambomq.settings import KqueueSettings
+
+NAME: Final = "kqueue"
+COUNTED: Final[Counted] = {
+    "connections": ("gauge", "Clients that are connected."),
+    "producers": ("gauge", "Of them, those that produce."),
+    "consumers": ("gauge", "Of them, those that consume."),
+    "subscriptions": ("gauge", "What consumers are subscribed to, all of them together."),
+    "accepted": ("counter", "Connections let in."),
+    "refused": ("counter", "Connections closed at once, since there were too many."),
+    "received": ("counter", "Messages from producers."),
+    "received_bytes": ("counter", "Bytes of their frames."),
+    "delivered": ("counter", "Messages handed to consumers, once for each."),
+    "delivered_bytes": ("counter", "Bytes of their frames."),
+    "unrouted": ("counter", "Messages that nobody was subscribed to."),
+    "dropped": ("counter", "Messages that a slow consumer did not get."),
+    "disconnected": ("counter", "Consumers closed for being slow."),
+    "protocol_errors": ("counter", "Connections closed for what they sent."),
+    "handshake_timeouts": ("counter", "Connections closed for not saying in time what they are."),
+    "probes": ("counter", "Health probes answered."),
+}
+
+
+def kqueue_door(settings: KqueueSettings) -> BrokerDoor:
+    """Return KqueueMsgQ. Raises `SettingsError` for certificates that cannot be used."""
+    tls = server_tls(NAME, settings)
+
+    def make() -> Server:
+        from tambomq.kqueue.frames import Limits  # noqa: PLC0415  (for those who serve it)
+        from tambomq.kqueue.server import KqueueServer  # noqa: PLC0415  (as above)
+
+        return KqueueServer(
+            settings.host,
+            settings.port,
+            limits=Limits(settings.max_name_bytes, settings.max_message_bytes),
+            slow=settings.slow_consumer,
+            max_buffer_bytes=settings.max_buffer_bytes,
+            max_connections=settings.max_connections,
+            handshake_s=settings.handshake_s,
+            ok_replies=settings.ok_replies,
+            tls=tls,
+        )
+
+    return BrokerDoor(
+        NAME,
+        make,
+        COUNTED,
+        at=(settings.host, settings.port),
+        about=f"KqueueMsgQ{' with TLS' if tls else ''}",
+        try_it="tambo kqueue consume --address {}" + (" --tls" if tls else ""),
+    )

@@ -1,0 +1,296 @@
+"""``tambo serve`` with all its doors, from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import redis
+from prometheus_client.parser import text_string_to_metric_families
+
+from tambomq.chasqui import BlockingQueue, RepeatPattern
+from tambomq.chasqui.keys import Keys
+from tambomq.gomq.client import GomqClient
+from tambomq.kqueue.client import Consumer, Producer
+from tambomq.rsmq import Rsmq
+from tests.serve import processes
+from tests.serve.processes import FREE_PORTS, Serving, alive, ask, server_pid, serving, tambo
+from tests.servers import Server, eventually
+from tests.servers.cluster import Cluster
+
+OPTIONAL = ["rsmq", "chasqui", "gomq", "kqueue", "http"]
+LISTENING = ["gomq", "kqueue", "http"]
+
+
+def at(serve: Serving, door: str) -> tuple[str, int]:
+    host, _, port = serve.address(door).rpartition(":")
+    return host, int(port)
+
+
+def samples(serve: Serving) -> dict[tuple[str, ...], float]:
+    code, text = serve.get("/metrics")
+    assert code == 200
+    families = text_string_to_metric_families(text)
+    return {(s.name, *s.labels.values()): s.value for f in families for s in f.samples}
+
+
+def health(serve: Serving) -> tuple[int, dict[str, bool]]:
+    code, text = serve.get("/healthz")
+    return code, {door: verdict["ok"] for door, verdict in json.loads(text).items()}
+
+
+def test_every_protocol_is_served_and_its_numbers_are_true(tmp_path: Path) -> None:
+    with serving(tmp_path) as serve:
+        with Rsmq(serve.url) as rsmq:
+            rsmq.create_queue("orders")
+            rsmq.send_messages("orders", ["a", "b"])
+            assert rsmq.receive_message("orders") is not None
+        with BlockingQueue("emails", redis_url=serve.url) as queue:
+            queue.add_bulk([{"name": "x", "data": n} for n in range(3)])
+        with GomqClient(serve.address("gomq")) as client:
+            client.publish("news", "hello")
+        with Consumer(*at(serve, "kqueue")) as consumer, Producer(*at(serve, "kqueue")) as producer:
+            consumer.subscribe_all()
+            eventually(lambda: json.loads(serve.get("/stats")[1])["kqueue"]["subscriptions"] == 1)
+            producer.send("q", "hello")
+            message = consumer.receive(10)
+            assert message is not None
+            assert message.body == b"hello"
+
+        def all_true() -> bool:
+            told = samples(serve)
+            assert told.get(("tambo_rsmq_messages", "orders")) == 2
+            assert told.get(("tambo_rsmq_received_total", "orders")) == 1
+            assert told.get(("tambo_chasqui_jobs", "emails", "waiting")) == 3
+            assert told["tambo_gomq_published_total",] == 1
+            assert told["tambo_kqueue_received_total",] == 1
+            assert told["tambo_kqueue_delivered_total",] == 1
+            return True
+
+        eventually(all_true, within_s=20)
+        told = samples(serve)
+        assert {told["tambo_door_up", door] for door in ("redis", *OPTIONAL)} == {1}
+        assert told["process_open_fds",] > 0
+        assert health(serve) == (200, dict.fromkeys(("http", "redis", *OPTIONAL[:-1]), True))
+        assert serve.get("/readyz")[0] == 200
+        assert serve.end(signal.SIGTERM) == 0
+
+
+def test_delayed_and_recurring_jobs_need_no_worker(tmp_path: Path) -> None:
+    with serving(tmp_path) as serve, redis.Redis.from_url(serve.url) as db:
+        with BlockingQueue("emails", redis_url=serve.url) as queue:
+            queue.add("later", 1, delay_ms=100)
+        with BlockingQueue("reports", redis_url=serve.url) as queue:
+            queue.upsert_repeatable_job("often", 1, repeat=RepeatPattern.every(200))
+        eventually(lambda: db.xlen(Keys("emails").stream) == 1, within_s=15)
+        eventually(lambda: db.xlen(Keys("reports").stream) >= 2, within_s=15)
+        assert db.zcard(Keys("emails").delayed) == 0
+
+
+def test_health_follows_the_embedded_server(tmp_path: Path) -> None:
+    with serving(tmp_path) as serve:
+        assert health(serve)[0] == 200
+        pid = server_pid(serve.url)
+        os.kill(pid, signal.SIGSTOP)
+
+        def unwell() -> bool:
+            code, doors = health(serve)
+            assert (code, doors["redis"], doors["rsmq"], doors["gomq"]) == (
+                503,
+                False,
+                False,
+                False,
+            )
+            assert doors["kqueue"]
+            assert doors["http"]
+            return True
+
+        eventually(unwell, within_s=20)
+        eventually(lambda: samples(serve)["tambo_door_up", "redis"] == 0, within_s=20)
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda: health(serve)[0] == 200, within_s=20)
+        eventually(lambda: samples(serve)["tambo_redis_restarts_total",] == 1)
+        with GomqClient(serve.address("gomq")) as client:
+            client.publish("news", "hello")
+        assert "Traceback" not in serve.stderr
+        assert serve.end(signal.SIGTERM) == 0
+
+
+def test_health_follows_a_given_server(tmp_path: Path, private_server: Server) -> None:
+    with serving(tmp_path, "--redis-url", private_server.url) as serve:
+        assert health(serve)[0] == 200
+        private_server.kill()
+        eventually(lambda: health(serve)[0] == 503, within_s=20)
+        assert not health(serve)[1]["redis"]
+        private_server.restart()
+        eventually(lambda: health(serve)[0] == 200, within_s=20)
+
+
+def opened_http(serve: Serving) -> str:
+    found = eventually(lambda: re.findall(r"http is open: (\S+)", serve.stderr), within_s=20)
+    return str(found[0])
+
+
+def test_it_is_alive_but_not_ready_while_doors_open(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # a server that takes its time
+        url = f"redis://127.0.0.1:{silent.getsockname()[1]}"
+        with serving(tmp_path, "--log-level", "debug", "--redis-url", url) as serve:
+            http = opened_http(serve)
+            assert processes.get(http + "/readyz") == (503, "not ready\n")
+            code, text = processes.get(http + "/healthz")
+            assert code == 503
+            assert json.loads(text)["http"] == {"ok": True, "why": ""}
+            assert json.loads(text)["redis"] == {"ok": False, "why": "is not open yet"}
+            assert processes.get(http + "/metrics")[0] == 200
+            assert not serve.ready_file.exists()
+            assert serve.end(signal.SIGTERM) == 0
+
+
+def test_it_is_not_ready_from_the_signal_on_and_answers_to_the_end(tmp_path: Path) -> None:
+    with serving(tmp_path) as serve:
+        url, pid = serve.address("http"), server_pid(serve.url)
+        os.kill(pid, signal.SIGSTOP)  # a server that takes its time
+        serve.process.send_signal(signal.SIGTERM)
+        eventually(lambda: "stopping on SIGTERM" in serve.stderr)
+        assert processes.get(url + "/readyz") == (503, "not ready\n")
+        eventually(lambda: json.loads(processes.get(url + "/healthz")[1])["kqueue"]["why"])
+        assert processes.get(url + "/readyz") == (503, "not ready\n")
+        with suppress(ProcessLookupError):  # it may have been killed for taking too long
+            os.kill(pid, signal.SIGCONT)
+        assert serve.process.wait(30) == 0
+
+
+def test_doors_close_in_reverse_and_http_last(tmp_path: Path) -> None:
+    with serving(tmp_path, "--log-level", "debug") as serve:
+        assert serve.ready
+        assert serve.end(signal.SIGTERM) == 0
+    order = ["http", "redis", "rsmq", "chasqui", "gomq", "kqueue"]
+    assert re.findall(r"process  (\w+) is open", serve.stderr) == order
+    assert re.findall(r"process  (\w+) is closed", serve.stderr) == order[::-1]
+
+
+@pytest.mark.parametrize("door", LISTENING)
+def test_a_taken_port_names_the_door_and_closes_the_others(tmp_path: Path, door: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        flags = ["--data-dir", str(tmp_path / "data"), *FREE_PORTS, f"--{door}-port", str(port)]
+        refused = tambo("serve", *flags, cwd=tmp_path)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr == (
+        f"tambo: {door} cannot be served: 127.0.0.1:{port} is taken: choose another port with "
+        f"--{door}-port {port + 1}, or leave it out with --no-{door}\n"
+    )
+    log = tmp_path / "data" / "valkey.log"
+    assert door == "http" or "bye bye" in log.read_text()
+
+
+def test_doors_can_be_left_out(tmp_path: Path) -> None:
+    with serving(tmp_path, *(f"--no-{door}" for door in OPTIONAL)) as serve:
+        assert list(serve.ready["endpoints"]) == ["redis", "data"]
+        assert ask(serve.url, "PING") == b"PONG"
+        assert serve.end(signal.SIGTERM) == 0
+    with serving(tmp_path, "--no-gomq", "--no-rsmq", "--no-gomq", "--rsmq") as serve:
+        names = ["redis", "data", "rsmq", "chasqui", "kqueue", "http"]
+        assert list(serve.ready["endpoints"]) == names
+        assert "gomq" not in health(serve)[1]
+
+
+def test_a_file_settles_everything(tmp_path: Path) -> None:
+    (tmp_path / "tambo.toml").write_text(
+        f"""
+        [server]
+        redis_port = 0
+        data_dir = "{tmp_path}/elsewhere"
+        [rsmq]
+        enabled = false
+        [chasqui]
+        queue = ["emails"]
+        [gomq]
+        port = 0
+        token = "s3cret"
+        [kqueue]
+        port = 0
+        ok_replies = true
+        [http]
+        port = 0
+        [log]
+        level = "debug"
+        """
+    )
+    with serving(tmp_path, "--data-dir", str(tmp_path / "elsewhere")) as serve:
+        names = ["redis", "data", "chasqui", "gomq", "kqueue", "http"]
+        assert list(serve.ready["endpoints"]) == names
+        with GomqClient(serve.address("gomq"), token="s3cret") as client:
+            client.publish("news", "hello")
+        with socket.create_connection(at(serve, "kqueue"), timeout=10) as peer:
+            peer.sendall(b"consume")
+            assert peer.recv(2) == b"OK"
+        assert samples(serve)["tambo_chasqui_queues",] == 1
+        assert serve.end(signal.SIGTERM) == 0
+    told = serve.stdout + serve.stderr + (tmp_path / "elsewhere" / "valkey.log").read_text()
+    assert "s3cret" not in told
+
+
+def test_a_token_is_not_told_by_help_or_by_a_complaint(tmp_path: Path) -> None:
+    assert "s3cret" not in tambo("serve", "--gomq-token", "s3cret", "--help", cwd=tmp_path).stdout
+    refused = tambo("serve", "--gomq-token", "s3cret and more", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert refused.stderr == ("tambo: --gomq-token: expected a token of visible ASCII characters\n")
+
+
+def test_useless_certificates_are_wrong_settings_and_nothing_is_opened(tmp_path: Path) -> None:
+    flags = ["--data-dir", str(tmp_path / "data"), *FREE_PORTS]
+    refused = tambo("serve", *flags, "--kqueue-tls-cert", "none.pem", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert refused.stderr == (
+        "tambo: [kqueue]: TLS needs both --kqueue-tls-cert and --kqueue-tls-key\n"
+    )
+    assert not (tmp_path / "data").exists()
+
+
+def test_two_serve_side_by_side(tmp_path: Path) -> None:
+    with serving(tmp_path / "a") as first, serving(tmp_path / "b") as second:
+        for serve in (first, second):
+            with GomqClient(serve.address("gomq")) as client:
+                client.publish("news", "hello")
+        assert samples(first)["tambo_gomq_published_total",] == 1
+        assert samples(second)["tambo_gomq_published_total",] == 1
+        pid = server_pid(second.url)
+        assert second.end(signal.SIGTERM) == 0
+        assert not alive(pid)
+        assert health(first)[0] == 200
+
+
+def test_help_lists_every_setting_under_its_section(tmp_path: Path) -> None:
+    text = tambo("serve", "--help", cwd=tmp_path).stdout
+    parts = [text.index(f"[{each}]:") for each in ("server", *OPTIONAL, "log")]
+    assert parts == sorted(parts)
+    assert text.index("[kqueue]:") < text.index("--kqueue-ok-replies, --ok-replies") < parts[5]
+    assert "--gomq / --no-gomq" in text
+
+
+def test_on_a_cluster_only_what_can_be_spread_is_served(tmp_path: Path) -> None:
+    with Cluster() as cluster:
+        url = ["--redis-url", cluster.nodes[0].url]
+        refused = tambo("serve", *FREE_PORTS, *url, cwd=tmp_path)
+        assert refused.returncode == 1
+        assert refused.stderr.startswith("tambo: rsmq cannot be served: ")
+        assert "--no-rsmq" in refused.stderr
+        refused = tambo("serve", *FREE_PORTS, *url, "--no-rsmq", cwd=tmp_path)
+        assert refused.returncode == 1
+        assert refused.stderr.startswith("tambo: gomq cannot be served: ")
+        assert "--no-gomq" in refused.stderr
+        flags = ["--no-rsmq", "--no-gomq", "--chasqui-queue", "a", "--chasqui-queue", "b"]
+        with serving(tmp_path, *url, *flags) as serve:
+            for name in ("a", "b"):
+                with BlockingQueue(name, redis_url=cluster.nodes[0].url) as queue:
+                    queue.add("later", 1, delay_ms=50)
+                    counts = queue.get_job_counts
+                    eventually(lambda: counts().waiting == 1, within_s=15)  # noqa: B023  (used here)
+            assert health(serve)[0] == 200

@@ -1,0 +1,87 @@
+"""A GOMQ server in a process of its own, for tests that kill it. Told in JSON.
+
+Prints its port when it serves. Ends when its stdin does, so it never outlives its test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tambomq.gomq.model import Options
+from tambomq.gomq.server import GomqServer
+
+# Below the range that outgoing connections take theirs from: a client that comes back while no
+# server runs could else be given the server's own port, and speak with itself.
+_PORTS = range(20_000, 32_000)
+
+
+class GomqProcess:
+    """A server on one port of loopback, which it keeps over restarts."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        """Choose a free port; *options* are those of `Options`."""
+        self._url, self._options = url, options
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = _free_port()
+
+    @property
+    def address(self) -> str:
+        """Where clients find it."""
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start it and wait until it serves."""
+        told = json.dumps({"url": self._url, "port": self.port, "options": self._options})
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", __name__, told], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert self._process.stdout is not None
+        said = self._process.stdout.readline()
+        assert said == b"%d\n" % self.port, f"the server said {said!r} and did not start"
+
+    def kill(self) -> None:
+        """End it as a crash would (SIGKILL), if it runs."""
+        process, self._process = self._process, None
+        if process:
+            process.kill()
+            process.communicate()
+
+
+@contextmanager
+def gomq_process(url: str, **options: Any) -> Iterator[GomqProcess]:
+    """A server that runs; it is gone when the block ends."""
+    process = GomqProcess(url, **options)
+    try:
+        process.start()
+        yield process
+    finally:
+        process.kill()
+
+
+def _free_port() -> int:
+    for port in random.sample(_PORTS, 50):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise RuntimeError("no port is free")
+
+
+async def _serve(url: str, port: int, options: dict[str, Any]) -> None:
+    async with GomqServer(url, port=port, options=Options(**options)) as server:
+        print(server.address[1], flush=True)  # noqa: T201  (what the test waits for)
+        await asyncio.to_thread(sys.stdin.read)
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(**json.loads(sys.argv[1])))

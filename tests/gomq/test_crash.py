@@ -1,0 +1,171 @@
+"""Servers, peers and Redis that go away in the middle: every confirmed message is accounted for."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, suppress
+
+import pytest
+import redis
+
+from tambomq.gomq.async_client import AsyncGomqClient
+from tambomq.gomq.model import OBSERVE_LIMIT
+from tests.gomq.accounts import Published, Received, all_arrive, each_confirms, under_way
+from tests.gomq.peer_process import peer_process
+from tests.gomq.server_process import gomq_process
+from tests.servers import eventually_async
+from tests.servers.run import Server
+
+BACKLOG = 10_000
+
+
+class _Lost(Exception):
+    """What cuts a connection off."""
+
+
+async def test_a_server_killed_in_a_backlog_loses_nothing_and_hands_out_nothing_twice(
+    server: Server,
+) -> None:
+    texts = [f"backlog {n}" for n in range(BACKLOG)]
+    received = {f"consumer-{n}": Received() for n in range(3)}
+    async with AsyncExitStack() as stack:
+        process = stack.enter_context(gomq_process(server.url))
+        readers = {
+            name: await stack.enter_async_context(AsyncGomqClient(process.address, patience_s=20))
+            for name in received
+        }
+        for name, reader in readers.items():
+            await reader.subscribe("k", name)
+        async with AsyncGomqClient(process.address) as writer:
+            for first in range(0, BACKLOG, 1000):
+                await writer.publish_many(("k", text) for text in texts[first : first + 1000])
+        async with under_way(*(received[name].observe(readers[name], name) for name in received)):
+            for part in (1, 2, 3):
+                # In the middle of it: some of it is handed out, and most is not.
+                for account in received.values():
+                    await account.has(texts[: part * 2000])
+                await asyncio.to_thread(process.kill)
+                await asyncio.to_thread(process.start)
+            for account in received.values():
+                await account.has(texts)
+    for account in received.values():
+        assert account.texts == texts
+
+
+async def test_of_two_servers_on_one_redis_one_can_be_killed(server: Server) -> None:
+    published = [Published(f"publisher-{n}") for n in range(4)]
+    # Each consumer has a peer at either server.
+    received = {(consumer, place): Received() for consumer in "ab" for place in (0, 1)}
+    done = False
+    with gomq_process(server.url) as first, gomq_process(server.url) as second:
+        servers = [(first.address, second.address), (second.address,)]
+        for consumer, place in received:
+            peer = f"{consumer}-{place}"
+            async with AsyncGomqClient(second.address, peer=peer) as client:
+                await client.subscribe("k", consumer)
+        reading = (
+            account.at(servers[place], f"{consumer}-{place}", consumer)
+            for (consumer, place), account in received.items()
+        )
+        async with under_way(*reading):
+            writing = asyncio.gather(
+                *(
+                    account.at(servers[n % 2], lambda: done, "k")
+                    for n, account in enumerate(published)
+                )
+            )
+            await each_confirms(published, 100)
+            await asyncio.to_thread(first.kill)
+            await each_confirms(published, 100)
+            done = True
+            await writing
+            await all_arrive(published, received.values())
+    for (_, place), account in received.items():
+        # A client that is new does not know what its forerunner was handed last.
+        assert len(account.twice) <= (0 if place else OBSERVE_LIMIT)
+        Received(dict.fromkeys(account.texts)).is_in_order()
+
+
+@pytest.mark.parametrize("goodbye", [True, False])
+async def test_a_peer_that_comes_back_from_a_new_port_two_hundred_times_misses_nothing(
+    server: Server, db: redis.Redis, goodbye: bool
+) -> None:
+    account, received = Published("publisher"), Received()
+    with gomq_process(server.url) as process:
+        async with AsyncGomqClient(process.address) as writer:
+            async with AsyncGomqClient(process.address, peer="me") as first:
+                await first.subscribe("k", "c")
+            for _ in range(200):
+                await account.one(writer, "k")
+                await account.one(writer, "k")
+                with suppress(_Lost):
+                    async with AsyncGomqClient(process.address, peer="me") as reader:
+                        # Of the two one is left each time for those who come later.
+                        records = await reader.observe("c", limit=1)
+                        if not goodbye:
+                            raise _Lost
+                        received.texts += [record.text for record in records]
+            last = AsyncGomqClient(process.address, peer="me")
+            async with last, under_way(received.observe(last, "c")):
+                await received.has(account.confirmed)
+        assert db.smembers("PEERS_c") == {b"me"}
+    assert received.texts == account.confirmed
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+async def test_what_was_confirmed_survives_the_restart_of_redis(
+    private_server: Server, end: str
+) -> None:
+    published = [Published(f"publisher-{n}") for n in range(3)]
+    received = {f"consumer-{n}": Received() for n in range(2)}
+    done = False
+    async with AsyncExitStack() as stack:
+        process = stack.enter_context(gomq_process(private_server.url))
+
+        async def client() -> AsyncGomqClient:
+            return await stack.enter_async_context(AsyncGomqClient(process.address))
+
+        readers = {name: await client() for name in received}
+        writers = [await client() for _ in published]
+        for name, reader in readers.items():
+            await reader.subscribe("k", name)
+        async with under_way(*(received[name].observe(readers[name], name) for name in received)):
+            writing = asyncio.gather(
+                *(
+                    account.until(lambda: done, writer, "k")
+                    for account, writer in zip(published, writers, strict=True)
+                )
+            )
+            for _ in range(2):
+                await each_confirms(published, 50)
+                await asyncio.to_thread(
+                    private_server.stop if end == "stop" else private_server.kill
+                )
+                await asyncio.to_thread(private_server.restart)
+            await each_confirms(published, 50)
+            done = True
+            await writing
+            await all_arrive(published, received.values())
+    for account in received.values():
+        assert account.twice == set()
+        account.is_in_order()
+
+
+async def test_what_only_a_killed_peer_was_owed_comes_to_the_next_subscriber(
+    server: Server, db: redis.Redis
+) -> None:
+    texts = [f"owed {n}" for n in range(200)]
+    received = Received()
+    with gomq_process(server.url, peer_timeout_s=1) as process:
+        async with AsyncGomqClient(process.address) as client:
+            await client.publish_many(("k", text) for text in texts)
+            with peer_process(process.address, "k", "c", "mortal") as peer:
+                assert peer.stdout is not None
+                # What it has observed, and never acknowledged, is owed to it as well.
+                assert await asyncio.to_thread(peer.stdout.readline) == b"50\n"
+            await eventually_async(lambda: db.llen("QUEUE_k") == len(texts), within_s=20)
+            assert db.smembers("PEERS_c") == set()
+            await client.subscribe("k", "heir")
+            async with under_way(received.observe(client, "heir")):
+                await received.has(texts)
+    assert received.texts == texts

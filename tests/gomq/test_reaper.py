@@ -1,0 +1,169 @@
+"""Silent peers are disconnected, and no others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+
+import pytest
+import redis
+
+from tambomq.errors import StoreUnavailable, TamboError, WrongType
+from tambomq.gomq import ops
+from tambomq.gomq.model import Options
+from tambomq.gomq.reaper import Reaper
+from tambomq.store.aio import AsyncStore
+from tests.gomq.conftest import Peer, Serve, publish
+from tests.servers import Server, eventually_async
+
+OPTIONS = Options()
+
+
+@pytest.fixture
+async def aio(server: Server) -> AsyncIterator[AsyncStore]:
+    """An asyncio store on an empty server."""
+    opened = AsyncStore(server.url)
+    yield opened
+    await opened.close()
+
+
+async def join(store: AsyncStore, *seats: tuple[str, str]) -> None:
+    """Subscribe pairs of consumer and peer to k."""
+    for consumer, peer in seats:
+        await store.run(ops.subscribe("k", consumer, peer, OPTIONS))
+
+
+async def test_silent_peers_are_disconnected_and_the_others_stay(
+    aio: AsyncStore, db: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    await join(aio, ("c", "p"), ("c", "q"), ("d", "r"), ("d", "q"))
+    await aio.run(ops.push("k", [b"1"]))
+    await aio.run(ops.dispatch("k"))
+    for peer in "pr":
+        db.set(f"LASTACTION_{peer}", 1)
+    reaper = Reaper(aio, OPTIONS)
+    await reaper.look()
+    assert (db.smembers("PEERS_c"), db.smembers("PEERS_d")) == ({b"q"}, {b"q"})
+    assert (reaper.peers, reaper.returned) == (2, 0)
+    assert "consumer 'c': 1 silent peers are gone, 0 messages" in caplog.text
+    db.set("LASTACTION_q", 1)
+    await reaper.look()
+    assert (reaper.peers, reaper.returned) == (4, 1)
+    assert db.lrange("QUEUE_k", 0, -1) == [b"1"]
+
+
+async def test_all_consumers_are_looked_at_though_a_few_at_a_time(
+    aio: AsyncStore, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tambomq.gomq.reaper._CHUNK", 5)
+    await join(aio, *((f"c{n}", "p") for n in range(12)))
+    db.set("LASTACTION_p", 1)
+    reaper = Reaper(aio, OPTIONS)
+    await reaper.look()
+    assert reaper.peers == 12
+
+
+async def test_a_consumer_that_cannot_be_looked_at_keeps_no_other(
+    aio: AsyncStore, db: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    await join(aio, ("a", "p"), ("b", "p"), ("c", "p"))
+    db.set("LASTACTION_p", 1)
+    db.delete("PEERS_b")
+    db.set("PEERS_b", "no set")
+    reaper = Reaper(aio, OPTIONS)
+    await reaper.look()
+    assert reaper.peers == 2
+    assert "the peers of consumer 'b' stay" in caplog.text
+
+
+async def test_a_store_that_is_gone_ends_a_look(private_server: Server) -> None:
+    store = AsyncStore(private_server.url, patience_s=0)
+    private_server.kill()
+    with pytest.raises(StoreUnavailable):
+        await Reaper(store, OPTIONS).look()
+    await store.close()
+
+
+async def test_a_service_disconnects_a_silent_peer_and_keeps_what_only_it_was_owed(
+    serve: Serve, db: redis.Redis
+) -> None:
+    service = await serve(peer_timeout_s=0.1)
+    peer = Peer(service)
+    await peer.subscribe("k")
+    await publish(service, "k", b"1", b"2")
+    await eventually_async(lambda: not db.exists("PEERS_c"), within_s=20)
+    assert not db.exists(f"MESSAGES_k_c_{peer.name}")
+    assert db.llen("QUEUE_k") == 2
+    assert (service.stats.disconnected, service.stats.returned) == (1, 2)
+    # Who comes back finds it.
+    assert await peer.observe() == [b"1", b"2"]
+
+
+async def test_a_peer_that_observes_stays(serve: Serve, db: redis.Redis) -> None:
+    service = await serve(peer_timeout_s=1.0)
+    alive, silent = Peer(service, "alive"), Peer(service, "silent")
+    await alive.subscribe("k")
+    await silent.subscribe("k")
+
+    async def silent_is_gone() -> bool:
+        await alive.observe()
+        return service.stats.disconnected == 1
+
+    await eventually_async(silent_is_gone, within_s=20)
+    assert db.smembers("PEERS_c") == {b"alive"}
+
+
+# ── when it looks ────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long a reaper with 30 s has paused; the fourth pause is the last."""
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 4:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr("tambomq.gomq.reaper.asyncio.sleep", sleep)
+    return slept
+
+
+async def looks(
+    reaper: Reaper, monkeypatch: pytest.MonkeyPatch, *errors: TamboError | None
+) -> None:
+    """Let its looks end so, and run it."""
+    outcomes = iter(errors)
+
+    async def look() -> None:
+        if error := next(outcomes):
+            raise error
+
+    monkeypatch.setattr(reaper, "look", look)
+    with suppress(asyncio.CancelledError):
+        await reaper.run()
+
+
+async def test_all_get_their_time_again_when_a_server_starts(
+    aio: AsyncStore, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await looks(Reaper(aio, OPTIONS), monkeypatch, None, None, None)
+    assert pauses == [30, 5, 5, 5]
+
+
+@pytest.mark.parametrize(
+    "error", [lambda: StoreUnavailable("gone"), lambda: WrongType(("SUBSCRIBED_KEYS",))]
+)
+async def test_all_get_their_time_again_when_redis_was_away(
+    aio: AsyncStore,
+    pauses: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Callable[[], TamboError],
+) -> None:
+    await looks(Reaper(aio, OPTIONS), monkeypatch, None, error(), None)
+    assert pauses == [30, 5, 30, 5]
+    assert "no peer is disconnected: " in caplog.text

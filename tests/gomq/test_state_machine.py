@@ -1,0 +1,276 @@
+"""Random programs: after each step the server holds exactly what the plain model says.
+
+``TAMBO_TEST_EXAMPLES=5000`` runs that many programs of up to 40 steps instead of the usual few.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import count
+from typing import ClassVar, cast
+
+import pytest
+import redis
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from tambomq.gomq import ops
+from tambomq.gomq.model import Options
+from tambomq.store.sync import Store
+from tests.gomq.model import Broker, Seat
+from tests.servers import Server
+
+EXAMPLES = int(os.environ.get("TAMBO_TEST_EXAMPLES", "150"))
+# So few that one dispatch is not enough.
+COPIES = 9
+OPTIONS = Options()
+
+keys = st.sampled_from(["a", "a", "a_b"])
+consumers = st.sampled_from(["x", "x", "y_z"])
+peers = st.sampled_from(["p", "q", "127.0.0.1:5467"])
+seats = st.builds(Seat, consumers, peers)
+limits = st.sampled_from([0, 1, 2, 3, 50])
+# Which batch a caller says has arrived: the one it was handed last, none, or one of old.
+acks = st.sampled_from(["last", "last", "", "old"])
+
+
+class Programs(RuleBasedStateMachine):
+    """Redis on one side, the model on the other."""
+
+    store: ClassVar[Store]
+    db: ClassVar[redis.Redis]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.db.flushdb()
+        self.model = Broker()
+        self.silent: set[str] = set()
+        self.names: Iterator[int] = count(1)
+
+    @initialize(
+        early=st.lists(seats, max_size=2), late=st.lists(seats, max_size=2), some=st.integers(0, 6)
+    )
+    def begin(self, early: list[Seat], late: list[Seat], some: int) -> None:
+        for seat in early:
+            self.subscribe("a", seat)
+        self.publish("a", some)
+        self.dispatch_all("a")
+        for seat in late:
+            self.subscribe("a", seat)
+        self.publish("a", some)
+        self.dispatch_all("a")
+
+    # ── publish and dispatch ─────────────────────────────────────────────────
+
+    @rule(key=keys, size=st.integers(1, 5))
+    def publish(self, key: str, size: int) -> None:
+        messages = self._messages(size)
+        if messages:
+            self.store.run(ops.push(key, [message.encode() for message in messages]))
+        self.model.publish(key, messages)
+
+    @rule(one=st.integers(0, 3), other=st.integers(0, 3))
+    def publish_to_both(self, one: int, other: int) -> None:
+        batches = {"a": self._messages(one), "a_b": self._messages(other)}
+        for key, messages in batches.items():
+            self.model.publish(key, messages)
+        batches = {key: messages for key, messages in batches.items() if messages}
+        if batches:
+            raw = {key: [m.encode() for m in messages] for key, messages in batches.items()}
+            assert self.store.run(ops.push_all(raw)) == one + other
+
+    @rule(key=keys)
+    def a_stranger_pushes(self, key: str) -> None:
+        messages = self._messages(1)
+        self.db.rpush(f"QUEUE_{key}", *messages)
+        self.model.publish(key, messages)
+
+    @rule(key=keys)
+    def dispatch(self, key: str) -> None:
+        receivers, waiting = len(self.model.receivers(key)), len(self.model.main.get(key, ()))
+        done = self.store.run(ops.dispatch(key))
+        moved = min(waiting, max(1, COPIES // receivers)) if receivers else 0
+        assert done == ops.Dispatched(moved, waiting - moved, receivers)
+        self.model.dispatch(key, moved)
+
+    @rule(key=keys)
+    def dispatch_all(self, key: str) -> None:
+        while self.model.receivers(key) and self.model.main.get(key):
+            self.dispatch(key)
+
+    @rule()
+    def look_for_what_others_pushed(self) -> None:
+        due = [key for key, queue in self.model.main.items() if queue and self.model.receivers(key)]
+        found = self.store.run(ops.pending())
+        assert sorted(found) == sorted(due)
+
+    # ── come and go ──────────────────────────────────────────────────────────
+
+    @rule(key=keys, seat=seats)
+    def subscribe(self, key: str, seat: Seat) -> None:
+        new = self.store.run(ops.subscribe(key, *seat, OPTIONS))
+        assert new is self.model.subscribe(key, seat)
+        self.silent.discard(seat.peer)
+
+    @rule(key=keys, seat=seats, ack=acks)
+    def unsubscribe(self, key: str, seat: Seat, ack: str) -> None:
+        acked = self._acked(seat, ack)
+        back = self.store.run(ops.unsubscribe(key, seat.consumer, acked))
+        assert back == self.model.unsubscribe(key, seat.consumer, acked)
+
+    @rule(consumer=consumers, silent=st.sets(peers, min_size=1))
+    def peers_are_silent_for_too_long(self, consumer: str, silent: set[str]) -> None:
+        for peer in silent:
+            self.db.set(f"LASTACTION_{peer}", 1)
+        self.silent |= silent
+        done = self.store.run(ops.reap(consumer, OPTIONS))
+        assert (done.peers, done.returned) == self.model.reap(consumer, self.silent)
+
+    @rule(consumer=consumers)
+    def reap(self, consumer: str) -> None:
+        done = self.store.run(ops.reap(consumer, OPTIONS))
+        assert (done.peers, done.returned) == self.model.reap(consumer, self.silent)
+
+    # ── observe ──────────────────────────────────────────────────────────────
+
+    @rule(seat=seats, limit=limits, ack=acks, turn=st.integers(0, 3))
+    def observe(self, seat: Seat, limit: int, ack: str, turn: int) -> None:
+        self._observe(seat, limit, ack, turn)
+
+    @rule(seat=seats, limit=limits, ack=acks, turn=st.integers(0, 3))
+    def observe_kept(self, seat: Seat, limit: int, ack: str, turn: int) -> None:
+        acked, batch = self._acked(seat, ack), f"batch{next(self.names)}"
+        known = self._knows(seat)
+        found = self.store.run(
+            ops.observe_kept(*seat, OPTIONS, acked=acked, batch=batch, turn=turn, limit=limit)
+        )
+        assert (found.batch, _plain(found)) == self.model.observe_kept(seat, limit, acked, batch)
+        self._met(seat, found, known=known)
+
+    @precondition(lambda self: any(self.model.waiting.values()))
+    @rule(seat=seats, limit=limits, key=keys)
+    def observe_in_vain(self, seat: Seat, limit: int, key: str) -> None:
+        found = self._observe(seat, limit, "", 0)
+        self.dispatch(key)
+        size = sum(len(messages) for _, messages in found.messages)
+        if size:
+            assert self.store.run(ops.give_back(*seat, found)) == size
+            self.model.give_back(seat, _plain(found))
+
+    # ── the law ──────────────────────────────────────────────────────────────
+
+    @invariant()
+    def the_server_holds_what_the_model_says(self) -> None:
+        names = {name.decode() for name in cast("list[bytes]", self.db.keys())}
+        allowed = {f"TALLY_{key}" for key, found in self.model.consumers.items() if found}
+        allowed |= {name for name in names if name.startswith("LASTACTION_")}
+        sets, lists = self._sets(), self._lists()
+        handed = {f"HANDED_{c}_{p}" for c, p in self.model.handed}
+        assert names - allowed == sets.keys() | lists.keys() | handed
+        with self.db.pipeline(transaction=False) as trip:
+            for name in sets:
+                trip.smembers(name)
+            for name in lists:
+                trip.lrange(name, 0, -1)
+            replies = trip.execute()
+        texts = [type(reply)(word.decode() for word in reply) for reply in replies]
+        assert dict(zip((*sets, *lists), texts, strict=True)) == sets | lists
+
+    @invariant()
+    def no_message_is_gone_unless_somebody_observed_it(self) -> None:
+        waiting = {m for queue in self.model.main.values() for m in queue}
+        seen = self.model.seen()
+        assert waiting | self.model.owed() | seen == self.model.published
+        assert not waiting & seen
+
+    @invariant()
+    def nobody_observes_a_message_twice_and_all_observe_in_order(self) -> None:
+        for found in self.model.observed.values():
+            for messages in found.values():
+                assert len(set(messages)) == len(messages)
+                never_back = [int(m[1:]) for m in messages if m not in self.model.returned]
+                assert never_back == sorted(never_back)
+
+    def teardown(self) -> None:
+        """When all have left, main queues hold what nobody has observed, and nothing else is."""
+        for key, subscribers in self.model.consumers.items():
+            for consumer in sorted(subscribers):
+                self.unsubscribe(key, Seat(consumer, "p"), "")
+        kept = {f"QUEUE_{key}" for key, queue in self.model.main.items() if queue}
+        names = {name.decode() for name in cast("list[bytes]", self.db.keys())}
+        assert {name for name in names if not name.startswith("LASTACTION_")} == kept
+        left = {m.decode() for name in kept for m in self.db.lrange(name, 0, -1)}  # type: ignore[union-attr]
+        assert left == self.model.published - self.model.seen()
+
+    # ── helpers ──────────────────────────────────────────────────────────────
+
+    def _observe(self, seat: Seat, limit: int, ack: str, turn: int) -> ops.Found:
+        acked, known = self._acked(seat, ack), self._knows(seat)
+        found = self.store.run(ops.observe(*seat, OPTIONS, acked=acked, turn=turn, limit=limit))
+        assert _plain(found) == self.model.observe(seat, limit, acked)
+        self._met(seat, found, known=known)
+        return found
+
+    def _met(self, seat: Seat, found: ops.Found, *, known: bool) -> None:
+        assert found.subscriptions == len(self.model.subscriptions(seat.consumer))
+        assert found.is_new is (found.subscriptions > 0 and not known)
+        if found.subscriptions:
+            self.silent.discard(seat.peer)
+
+    def _knows(self, seat: Seat) -> bool:
+        return seat.peer in self.model.peers.get(seat.consumer, ())
+
+    def _acked(self, seat: Seat, ack: str) -> str:
+        return self.model.handed.get(seat, ("none", {}))[0] if ack == "last" else ack
+
+    def _messages(self, size: int) -> list[str]:
+        return [f"m{next(self.names)}" for _ in range(size)]
+
+    def _sets(self) -> dict[str, object]:
+        subscribed = {key: found for key, found in self.model.consumers.items() if found}
+        found: dict[str, object] = {f"CONSUMERS_{key}": who for key, who in subscribed.items()}
+        for consumer in {name for names in subscribed.values() for name in names}:
+            found[f"SUBSCRIPTIONS_{consumer}"] = set(self.model.subscriptions(consumer))
+        found |= {f"PEERS_{name}": who for name, who in self.model.peers.items() if who}
+        if subscribed:
+            found["SUBSCRIBED_KEYS"] = {f"QUEUE_{key}" for key in subscribed}
+        return found
+
+    def _lists(self) -> dict[str, object]:
+        found: dict[str, object] = {f"QUEUE_{k}": queue for k, queue in self.model.main.items()}
+        for (key, (consumer, peer)), waiting in self.model.waiting.items():
+            found[f"MESSAGES_{key}_{consumer}_{peer}"] = waiting
+        return {name: messages for name, messages in found.items() if messages}
+
+
+def _plain(found: ops.Found) -> dict[str, list[str]]:
+    return {key.decode(): [m.decode() for m in messages] for key, messages in found.messages}
+
+
+@pytest.mark.timeout(60 + EXAMPLES)
+def test_no_program_makes_server_and_model_differ(
+    server: Server, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ops, "COPIES", COPIES)
+    Programs.store, Programs.db = Store(server.url), db
+    try:
+        run_state_machine_as_test(
+            Programs,
+            settings=settings(
+                max_examples=EXAMPLES,
+                stateful_step_count=40,
+                deadline=None,
+                suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+            ),
+        )
+    finally:
+        Programs.store.close()

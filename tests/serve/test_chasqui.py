@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import redis
+
+from tambomq.chasqui import BlockingQueue, RepeatPattern
+from tambomq.chasqui.keys import Keys
+from tambomq.errors import DoorFailed, StoreUnavailable
+from tambomq.serve import chasqui as module
+from tambomq.serve import leading as leaders
+from tambomq.serve.chasqui import ChasquiDoor
+from tambomq.settings import ChasquiSettings
+from tests.serve.doors import given, numbers, opened
+from tests.servers import Server, eventually_async
+
+LONG_MS = 3_600_000
+
+
+@pytest.fixture(autouse=True)
+def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOOK_EVERY_S", 0.02)
+
+
+@asynccontextmanager
+async def leading(server: Server, *queues: str) -> AsyncIterator[ChasquiDoor]:
+    """The door, open, and the one that it needs."""
+    redis_door = given(server)
+    door = ChasquiDoor(ChasquiSettings(queue=queues), redis_door)
+    async with opened(redis_door), opened(door):
+        yield door
+
+
+def led(db: redis.Redis, queue: str) -> bool:
+    keys = Keys(queue)
+    return db.exists(keys.promoter_lock, keys.scheduler_lock) == 2
+
+
+async def test_a_delayed_job_of_a_queue_that_appears_waits_when_it_is_due(
+    server: Server, db: redis.Redis
+) -> None:
+    keys = Keys("emails")
+    async with leading(server):
+        with BlockingQueue("emails", redis_url=server.url) as queue:
+            queue.add("hello", 1, delay_ms=50)
+        await eventually_async(lambda: db.xlen(keys.stream) == 1)
+        assert db.zcard(keys.delayed) == 0
+
+
+async def test_a_repeatable_job_fires(server: Server, db: redis.Redis) -> None:
+    keys = Keys("reports")
+    with BlockingQueue("reports", redis_url=server.url) as queue:
+        queue.upsert_repeatable_job("often", 1, repeat=RepeatPattern.every(100))
+    async with leading(server):
+        await eventually_async(lambda: db.xlen(keys.stream) >= 2)
+
+
+async def test_named_queues_are_led_and_no_others(server: Server, db: redis.Redis) -> None:
+    with BlockingQueue("other", redis_url=server.url) as queue:
+        queue.add("x", 1, delay_ms=LONG_MS)
+    async with leading(server, "emails", "reports"):
+        await eventually_async(lambda: led(db, "emails") and led(db, "reports"))
+        assert not db.exists(Keys("other").promoter_lock)
+
+
+async def test_a_queue_that_is_gone_is_led_no_more(server: Server, db: redis.Redis) -> None:
+    keys = Keys("emails")
+    with BlockingQueue("emails", redis_url=server.url) as queue:
+        queue.add("x", 1, delay_ms=LONG_MS)
+        async with leading(server) as door:
+            await eventually_async(lambda: led(db, "emails"))
+            queue.obliterate()
+            await eventually_async(lambda: not door._led)
+            await eventually_async(lambda: not db.exists(keys.promoter_lock, keys.scheduler_lock))
+            await door.check()
+            queue.add("x", 1, delay_ms=LONG_MS)
+            await eventually_async(lambda: led(db, "emails"))
+
+
+async def test_locks_are_given_up_when_it_closes(server: Server, db: redis.Redis) -> None:
+    keys = Keys("emails")
+    async with leading(server, "emails"):
+        await eventually_async(lambda: led(db, "emails"))
+    assert not db.exists(keys.promoter_lock, keys.scheduler_lock)
+
+
+async def test_a_look_is_bounded_and_the_next_goes_on(
+    server: Server, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PAGES_A_LOOK", 1)
+    db.mset({f"other:{n}": "" for n in range(5000)})
+    with BlockingQueue("emails", redis_url=server.url) as queue:
+        queue.add("x", 1, delay_ms=LONG_MS)
+    async with leading(server) as door:
+        await eventually_async(lambda: list(door._led) == ["emails"])
+
+
+async def test_too_many_queues_are_told_and_the_first_are_led(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "MOST_QUEUES", 2)
+    for name in "cab":
+        with BlockingQueue(name, redis_url=server.url) as queue:
+            queue.add("x", 1)
+    async with leading(server) as door:
+        await eventually_async(lambda: list(door._led) == ["a", "b"])
+    assert caplog.text.count("there are 3 queues, and the first 2 are led") == 1
+
+
+async def test_its_numbers_are_those_of_the_queues(server: Server, db: redis.Redis) -> None:
+    with BlockingQueue("emails", redis_url=server.url) as queue:
+        queue.add_bulk([{"name": "x", "data": n} for n in range(2)])
+        queue.add("later", 1, delay_ms=LONG_MS)
+        queue.upsert_repeatable_job("hourly", 1, repeat=RepeatPattern.every(LONG_MS))
+    db.xadd(Keys("emails").dlq, {"d": "x"})
+    async with leading(server) as door:
+        told = numbers(await door.metrics())
+    assert told == {
+        ("queues",): 1,
+        ("jobs", "emails", "waiting"): 2,
+        ("jobs", "emails", "active"): 0,
+        ("jobs", "emails", "delayed"): 1,
+        ("jobs", "emails", "dlq"): 1,
+        ("jobs", "emails", "repeatable"): 1,
+    }
+
+
+async def test_a_damaged_queue_disturbs_no_other(server: Server, db: redis.Redis) -> None:
+    db.set(Keys("bad").delayed, "no zset")
+    db.set(b"{chasqui:\xff}:stream", "no text")
+    good = Keys("good")
+    with BlockingQueue("good", redis_url=server.url) as queue:
+        queue.add("hello", 1, delay_ms=50)
+    async with leading(server) as door:
+        await eventually_async(lambda: db.xlen(good.stream) == 1)
+        await door.check()
+        assert ("jobs", "good", "waiting") in numbers(await door.metrics())
+
+
+async def test_a_leader_that_hangs_fails_the_check(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with leading(server, "emails") as door:
+        await door.check()
+        monkeypatch.setattr(leaders, "STUCK_AFTER_S", -10.0)
+        with pytest.raises(DoorFailed, match="promoter of queue 'emails' has done nothing for"):
+            await door.check()
+
+
+async def test_a_server_that_is_away_fails_the_check_and_leading_goes_on_after(
+    private_server: Server,
+) -> None:
+    keys = Keys("emails")
+    async with leading(private_server, "emails") as door:
+        private_server.kill()
+        with pytest.raises(StoreUnavailable):
+            await door.check()
+        private_server.restart()
+        await door.check()
+        with BlockingQueue("emails", redis_url=private_server.url) as queue:
+            queue.add("hello", 1, delay_ms=50)
+        with redis.Redis.from_url(private_server.url) as admin:
+            await eventually_async(lambda: admin.xlen(keys.stream) == 1, within_s=20)

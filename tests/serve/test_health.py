@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tambomq.serve import health as module
+from tambomq.serve.health import Coalesced, Health, Verdict
+from tests.serve.doors import Recorded
+
+
+def watched(*doors: Recorded, opened: int | None = None) -> Health:
+    health = Health()
+    health.expect(doors)
+    for door in doors[:opened]:
+        health.opened(door)
+    return health
+
+
+async def test_a_door_serves_if_its_check_returns() -> None:
+    health = watched(Recorded("a"), Recorded("b", fails="check"))
+    assert await health.look() == {
+        "a": Verdict(ok=True),
+        "b": Verdict(ok=False, why="b cannot check redis://:***@h"),
+    }
+
+
+async def test_a_door_that_is_not_open_is_not_asked() -> None:
+    first, second = Recorded("a"), Recorded("b")
+    health = watched(first, second, opened=1)
+    assert (await health.look())["b"] == Verdict(ok=False, why="is not open yet")
+    health.opened(second)
+    assert (await health.look())["b"].ok
+    health.closing(second)
+    assert await health.look() == {"a": Verdict(ok=True), "b": Verdict(ok=False, why="is closed")}
+
+
+async def test_a_check_that_hangs_is_given_up_and_keeps_nobody_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "CHECK_WITHIN_S", 0.05)
+    health = watched(Recorded("a", fails="hang"), Recorded("b"))
+    found = await health.look()
+    assert found["a"] == Verdict(ok=False, why="no answer within 0.05 s")
+    assert found["b"].ok
+
+
+async def test_a_surprise_in_a_check_is_a_verdict_and_is_logged(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def surprise() -> None:
+        raise KeyError("oh")
+
+    door = Recorded("a")
+    monkeypatch.setattr(door, "check", surprise)
+    assert (await watched(door).look())["a"] == Verdict(ok=False, why="KeyError: 'oh'")
+    assert "the check of a failed" in caplog.text
+
+
+async def test_all_who_ask_at_a_time_get_the_answer_of_one_check() -> None:
+    door = Recorded("a")
+    health = watched(door)
+    await asyncio.gather(*(health.look() for _ in range(20)))
+    await health.look()
+    assert door.checks == 1
+
+
+async def test_it_is_ready_from_the_last_door_to_the_first_signal() -> None:
+    health = watched(Recorded("a"))
+    assert not health.ready
+    health.serving()
+    assert health.ready
+    health.stopping()
+    assert not health.ready
+
+
+async def test_a_value_is_kept_for_its_time_and_then_found_anew() -> None:
+    found = iter(range(10))
+
+    async def find() -> int:
+        return next(found)
+
+    kept, fleeting = Coalesced(find, 60), Coalesced(find, 0)
+    assert [await kept.get(), await kept.get()] == [0, 0]
+    assert [await fleeting.get(), await fleeting.get()] == [1, 2]
+    kept.forget()
+    assert await kept.get() == 3
+
+
+async def test_a_value_that_could_not_be_found_is_looked_for_again() -> None:
+    tries = iter(range(2))
+
+    async def find() -> int:
+        if next(tries) == 0:
+            raise ValueError("no")
+        return 5
+
+    value = Coalesced(find, 60)
+    with pytest.raises(ValueError, match="no"):
+        await value.get()
+    assert await value.get() == 5
+
+
+async def test_one_who_leaves_does_not_take_the_answer_from_the_others() -> None:
+    go = asyncio.Event()
+
+    async def find() -> int:
+        await go.wait()
+        return 5
+
+    value = Coalesced(find, 60)
+    leaver, stayer = (asyncio.ensure_future(value.get()) for _ in range(2))
+    await asyncio.sleep(0)
+    leaver.cancel()
+    go.set()
+    assert await stayer == 5
