@@ -55,15 +55,24 @@ class Xids:
     12 bytes: 4 of time, 5 of this maker, 3 that count.
     """
 
-    __slots__ = ("_count", "_maker")
+    __slots__ = ("_count", "_head", "_maker", "_second", "_tail")
 
     def __init__(self) -> None:
         drawn = int.from_bytes(os.urandom(8))
         self._maker, self._count = drawn >> 24 << 24, drawn & 0xFFFFFF
+        self._second, self._head, self._tail = -1, "", 0
 
     def next(self, now_s: int) -> str:
         """Return a name that belongs to the second *now_s*."""
+        if now_s != self._second:
+            self._begin(now_s)
         self._count = (self._count + 1) & 0xFFFFFF
+        bits = self._tail | self._count << 4
+        return self._head + _PAIRS[bits >> 20] + _PAIRS[bits >> 10 & 1023] + _PAIRS[bits & 1023]
+
+    def _begin(self, now_s: int) -> None:
+        """Write down what all names of a second share: the first 14 characters, and two bits."""
         # 96 bits are written as 100, the last four of them 0.
-        bits = ((now_s & 0xFFFFFFFF) << 64 | self._maker | self._count) << 4
-        return "".join([_PAIRS[bits >> shift & 1023] for shift in range(90, -1, -10)])
+        bits = ((now_s & 0xFFFFFFFF) << 64 | self._maker) << 4
+        self._second, self._tail = now_s, bits & 0x3FFFFFFF
+        self._head = "".join(_PAIRS[bits >> shift & 1023] for shift in range(90, 20, -10))

@@ -64,10 +64,11 @@ class Broker:
             self.waiting[key, seat] += run
 
     def observe(self, seat: Seat, limit: int, acked: str) -> dict[str, list[str]]:
-        """Pop up to *limit* messages of each key."""
-        self._settle(seat, acked)
-        for key, messages in self._unhand(seat).items():
-            self.waiting[key, seat][:0] = messages
+        """Pop up to *limit* messages of each key; who wants none changes nothing."""
+        if limit:
+            self._settle(seat, acked)
+            for key, messages in self._unhand(seat).items():
+                self.waiting[key, seat][:0] = messages
         return self._note(seat, self._take(seat, limit))
 
     def observe_kept(

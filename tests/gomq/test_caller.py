@@ -20,7 +20,7 @@ def test_a_caller_is_known_by_the_name_it_gives() -> None:
     assert Gate().admit(ADDRESS, {"x-gomq-peer": "worker-1"}).peer == "worker-1"
 
 
-@pytest.mark.parametrize("name", ["", "a:1", ADDRESS, "a\nb", "\x7f", "x" * 129])
+@pytest.mark.parametrize("name", ["", "a:1", "a_b", ADDRESS, "a\nb", "\x7f", "x" * 129])
 def test_a_name_that_is_none_or_could_be_an_address_is_refused(name: str) -> None:
     with pytest.raises(InvalidFormat, match="no colon"):
         Gate().admit(ADDRESS, {"x-gomq-peer": name})

@@ -102,7 +102,7 @@ async def test_a_service_disconnects_a_silent_peer_and_keeps_what_only_it_was_ow
 
 
 async def test_a_peer_that_observes_stays(serve: Serve, db: redis.Redis) -> None:
-    service = await serve(peer_timeout_s=1.0)
+    service = await serve(peer_timeout_s=2.0)
     alive, silent = Peer(service, "alive"), Peer(service, "silent")
     await alive.subscribe("k")
     await silent.subscribe("k")

@@ -71,6 +71,14 @@ def in_node(folder: str) -> list[str | Path]:
     return [node, PEERS / folder / "driver.js"]
 
 
+def from_npm(folder: str, name: str) -> list[str | Path]:
+    """A command that an npm package brings; skips the test where it is not installed."""
+    if (node := shutil.which("node")) is None:
+        pytest.skip("no node on PATH")
+    _installed(PEERS / folder / "node_modules" / ".stamp")
+    return [node, PEERS / folder / "node_modules" / ".bin" / name]
+
+
 def in_python(folder: str, *command: str) -> list[str | Path]:
     """The command that runs something of a foreign Python environment; skips without one."""
     _installed(PEERS / folder / ".venv" / ".stamp")

@@ -5,17 +5,15 @@ Lines of standard input go out as soon as they are there, so that a pipe may sta
 
 from __future__ import annotations
 
-import os
-import stat
-import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from io import BufferedReader
-from typing import BinaryIO, Final, NamedTuple, cast
+from typing import BinaryIO, Final, NamedTuple
 
 import click
 
+from tambomq.cli.long_input import Tick, progress, size_of, standard_input
 from tambomq.cli.output import Command
 from tambomq.errors import BrokerError, TamboError
 
@@ -90,13 +88,6 @@ def send_all(source: Given, send: Send, *, extra: int, verb: str) -> int:
     return sent
 
 
-def standard_input() -> BufferedReader:
-    """Return it; raise `click.UsageError` if it is closed."""
-    if sys.stdin is None:
-        raise click.UsageError("there is nothing to read: standard input is closed")
-    return cast("BufferedReader", sys.stdin.buffer)
-
-
 def _lines(source: Given) -> Iterator[list[Line]]:
     """Yield what can go out now, again and again."""
     if source.are_lines:
@@ -143,37 +134,7 @@ def _batches(available: Iterable[list[Line]], extra: int) -> Iterator[list[Line]
             yield batch
 
 
-@contextmanager
-def _progress(source: Given) -> Iterator[Callable[[int, int], object]]:
-    """Yield what to call after each batch: it draws a bar, if stderr is a terminal."""
-    if not source.are_lines or sys.stderr is None or not sys.stderr.isatty():
-        yield lambda _sent, _read: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("sending"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[sent]} messages"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=_size(standard_input()), sent=0)
-        yield lambda sent, read: bar.update(task, completed=read, sent=sent)
-
-
-def _size(stream: BinaryIO) -> int | None:
-    """How many bytes there are to read; `None` for a pipe, which does not know."""
-    try:
-        found = os.fstat(stream.fileno())
-    except OSError:
-        return None
-    return found.st_size if stat.S_ISREG(found.st_mode) else None
+def _progress(source: Given) -> AbstractContextManager[Tick]:
+    lines = source.are_lines
+    total = size_of(standard_input()) if lines else None
+    return progress("sending", "messages", total, shown=lines)

@@ -21,6 +21,7 @@ from tambomq.cli.chasqui_client import (
     queue_argument,
 )
 from tambomq.cli.chasqui_values import backoff, duration, moment, payload
+from tambomq.cli.long_input import size_of, standard_input
 from tambomq.cli.output import Command, emit, emit_json, example
 
 
@@ -198,7 +199,7 @@ def _add_many(
     desk: Desk, name: str | None, data: str | None, options: dict[str, Any], given: Any
 ) -> int:
     if given["bulk"]:
-        size = chasqui_bulk.input_size()
+        size = size_of(standard_input())
         return chasqui_bulk.add_all(desk, chasqui_bulk.read_lines(name, options), size)
     job = {"name": name, "data": payload(data), **options}
     return chasqui_bulk.add_all(desk, chasqui_bulk.copies(job, given["count"]), given["count"])

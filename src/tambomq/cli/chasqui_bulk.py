@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import stat
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import click
 
 from tambomq.chasqui.ops import CHUNK
 from tambomq.cli.chasqui_client import Desk, flags_in_faults, jobs
+from tambomq.cli.long_input import progress, standard_input
 from tambomq.errors import (
     BatchIncomplete,
     LocalProtocolError,
@@ -26,9 +23,6 @@ from tambomq.errors import (
 # A batch of at most CHUNK jobs without ids or delays is added whole or not at all.
 BATCH_JOBS: Final = CHUNK
 BATCH_BYTES: Final = 8 << 20
-
-Tick = Callable[[int, int], object]
-"""Told how many jobs have been added, and how far in the input that is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +65,7 @@ def add_all(desk: Desk, lines: Iterable[Line], total: int | None) -> int:
     """
     added, done, batch = 0, 0, list[Line]()
     try:
-        with _progress(total) as tick, flags_in_faults():
+        with progress("adding", "jobs", total) as tick, flags_in_faults():
             for batch in _batches(lines):
                 desk.add_bulk([line.job for line in batch])
                 added, done = added + len(batch), batch[-1].number
@@ -84,22 +78,6 @@ def add_all(desk: Desk, lines: Iterable[Line], total: int | None) -> int:
             raise
         raise QueueError(desk.name, f"{_where(desk, stop, unsure)}{stop}; {so_far}") from stop
     return added
-
-
-def input_size() -> int | None:
-    """How many bytes there are to read; `None` for a pipe, which does not know."""
-    try:
-        found = os.fstat(standard_input().fileno())
-    except OSError:
-        return None
-    return found.st_size if stat.S_ISREG(found.st_mode) else None
-
-
-def standard_input() -> BinaryIO:
-    """Return it; raise `click.UsageError` if it is closed."""
-    if sys.stdin is None:
-        raise click.UsageError("there is nothing to read: standard input is closed")
-    return sys.stdin.buffer
 
 
 def _job(number: int, raw: bytes, name: str | None) -> dict[str, Any]:
@@ -141,30 +119,3 @@ def _maybe(stop: BaseException, batch: list[Line]) -> str:
     if batch and isinstance(stop, ReplyLost | KeyboardInterrupt):
         return f"; the next {len(batch)} may have been"
     return ""
-
-
-@contextmanager
-def _progress(total: int | None) -> Iterator[Tick]:
-    """Yield what to call after each batch: it draws a bar, if stderr is a terminal."""
-    if sys.stderr is None or not sys.stderr.isatty():  # `None`: closed before we started
-        yield lambda _added, _read: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("adding"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[added]} jobs"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=total, added=0)
-        yield lambda added, read: bar.update(task, completed=read, added=added)

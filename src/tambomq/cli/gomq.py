@@ -76,7 +76,7 @@ def default_peer() -> str:
     except (OSError, KeyError):  # a container may know no name for its user
         user = "user"
     name = f"tambo-{user}@{socket.gethostname()}"[:_PEER_CHARS]
-    return "".join(c if c.isascii() and c.isprintable() and c != ":" else "-" for c in name)
+    return "".join(c if c.isascii() and c.isprintable() and c not in ":_" else "-" for c in name)
 
 
 def open_client() -> GomqClient:

@@ -70,7 +70,8 @@ def follow(client: GomqClient, consumer: str, show: Show) -> int:
     Ends by itself when the consumer has no subscription left. A server that goes away is waited
     for, one that was not there at all is an error.
     """
-    seen, ended, away, waits = 0, False, False, pauses(LOOK_EVERY_S)
+    seen = take(client, consumer, show, count=None, wait=False)
+    ended, away, waits = False, False, pauses(LOOK_EVERY_S)
     try:
         while True:
             before = seen
@@ -79,8 +80,6 @@ def follow(client: GomqClient, consumer: str, show: Show) -> int:
                     show(record)
                     seen += 1
             except BrokerUnavailable as error:
-                if not (seen or ended or away):
-                    raise
                 if not away or seen > before:
                     click.echo(f"{explain(error)}; still trying", err=True)
                 away, ended = True, False

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import base64
-import os
-import stat
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
 import click
 
+from tambomq.cli.long_input import progress, size_of, standard_input
 from tambomq.cli.output import Command
 from tambomq.cli.rsmq_options import base64_option
 from tambomq.errors import MessageTooLong, QueueError, ReplyLost, TamboError
@@ -22,9 +19,6 @@ from tambomq.rsmq.ops import CHUNK
 # A batch of at most CHUNK messages is sent whole or not at all.
 BATCH_MESSAGES: Final = CHUNK
 BATCH_BYTES: Final = 8 << 20
-
-Tick = Callable[[int, int], object]
-"""Told how many messages have been sent, and how many bytes of the input that took."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +36,7 @@ class Given:
         """What to read: a file, or standard input; `None` when the bodies stand in ``-m``."""
         if self.file is not None or self.texts:
             return self.file
-        return _standard_input() if self.dash or self.lines else None
+        return standard_input() if self.dash or self.lines else None
 
 
 def body_options(command: Command) -> Command:
@@ -99,7 +93,7 @@ def send_lines(client: Rsmq, queue: str, given: Given, *, delay: float | None) -
     """
     sent, done, batch = 0, 0, list[Line]()
     try:
-        with _progress(given) as tick:
+        with progress("sending", "messages", size_of(given.stream)) as tick:
             for batch in _batches(_lines(given)):
                 client.send_messages(queue, [line.body for line in batch], delay=delay)
                 sent, done = sent + len(batch), batch[-1].number
@@ -113,33 +107,6 @@ def send_lines(client: Rsmq, queue: str, given: Given, *, delay: float | None) -
             raise
         raise QueueError(queue, f"{_where(stop, batch)}{stop}; {so_far}") from stop
     return sent
-
-
-@contextmanager
-def _progress(given: Given) -> Iterator[Tick]:
-    """Yield what to call after each batch: it draws a bar, if stderr is a terminal."""
-    if sys.stderr is None or not sys.stderr.isatty():  # `None`: closed before we started
-        yield lambda _sent, _bytes: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("sending"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[sent]} messages"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=_size(given.stream), sent=0)
-        yield lambda sent, read: bar.update(task, completed=read, sent=sent)
 
 
 def decoded(text: bytes) -> bytes:
@@ -159,12 +126,6 @@ class Line:
 
 class NotBase64(ValueError):
     """A line is not base64."""
-
-
-def _standard_input() -> BinaryIO:
-    if sys.stdin is None:
-        raise click.UsageError("there is nothing to read: standard input is closed")
-    return sys.stdin.buffer
 
 
 def _lines(given: Given) -> Iterator[Line]:
@@ -198,12 +159,3 @@ def _where(error: Exception, batch: list[Line]) -> str:
         longest = next(line for line in batch if len(line.body) == error.size)
         return f"line {longest.number}: "
     return ""
-
-
-def _size(stream: BinaryIO | None) -> int | None:
-    """How many bytes there are to read; `None` for a pipe, which does not know."""
-    try:
-        found = os.fstat(stream.fileno()) if stream else None
-    except OSError:
-        return None
-    return found.st_size if found and stat.S_ISREG(found.st_mode) else None

@@ -64,7 +64,9 @@ def _most(metadata: Mapping[str, str]) -> int | None:
 
 
 def _check(name: str) -> None:
-    # An address has a colon: nobody takes another's queue by calling itself its address.
-    if not name or len(name) > _TOKEN_CHARS or not name.isprintable() or ":" in name:
-        rule = f"1 to {_TOKEN_CHARS} printable characters, and no colon"
+    # An address has a colon: nobody takes another's queue by calling itself its address. Without
+    # an underscore, the peer in the name of a dedicated queue is what follows the last one.
+    is_sound = name.isprintable() and not {":", "_"}.intersection(name)
+    if not name or len(name) > _TOKEN_CHARS or not is_sound:
+        rule = f"1 to {_TOKEN_CHARS} printable characters, no colon and no underscore"
         raise InvalidFormat(PEER, name, rule)

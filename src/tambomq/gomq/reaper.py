@@ -16,7 +16,8 @@ from tambomq.store.aio import AsyncStore
 LOOKS: Final = 6
 # With many consumers a look takes its time: Redis is ours for no more than a twentieth of it.
 _REST: Final = 20
-_CHUNK: Final = 500
+# Where many share a key, one that leaves costs Redis a millisecond.
+_CHUNK: Final = 50
 
 _log = logging.getLogger(__name__)
 

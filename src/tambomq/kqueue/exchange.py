@@ -31,13 +31,22 @@ class Exchange(Generic[Peer]):
     def __init__(self) -> None:
         self.routes: Routes[Peer] = Routes(self)
         self.named: dict[bytes, set[Peer]] = {}
-        self.all: frozenset[Peer] = frozenset()
-        """Who is subscribed to all queues."""
         self.count = 0
         """How many subscriptions there are."""
+        self._everywhere: set[Peer] = set()
+        self._all: frozenset[Peer] | None = None
         self._names: dict[Peer, dict[bytes, None]] = {}
         self._name_bytes: dict[Peer, int] = {}
-        self._sets = {self.all: self.all}
+        self._sets: dict[frozenset[Peer], frozenset[Peer]] = {}
+
+    @property
+    def all(self) -> frozenset[Peer]:
+        """Who is subscribed to all queues."""
+        # Made when a message needs it: who comes and goes without an end costs each time
+        # the same, however many others there are.
+        if self._all is None:
+            self._all = self.one_set(frozenset(self._everywhere))
+        return self._all
 
     def subscribe(self, peer: Peer, name: bytes) -> None:
         """Let *peer* have the messages of a queue, without a name of all queues.
@@ -45,9 +54,10 @@ class Exchange(Generic[Peer]):
         Raises `RemoteProtocolError` when that is more than one peer may have.
         """
         if not name:
-            if peer not in self.all:
-                self._change_all(self.all | {peer})
+            if peer not in self._everywhere:
+                self._everywhere.add(peer)
                 self.count += 1
+                self._forget_all()
             return
         names = self._names.setdefault(peer, {})
         if name in names:
@@ -81,9 +91,10 @@ class Exchange(Generic[Peer]):
 
     def leave(self, peer: Peer) -> None:
         """End all subscriptions of *peer*; costs what it had, however many others have."""
-        if peer in self.all:
-            self._change_all(self.all - {peer})
+        if peer in self._everywhere:
+            self._everywhere.remove(peer)
             self.count -= 1
+            self._forget_all()
         self._name_bytes.pop(peer, None)
         for name in self._names.pop(peer, ()):
             self._remove(peer, name)
@@ -103,13 +114,10 @@ class Exchange(Generic[Peer]):
         if len(self._sets) > 2 * len(self.routes) + _STALE:
             self._forget_all()
 
-    def _change_all(self, peers: frozenset[Peer]) -> None:
-        self.all = peers
-        self._forget_all()
-
     def _forget_all(self) -> None:
         self.routes.clear()
-        self._sets = {self.all: self.all}
+        self._sets.clear()
+        self._all = None
 
     def one_set(self, peers: frozenset[Peer]) -> frozenset[Peer]:
         """Return the one object that stands for *peers*."""

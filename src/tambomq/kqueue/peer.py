@@ -143,6 +143,7 @@ class Peer(asyncio.BufferedProtocol):
     def abort(self) -> None:
         """Close it now."""
         self._leave()
+        self._stop_timer()
         self._transport.abort()
 
     # ── what it does ─────────────────────────────────────────────────────────

@@ -16,13 +16,21 @@ local function drop_unsound(list)
   end
 end
 
+local function fields_of(hash)
+  local flat, fields = redis.call('HGETALL', hash), {}
+  for place = 1, #flat, 2 do
+    fields[flat[place]] = flat[place + 1]
+  end
+  return fields
+end
+
 -- What the others have observed, and how many of the last messages wait for one of them.
-local function witnesses(tally, others, total)
-  local ranges, longest, least = read_ranges(redis.call('HGET', tally, 'seen')), 0, total
+local function witnesses(known, others, total)
+  local ranges, longest, least = read_ranges(known['seen']), 0, total
   for _, other in ipairs(others) do
     local waiting = length(other)
     local upto = total - waiting
-    local from = tonumber(redis.call('HGET', tally, other)) or upto
+    local from = tonumber(known[other]) or upto
     if from < upto then
       ranges[#ranges + 1] = {from, upto}
     end
@@ -36,10 +44,11 @@ end
 local BATCH = 1000
 
 local function leave(queue, tally, list, others)
-  local total = tonumber(redis.call('HGET', tally, 'dispatched')) or 0
+  local known = fields_of(tally)
+  local total = tonumber(known['dispatched']) or 0
   local waiting, returned = length(list), 0
   local upto = total - waiting
-  local ranges, longest, least = witnesses(tally, others, total)
+  local ranges, longest, least = witnesses(known, others, total)
   local alone = waiting - longest
   if alone > 0 then
     redis.call('LTRIM', list, 0, alone - 1)
@@ -57,8 +66,8 @@ local function leave(queue, tally, list, others)
     end
   end
   if #others > 0 then
-    local gone = read_ranges(redis.call('HGET', tally, 'seen'))
-    gone[#gone + 1] = {tonumber(redis.call('HGET', tally, list)) or upto, upto}
+    local gone = read_ranges(known['seen'])
+    gone[#gone + 1] = {tonumber(known[list]) or upto, upto}
     redis.call('HSET', tally, 'seen', write_ranges(merged(gone), least - BATCH))
   else
     redis.call('HDEL', tally, 'seen')
