@@ -166,7 +166,7 @@ async def test_bad_calls_get_a_status_and_reach_nobody(
 
 async def test_unknown_encoding_is_told_which_are_known(app: GomqApp) -> None:
     call = await asked(app, PUBLISH, RECORD, grpc_encoding="snappy")
-    assert call.headers["grpc-accept-encoding"] == "identity,gzip"
+    assert call.headers["grpc-accept-encoding"] == "identity,deflate,gzip"
 
 
 async def test_request_may_be_compressed(app: GomqApp, service: StandIn) -> None:

@@ -66,6 +66,15 @@ def test_each_target_has_one_write_for_each_read_in_the_order_of_its_messages() 
     assert (counters.delivered, counters.delivered_bytes, counters.unrouted) == (7, 7, 1)
 
 
+def test_who_gets_every_run_gets_the_same_as_in_pieces() -> None:
+    everything, one, two = Fake(), Fake(), Fake()
+    passing, counters = flow()
+    runs = [run(1, 2, everything, one), run(2, 4, everything, two, count=2), run(4, 5, everything)]
+    passing.deliver(Fake(), b"abcdef", runs)
+    assert (everything.written, one.written, two.written) == ([b"bcde"], [b"b"], [b"cd"])
+    assert (counters.delivered, counters.delivered_bytes, counters.unrouted) == (7, 7, 0)
+
+
 def test_what_finds_its_target_gone_is_not_counted_as_delivered() -> None:
     gone, there = Fake(), Fake()
     gone.closing = True

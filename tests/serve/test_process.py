@@ -4,6 +4,8 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -149,3 +151,13 @@ def test_it_is_not_ready_when_a_door_breaks() -> None:
     with pytest.raises(EmbeddedError):
         asyncio.run(Process([broken], on_ready=lambda _: None, health=health).run())
     assert not health.ready
+
+
+def test_as_many_files_as_allowed_may_be_open() -> None:
+    code = (
+        "import resource as r; _, hard = r.getrlimit(r.RLIMIT_NOFILE); most = min(hard, 4000);"
+        "r.setrlimit(r.RLIMIT_NOFILE, (256, most));"
+        "from tambomq.serve import process; process._allow_many_files();"
+        "assert r.getrlimit(r.RLIMIT_NOFILE) == (most, most)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

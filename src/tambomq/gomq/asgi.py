@@ -111,9 +111,9 @@ class GomqApp:
     async def _answer(self, call: Call, scope: Scope, words: dict[str, str]) -> None:
         if self._is_closed:
             raise BrokerRefused("call", "UNAVAILABLE", _STOPPING)
-        route = self._routes.get(scope["path"])
+        route = self._routes.get(path := _path(scope))
         if route is None:
-            raise BrokerRefused("call", "UNIMPLEMENTED", f"there is no {scope['path']}")
+            raise BrokerRefused("call", "UNIMPLEMENTED", f"there is no {path}")
         if "grpc-timeout" in words:
             call.end_in(frames.timeout_s(words["grpc-timeout"]))
         frames.check_encoding(encoding := words.get("grpc-encoding", "identity"))
@@ -196,6 +196,13 @@ class _Context:
 
     async def abort(self, code: grpc.StatusCode, details: str) -> NoReturn:
         raise _Aborted(code.value[0], details)
+
+
+def _path(scope: Scope) -> str:
+    """Return the path as it came: who filters calls by it has seen nothing else."""
+    raw, query = scope.get("raw_path"), scope.get("query_string")
+    path = raw.decode("latin-1") if raw else str(scope["path"])
+    return f"{path}?{query.decode('latin-1')}" if query else path
 
 
 def _status(path: str, error: Exception) -> tuple[int, str]:

@@ -16,7 +16,7 @@ from tambomq.errors import BrokerRefused
 PREFIX_BYTES: Final = 5
 """One byte says whether the message is compressed, four how long it is."""
 
-ENCODINGS: Final = "identity,gzip"
+ENCODINGS: Final = "identity,deflate,gzip"
 """What requests may be compressed with, as gRPC lists it. Replies are not compressed."""
 
 # What zlib is told of each. Deflate is taken besides, since gRPC's own servers take it.

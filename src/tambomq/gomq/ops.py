@@ -31,11 +31,13 @@ def _load(name: str, *parts: str) -> Script:
 _DISPATCH = _load("dispatch")
 _PUBLISH_ALL = _load("publish_all")
 _SUBSCRIBE = _load("subscribe", "join")
-_UNSUBSCRIBE = _load("unsubscribe", "lists", "put_back", "kept", "unhand", "seen", "leave")
+_UNSUBSCRIBE = _load(
+    "unsubscribe", "lists", "put_back", "kept", "unhand", "seen", "witness", "leave"
+)
 _OBSERVE = _load("observe", "join", "put_back", "kept", "unhand", "take")
 _OBSERVE_KEPT = _load("observe_kept", "join", "put_back", "kept", "take")
 _GIVE_BACK = _load("give_back")
-_REAP = _load("reap", "lists", "put_back", "kept", "unhand", "seen", "leave")
+_REAP = _load("reap", "lists", "put_back", "kept", "unhand", "seen", "witness", "leave")
 _PENDING = _load("pending", "lists")
 
 

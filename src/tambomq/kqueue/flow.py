@@ -122,24 +122,35 @@ class Flow:
     def _many(self, data: bytes, runs: Runs) -> Sequence[tuple[End, bytes | memoryview]]:
         """Return what goes to whom, joined for each."""
         received = delivered = delivered_bytes = unrouted = 0
+        # Those who get every run get all of it as one: a thousand consumers of all queues and two
+        # names in turn would else be a thousand pieces for each frame.
+        sets = {id(targets): targets for _, _, targets, _ in runs}
+        common = frozenset[End].intersection(*sets.values())
+        others = {key: targets - common for key, targets in sets.items()} if common else sets
         pieces: defaultdict[End, list[bytes]] = defaultdict(list)
         for start, end, targets, count in runs:
             received += count
             if not targets:
                 unrouted += count
                 continue
-            reach, piece = len(targets), data[start:end]
+            reach = len(targets)
             delivered += count * reach
             delivered_bytes += (end - start) * reach
-            for target in targets:
-                pieces[target].append(piece)
+            if rest := others[id(targets)]:
+                piece = data[start:end]
+                for target in rest:
+                    pieces[target].append(piece)
         counters = self._counters
         counters.received += received
         counters.received_bytes += runs[-1][1] - runs[0][0]
         counters.delivered += delivered
         counters.delivered_bytes += delivered_bytes
         counters.unrouted += unrouted
-        return [(target, b"".join(parts)) for target, parts in pieces.items()]
+        parcels = [(target, b"".join(parts)) for target, parts in pieces.items()]
+        if common:
+            whole = data[runs[0][0] : runs[-1][1]]
+            parcels += [(target, whole) for target in common]
+        return parcels
 
     def _withhold(self, target: End, runs: Runs) -> None:
         """Take back what was counted as delivered, and say why it was not."""

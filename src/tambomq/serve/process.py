@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import signal
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tambomq.serve.chasqui import ChasquiDoor
 from tambomq.serve.door import Door, Endpoint
@@ -29,6 +30,8 @@ from tambomq.serve.store import store_door
 from tambomq.settings import Settings
 
 _log = logging.getLogger(__name__)
+
+_FILES: Final = 65_536
 
 OnReady = Callable[[Sequence[Endpoint]], None]
 
@@ -49,6 +52,7 @@ def doors(settings: Settings, health: Health) -> list[Door]:
 
 def run(settings: Settings, *, on_ready: OnReady, ready_path: Path | None = None) -> None:
     """Serve until a signal comes. Raises what kept a door from opening or staying open."""
+    _allow_many_files()
     health = Health()
     opened = doors(settings, health)
     process = Process(opened, on_ready=on_ready, ready_path=ready_path, health=health)
@@ -151,6 +155,16 @@ def _signals(stop: asyncio.Event, health: Health) -> Iterator[None]:
     finally:
         for each in caught:
             loop.remove_signal_handler(each)
+
+
+def _allow_many_files() -> None:
+    """Let the process have as many connections as it may: often no more than 1,024 unasked."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _FILES if hard == resource.RLIM_INFINITY else hard
+    if soft != resource.RLIM_INFINITY and soft < most:
+        # Some systems allow less than they say.
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -31,6 +31,8 @@ if #lists == 0 or waiting == 0 then
   return {0, waiting, #lists}
 end
 
+-- What is of another type is found before anything is written.
+redis.call('HLEN', tally)
 local run = {}
 local most = math.max(1, math.min(waiting, 1000, math.floor(copies / #lists)))
 while #run < most and bytes > 0 do

@@ -8,5 +8,9 @@
 -- were dispatched, without a gap. The number of the last one before a peer came says, with the
 -- length of its queue, what it has observed: see `leave`.
 local function join(tally, list)
-  redis.call('HSETNX', tally, list, redis.call('HGET', tally, 'dispatched') or 0)
+  local count = redis.pcall('HGET', tally, 'dispatched') or 0
+  -- A tally that is none stops its own key, at its next dispatch, and no other.
+  if type(count) ~= 'table' then
+    redis.call('HSETNX', tally, list, count)
+  end
 end
