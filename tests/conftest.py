@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,13 @@ import redis
 from tambomq.rsmq import AsyncRsmq, Rsmq
 from tests.servers import binaries
 from tests.servers.run import Server
+
+# Whoever runs us in the background may have us ignore SIGINT, and so all that we start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Read when gRPC is first imported: its core tells of every server that goes away.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 SERVERS: dict[str, Callable[[], Path | None]] = {
     "valkey": binaries.valkey,

@@ -150,6 +150,8 @@ def run(command: click.Command, prog: str, args: Sequence[str] | None = None) ->
     *args* are those of the process unless given. A bug is not a fault: its traceback passes.
     """
     _fill_standard_files()
+    # gRPC's core would tell on stderr, in its own words, of every server that goes away.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     manner = Manner()
     try:
         code = command.main(args, prog_name=prog, standalone_mode=False, obj=manner)
