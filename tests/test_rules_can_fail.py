@@ -149,6 +149,7 @@ CONTRACT_BREAKS: list[tuple[str, Break]] = [
     ("redis", change("src/tambomq/rsmq/model.py", r"$", "\nimport redis\n")),
     ("grpc", change("src/tambomq/rsmq/model.py", r"$", "\nimport grpc\n")),
     ("pyspark", change("src/tambomq/rsmq/model.py", r"$", "\nimport pyspark\n")),
+    ("executors", change("src/tambomq/spark/table.py", r"$", "\nimport tambomq.rsmq.client\n")),
 ]
 
 

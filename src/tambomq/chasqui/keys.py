@@ -7,6 +7,8 @@ one node. The fields::
     dlq      d n source_id reason detail             and where it was, why it is here
     events   e id ts n …                             see docs/protocols/chasqui.md
     spec     spec fired                              of repeat:spec:<key>, a hash
+    lease    owner label until hidden_until          who has it, until when (ms)
+             acked claim mark released               and what it has
 
 The scripts spell the fields too; a field that changes here changes there.
 """
@@ -27,6 +29,7 @@ PAGE_NAME_BYTES = 255
 
 PAYLOAD, NAME = b"d", b"n"
 
+_LEASE = re.compile(r"[A-Za-z0-9_.-]{1,160}", re.ASCII)
 _GLOB = re.compile(r"([\\*?\[\]^])")
 
 
@@ -96,6 +99,27 @@ class Keys:
         return f"{self._base}:idmp:{producer}"
 
     @property
+    def leases(self) -> str:
+        """Set: the names of all leases on the queue."""
+        return f"{self._base}:leases"
+
+    def ledger(self, lease: str) -> str:
+        """Hash: who has the lease, and which claim is open."""
+        return f"{self._base}:lease:{check_lease(lease)}"
+
+    def members(self, lease: str) -> str:
+        """List: the jobs of the open claim: MessagePack of entry, digest, id, name and attempt."""
+        return f"{self.ledger(lease)}:members"
+
+    def verdicts(self, lease: str) -> str:
+        """Hash: what is to become of a job other than its end, by entry."""
+        return f"{self.ledger(lease)}:verdicts"
+
+    def fence(self, query: str) -> str:
+        """Hash: which chunks of rows *query* has written to the queue, and a digest of each."""
+        return f"{self._base}:fence:{query}"
+
+    @property
     def pattern(self) -> str:
         """Matches every key of the queue, and no other."""
         return _GLOB.sub(r"\\\1", self._base) + ":*"
@@ -118,6 +142,18 @@ def check_queue(queue: str) -> str:
     if not isinstance(queue, str) or not queue or not _is_text(queue):
         raise InvalidFormat("queue name", queue, "any text that is not empty")
     return queue
+
+
+def check_lease(lease: str) -> str:
+    """Return *lease* if it may name a lease; raise `InvalidFormat` if not."""
+    if not isinstance(lease, str) or _LEASE.fullmatch(lease) is None:
+        raise InvalidFormat("lease", lease, "1 to 160 of A-Z a-z 0-9 _ - .")
+    return lease
+
+
+def lessee(lease: str) -> str:
+    """The consumer in whose name the entries of a lease are pending."""
+    return f"spark-{lease}"
 
 
 def check_job_id(id: str) -> str:

@@ -6,9 +6,12 @@ stand for, and of which type they are: docs/protocols/gomq.md.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from tambomq.errors import InvalidFormat
+
+_LEASE: Final = re.compile(r"[A-Za-z0-9_.-]{1,160}", re.ASCII)
 
 SUBSCRIBED_KEYS: Final = "SUBSCRIBED_KEYS"
 
@@ -22,6 +25,12 @@ LASTACTION: Final = "LASTACTION_"
 # Ours, beside the page's: who has received what (hash), and batches not yet acknowledged (string).
 TALLY: Final = "TALLY_"
 HANDED: Final = "HANDED_"
+# Which chunks of rows a query has written to a main queue, and a digest of each (hash).
+FENCE: Final = "FENCE_"
+
+# Who holds a lease and what it has (hash), and the leases of a key (set).
+LEASE: Final = "LEASE_"
+LEASES: Final = "LEASES_"
 
 CHANNEL: Final = "gomq:"
 """Where a consumer's watchers hear that something waits: a channel, not a key."""
@@ -75,6 +84,33 @@ def last_action(peer: str) -> str:
 def handed(consumer: str, peer: str) -> str:
     """What was handed to *peer* and is not acknowledged."""
     return f"{HANDED}{consumer}_{peer}"
+
+
+def fence(key: str, query: str) -> str:
+    """What *query* has written to the main queue of *key*."""
+    return f"{FENCE}{key}_{query}"
+
+
+def leases(key: str) -> str:
+    """The names of all leases on *key*."""
+    return LEASES + key
+
+
+def ledger(key: str, lease: str) -> str:
+    """Who has the lease, and which claim is open."""
+    return f"{LEASE}{check_lease(lease)}:{key}"
+
+
+def lessee(lease: str) -> str:
+    """The consumer, and its one peer, that receives for a lease."""
+    return f"spark-{lease}"
+
+
+def check_lease(lease: str) -> str:
+    """Return *lease* if it may name a lease; raise `InvalidFormat` if not."""
+    if not isinstance(lease, str) or _LEASE.fullmatch(lease) is None:
+        raise InvalidFormat("lease", lease, "1 to 160 of A-Z a-z 0-9 _ - .")
+    return lease
 
 
 def check_key(key: str) -> None:

@@ -8,6 +8,14 @@ The hash of a queue holds its attributes and, beside them, its messages::
     <id>:rc  <id>:fr                      receives, and when the first was (ms)
     <id>:why                              in a dead-letter queue: why it is there
 
+The hash of a lease: who has it, and what it has::
+
+    owner label until                     a token, who that is, and for how long (ms)
+    hidden_until                          from then on others may have the messages (ms)
+    acked                                 claims that are over
+    claim mark                            the open claim's number, and the name only it has
+    released                              the last claim that was taken away
+
 The scripts spell the fields too; a field that changes here changes there.
 """
 
@@ -27,6 +35,7 @@ ID_SUFFIX_LENGTH = 22
 
 _QUEUE = re.compile(r"[A-Za-z0-9_.-]{1,160}", re.ASCII)
 _ID = re.compile(r"[A-Za-z0-9:]{32}", re.ASCII)
+_LEASE = re.compile(r"[A-Za-z0-9_.-]{1,160}", re.ASCII)
 
 
 def check_queue(queue: str) -> str:
@@ -50,6 +59,13 @@ def check_id(id: str) -> str:
     if not isinstance(id, str) or _ID.fullmatch(id) is None:
         raise InvalidFormat("message id", id, "32 of A-Z a-z 0-9 :")
     return id
+
+
+def check_lease(lease: str) -> str:
+    """Return *lease* if it may name a lease; raise `InvalidFormat` if not."""
+    if not isinstance(lease, str) or _LEASE.fullmatch(lease) is None:
+        raise InvalidFormat("lease", lease, "1 to 160 of A-Z a-z 0-9 _ - .")
+    return lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,3 +100,23 @@ class Keys:
     def notices(self, queue: str) -> str:
         """Channel: after a send with realtime on, how many messages there are."""
         return f"{self.ns}:rt:{queue}"
+
+    def leases(self, queue: str) -> str:
+        """Set: the names of all leases on a queue."""
+        return f"{self.of(queue)[0]}:leases"
+
+    def ledger(self, queue: str, lease: str) -> str:
+        """Hash: who has the lease, and which claim is open."""
+        return f"{self.of(queue)[0]}:lease:{check_lease(lease)}"
+
+    def members(self, queue: str, lease: str) -> str:
+        """List: the messages of the open claim, as ``<rc> <digest> <id>``."""
+        return f"{self.ledger(queue, lease)}:members"
+
+    def verdicts(self, queue: str, lease: str) -> str:
+        """Hash: what is to become of a message other than its end, by id."""
+        return f"{self.ledger(queue, lease)}:verdicts"
+
+    def fence(self, queue: str, query: str) -> str:
+        """Hash: which chunks of rows *query* has written to the queue, and a digest of each."""
+        return f"{self.ns}:{queue}:fence:{query}"

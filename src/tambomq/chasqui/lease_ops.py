@@ -1,0 +1,262 @@
+"""How a query holds many jobs at once, as calls and plans nobody has made yet.
+
+What a lease and a claim are: `tambomq.store.ledger`. The jobs of a claim are pending in the name
+of the lease's own consumer, so workers of the same group leave them alone while they are renewed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from tambomq.chasqui.job import UNRECOVERABLE
+from tambomq.chasqui.keys import GROUP, Keys, lessee
+from tambomq.chasqui.ops import EVENTS_CAP
+from tambomq.chasqui.options import CLAIM_IDLE_MS, DLQ_CAP
+from tambomq.chasqui.wire import decode_envelope, encode_envelope, encode_member, read_entry
+from tambomq.errors import RemoteProtocolError
+from tambomq.store import ledger
+from tambomq.store.call import Arg, Call, Plan, Script, load_script, results
+from tambomq.store.ledger import CHUNK, Claim, Opened, Settled, Standing, Term
+
+
+def _load(name: str, *parts: str) -> Script:
+    return load_script("tambomq.chasqui", f"lease_{name}", *parts)
+
+
+_ATTACH = _load("attach")
+_CLAIM = _load("claim", "note", "prefix", "digest")
+_RENEW = _load("renew", "owns", "held")
+_PRUNE = _load("prune", "owns", "held")
+_ACKNOWLEDGE = _load("acknowledge", "note", "room", "owns", "held", "ackdel_plain")
+_RELEASE = _load("release")
+_RESIGN = _load("resign")
+_JUDGE = _load("judge")
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Whose jobs are leased, and what is told of them."""
+
+    name: str = GROUP
+    events_cap: int = EVENTS_CAP
+    """0 writes no events."""
+    dlq_cap: int = DLQ_CAP
+
+
+class Member(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A job as it was claimed."""
+
+    entry: str
+    digest: str
+
+
+_decode_member = msgspec.msgpack.Decoder(Member).decode
+
+
+# ── the lease ────────────────────────────────────────────────────────────────
+
+
+def attach(group: Group, term: Term) -> Call[Standing]:  # noqa: ARG001  (as in all protocols)
+    """Have the lease, unless another query has it now."""
+    keys = Keys(term.queue)
+    where = (keys.leases, keys.ledger(term.lease))
+    args = (term.lease, term.owner, term.label, term.lease_ms)
+    return Call(_ATTACH, where, args, ledger.standing, repeatable=True)
+
+
+def beat(group: Group, term: Term) -> Call[Any]:
+    """Keep the lease; raise `QueueError` if another has it."""
+    return _renewal(group, term, 0, 0)
+
+
+def renew(group: Group, term: Term) -> Plan[int]:
+    """Keep the lease and its jobs out of others' hands; how many of them are no more ours."""
+    lost, first = 0, 0
+    while True:
+        seen, missing = results((yield (_renewal(group, term, first, CHUNK),)))[0]
+        lost, first = lost + int(missing), first + int(seen)
+        if seen < CHUNK:
+            return lost
+
+
+def resign(group: Group, term: Term) -> Call[bool]:  # noqa: ARG001  (as in all protocols)
+    """Let another have the lease at once; false if another has it already."""
+    where = (Keys(term.queue).ledger(term.lease),)
+    return Call(_RESIGN, where, (term.owner,), bool, repeatable=True)
+
+
+def release_expired(group: Group, queue: str, *, but: str = "") -> Plan[dict[str, int]]:  # noqa: ARG001  (as in all protocols)
+    """Give up claims of queries that are dead for too long; how many jobs each lease had.
+
+    *but* names a lease to leave alone. The jobs are anybody's to claim.
+    """
+    keys = Keys(queue)
+    listed = Call("SMEMBERS", (keys.leases,), (), _names, repeatable=True)
+    leases = [lease for lease in results((yield (listed,)))[0] if lease != but]
+    calls = [_release(keys, lease) for lease in leases]
+    released = results((yield calls)) if calls else []
+    return {lease: count for lease, count in zip(leases, released, strict=True) if count}
+
+
+# ── claims ───────────────────────────────────────────────────────────────────
+
+
+def claim(group: Group, term: Term, number: int, mark: str, count: int) -> Plan[Claim]:
+    """Take up to *count* jobs as claim *number*; or tell what it has already.
+
+    Raises `QueueError` if the lease is another's, or at another claim. A paused queue has none.
+    """
+    keys = Keys(term.queue)
+    where = (*_own(term), keys.paused, keys.events)
+    size = 0
+    while True:
+        args = (
+            *(term.owner, number, mark, size, min(CHUNK, count - size), _hide_ms(term)),
+            *(group.name, lessee(term.lease), CLAIM_IDLE_MS, group.events_cap),
+        )
+        call = Call(_CLAIM, where, args, partial(_claim, term), repeatable=True)
+        got: Claim = results((yield (call,)))[0]
+        if got.added:
+            size = got.size
+        if got.added < CHUNK or size >= count:
+            # A chunk that was added, but whose reply was lost, is told as if it had been there.
+            return msgspec.structs.replace(got, added=size)
+
+
+def prune(group: Group, term: Term, size: int) -> Plan[int]:
+    """Leave out of a claim that nobody has seen what is no more ours; how many are left."""
+    left = size
+    for _ in range(0, size, CHUNK):
+        # Repeated, it looks at more of them, and leaves out what it would have anyway.
+        args = (term.owner, CHUNK, group.name, lessee(term.lease))
+        call = Call(_PRUNE, _own(term), args, partial(ledger.granted, term), repeatable=True)
+        left = int(results((yield (call,)))[0][0])
+    return left
+
+
+def acknowledge(group: Group, term: Term, number: int, mark: str) -> Plan[Settled]:
+    """End claim *number*, whose batch is committed; nothing is done if it has ended before.
+
+    Raises `QueueError` if the lease is another's, or another claim is open.
+    """
+    keys = Keys(term.queue)
+    where = (*_own(term), keys.verdicts(term.lease), keys.delayed, keys.dlq, keys.events)
+    who = (group.name, lessee(term.lease), group.dlq_cap, group.events_cap)
+    args = (term.owner, number, mark, CHUNK, *who)
+    rounds = []
+    while True:
+        call = Call(_ACKNOWLEDGE, where, args, partial(ledger.granted, term), repeatable=True)
+        left, *counts = results((yield (call,)))[0]
+        rounds.append(counts)
+        if not left:
+            return ledger.settled(rounds)
+
+
+def judge(queue: str, lease: str, number: int, verdicts: Sequence[tuple[str, str]]) -> Plan[None]:
+    """Say what is to become of jobs: ``r<ms>`` to wait, ``d<reason>``, or ``''`` for done.
+
+    Each is named by its entry. Raises `QueueError` if claim *number* is not open.
+    """
+    keys = Keys(queue)
+    where = (keys.ledger(lease), keys.verdicts(lease))
+    for first in range(0, len(verdicts), CHUNK):
+        chunk = verdicts[first : first + CHUNK]
+        found = results((yield [_entry(keys, entry) for entry, _ in chunk]))
+        words: list[Arg] = []
+        for (entry, verdict), fields in zip(chunk, found, strict=True):
+            words += (entry, _spelled(verdict, fields))
+        call = Call(_JUDGE, where, (number, *words), bool, repeatable=True)
+        if not results((yield (call,)))[0]:
+            raise ledger.too_late(queue, lease, number)
+
+
+def _spelled(verdict: str, fields: Sequence[bytes]) -> bytes:
+    """Return a verdict as the script carries it out; a job that cannot be read ends."""
+    if verdict.startswith("d"):
+        return f"d{UNRECOVERABLE} {verdict[1:]}".encode("utf-8", "backslashreplace")
+    body, name = read_entry(fields)
+    if not verdict or body is None:
+        return b""
+    try:
+        envelope = decode_envelope(body)
+    except RemoteProtocolError:
+        return b""
+    again = msgspec.structs.replace(envelope, attempt=envelope.attempt + 1)
+    # Whoever promotes it reads the engine's dialect.
+    member = encode_member(name, encode_envelope(again), "engine")
+    return b"%b %b" % (verdict.encode(), member)
+
+
+# ── what a claim has ─────────────────────────────────────────────────────────
+
+
+def size(group: Group, term: Term) -> Call[int]:  # noqa: ARG001  (as in all protocols)
+    """Return how many jobs the open claim has."""
+    return Call("LLEN", (Keys(term.queue).members(term.lease),), (), int, repeatable=True)
+
+
+def opened(group: Group, term: Term) -> Call[Opened]:  # noqa: ARG001  (as in all protocols)
+    """Return who has the lease, and which claim is open."""
+    where = (Keys(term.queue).ledger(term.lease),)
+    return Call("HMGET", where, ("owner", "claim", "mark"), ledger.opened, repeatable=True)
+
+
+def members(term: Term, first: int, count: int) -> Call[list[Member]]:
+    """Return jobs of the open claim by their places in it."""
+    where = (Keys(term.queue).members(term.lease),)
+    return Call("LRANGE", where, (first, first + count - 1), _members, repeatable=True)
+
+
+def held(group: Group, term: Term, first: str, last: str) -> Call[set[str]]:
+    """Return the entries from *first* to *last* that are in the lease's hands."""
+    args = (group.name, first, last, CHUNK, lessee(term.lease))
+    return Call("XPENDING", (Keys(term.queue).stream,), args, _held, repeatable=True)
+
+
+def _own(term: Term) -> tuple[str, str, str]:
+    keys = Keys(term.queue)
+    return keys.stream, keys.ledger(term.lease), keys.members(term.lease)
+
+
+def _hide_ms(term: Term) -> int:
+    """For how long others leave jobs alone: workers claim what has been idle for so long."""
+    return min(term.hide_ms, CLAIM_IDLE_MS)
+
+
+def _renewal(group: Group, term: Term, first: int, count: int) -> Call[Any]:
+    who = (group.name, lessee(term.lease))
+    args = (term.owner, term.lease_ms, _hide_ms(term), first, count, *who)
+    return Call(_RENEW, _own(term), args, partial(ledger.granted, term), repeatable=True)
+
+
+def _release(keys: Keys, lease: str) -> Call[int]:
+    where = (keys.ledger(lease), keys.members(lease), keys.verdicts(lease))
+    return Call(_RELEASE, where, (), int, repeatable=True)
+
+
+def _entry(keys: Keys, entry: str) -> Call[Sequence[bytes]]:
+    return Call("XRANGE", (keys.stream,), (entry, entry), _fields, repeatable=True)
+
+
+def _fields(reply: list[Any]) -> Sequence[bytes]:
+    return reply[0][1] if reply else ()
+
+
+def _claim(term: Term, reply: Any) -> Claim:
+    size, added, mark = ledger.granted(term, reply)
+    return Claim(size, added, ledger.text(mark))
+
+
+def _names(reply: Iterable[bytes]) -> list[str]:
+    return sorted(map(ledger.text, reply))
+
+
+def _members(reply: list[bytes]) -> list[Member]:
+    return [_decode_member(line) for line in reply]
+
+
+def _held(reply: list[Any]) -> set[str]:
+    return {row[0].decode() for row in reply}

@@ -1,0 +1,90 @@
+#!lua flags=allow-oom
+-- lease_acknowledge: end jobs of a claim whose batch is committed, each as its verdict says.
+--
+-- KEYS  stream      stream  {chasqui:<queue>}:stream
+--       ledger      hash    {chasqui:<queue>}:lease:<lease>
+--       members     list    {chasqui:<queue>}:lease:<lease>:members
+--       verdicts    hash    {chasqui:<queue>}:lease:<lease>:verdicts
+--       delayed     zset    {chasqui:<queue>}:delayed
+--       dlq         stream  {chasqui:<queue>}:dlq
+--       events      stream  {chasqui:<queue>}:events
+-- ARGV  owner       who has the lease
+--       number      of the claim
+--       mark        the claim's name, '' if there cannot be one
+--       count       jobs at once, at most 1000
+--       group       whose jobs
+--       consumer    in whose name
+--       dlq_cap     dead letters that are kept
+--       events_cap  events that are kept; 0 writes none
+-- REPLY how many are left, ended, to be retried, dead, another's by now or gone; 'fenced' and who
+--       has the lease; 'astray' and the number of the claim that is open instead
+
+local stream, ledger, members, verdicts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local delayed, dlq, events = KEYS[5], KEYS[6], KEYS[7]
+local owner, number, mark, count = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local group, consumer, dlq_cap, events_cap = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+
+local lease = redis.call('HMGET', ledger, 'owner', 'label', 'acked', 'claim', 'mark')
+if lease[1] ~= owner then
+  return {'fenced', lease[2] or ''}
+elseif (tonumber(lease[3]) or 0) >= number then
+  return {0, 0, 0, 0, 0}
+elseif lease[4] and (tonumber(lease[4]) ~= number or lease[5] ~= mark) then
+  return {'astray', tonumber(lease[4])}
+end
+-- Read each key before the first write: one of another type then stops us in time.
+redis.call('ZCARD', delayed)
+redis.call('XLEN', dlq)
+local judged = redis.call('HLEN', verdicts) > 0
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local tally, jobs, entries, ended = {0, 0, 0, 0, 0}, {}, {}, {}
+for i, line in ipairs(redis.call('LRANGE', members, 0, count - 1)) do
+  jobs[i] = cmsgpack.unpack(line)
+  entries[i] = jobs[i][1]
+end
+
+local function carry_out(verdict, entry, id, name, attempt)
+  local kind, word, more = verdict:match('^(%a)(%w+) (.*)$')
+  if kind == 'r' then
+    redis.call('ZADD', delayed, now + word, more)
+    note(events, events_cap, 'retry-scheduled', id, now, name, 'attempt', attempt + 1, 'backoff_ms', word)
+    return 3
+  end
+  local row = redis.call('XRANGE', stream, entry, entry)[1]
+  local fields = row and row[2] or {}
+  for _, item in ipairs({'source_id', entry, 'reason', word, 'detail', more}) do
+    fields[#fields + 1] = item
+  end
+  redis.call('XADD', dlq, '*', unpack(fields))
+  note(events, events_cap, 'dlq', id, now, name, 'attempt', attempt, 'reason', word)
+  trim(dlq, dlq_cap, events, events_cap, now, 'dlq')
+  return 4
+end
+
+local is_held = held(stream, group, consumer, entries)
+for _, job in ipairs(jobs) do
+  local entry, id, name, attempt = job[1], job[3], job[4], job[5] + 1
+  local kind = 5
+  if is_held(entry) then
+    local verdict = judged and redis.call('HGET', verdicts, entry)
+    kind = verdict and carry_out(verdict, entry, id, name, attempt) or 2
+    if kind == 2 then
+      note(events, events_cap, 'completed', id, now, name, 'attempt', attempt)
+    end
+    ended[#ended + 1] = entry
+  end
+  tally[kind] = tally[kind] + 1
+end
+if #ended > 0 then
+  ackdel(stream, group, ended)
+end
+redis.call('LTRIM', members, count, -1)
+tally[1] = redis.call('LLEN', members)
+if tally[1] == 0 then
+  redis.call('HSET', ledger, 'acked', number)
+  redis.call('HDEL', ledger, 'claim', 'mark')
+  redis.call('DEL', verdicts)
+end
+return tally

@@ -1,0 +1,26 @@
+-- lease_attach: let one query have a lease.
+--
+-- KEYS  leases    set   {chasqui:<queue>}:leases
+--       ledger    hash  {chasqui:<queue>}:lease:<lease>
+-- ARGV  lease     its name
+--       owner     the token of who wants it
+--       label     who that is
+--       lease_ms  for how long
+-- REPLY 'held', who has it, until (ms), now (ms); or 'ours', acked, claim, mark, released, and 1 if
+--       others may have had the jobs of the claim
+
+local leases, ledger = KEYS[1], KEYS[2]
+local lease, owner, label, lease_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local held = redis.call('HMGET', ledger, 'owner', 'until', 'label')
+if held[1] and held[1] ~= owner and now < (tonumber(held[2]) or 0) then
+  return {'held', held[3] or '', tonumber(held[2]), now}
+end
+redis.call('SADD', leases, lease)
+redis.call('HSET', ledger, 'owner', owner, 'label', label, 'until', now + lease_ms)
+local stored = redis.call('HMGET', ledger, 'acked', 'claim', 'mark', 'released', 'hidden_until')
+return {'ours', tonumber(stored[1]) or 0, tonumber(stored[2]) or 0, stored[3] or '',
+  tonumber(stored[4]) or 0, now >= (tonumber(stored[5]) or 0) and 1 or 0}

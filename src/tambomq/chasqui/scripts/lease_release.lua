@@ -1,0 +1,24 @@
+#!lua flags=allow-oom
+-- lease_release: give up the claim of a lease whose query has been dead for too long.
+--
+-- Its jobs stay pending, and are anybody's to claim.
+--
+-- KEYS  ledger    hash  {chasqui:<queue>}:lease:<lease>
+--       members   list  {chasqui:<queue>}:lease:<lease>:members
+--       verdicts  hash  {chasqui:<queue>}:lease:<lease>:verdicts
+-- ARGV  none
+-- REPLY how many jobs the claim had; 0 if there was nothing to give up
+
+local ledger, members, verdicts = KEYS[1], KEYS[2], KEYS[3]
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local lease = redis.call('HMGET', ledger, 'until', 'hidden_until', 'claim')
+if not lease[3] or now < (tonumber(lease[1]) or 0) or now < (tonumber(lease[2]) or 0) then
+  return 0
+end
+local held = redis.call('LLEN', members)
+redis.call('UNLINK', members, verdicts)
+redis.call('HSET', ledger, 'released', lease[3])
+redis.call('HDEL', ledger, 'owner', 'label', 'until', 'claim', 'mark')
+return held

@@ -1,0 +1,100 @@
+"""Records of the journal as fields of stream entries, and back.
+
+Nothing that was read raises: a journal shows whatever is there, however odd it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from tambomq.errors import InvalidBody, InvalidFormat, InvalidValue
+from tambomq.journal import keys
+
+# 64 bits have no more digits; what has is not a number of ours, and slow to read.
+_DIGITS = 19
+_MOST = (1 << 63) - 1
+
+
+class Record(msgspec.Struct, frozen=True):
+    """What happened to a message, and its body where it passed through."""
+
+    at_ms: int
+    body: bytes | None = None
+    event: str = keys.SENT
+    id: str = ""
+    """Empty where the protocol has none."""
+    name: str = ""
+    delay_ms: int | None = None
+
+
+def fields_of(record: Record) -> tuple[bytes, ...]:
+    """Return names and values by turns; what is empty is left out.
+
+    Raises `LocalProtocolError` for what no journal can hold.
+    """
+    found = [keys.EVENT, _text("event", record.event)]
+    if not record.event:
+        raise InvalidFormat("event", record.event, "it must not be empty")
+    if record.id:
+        found += (keys.ID, _text("id", record.id))
+    found += (keys.AT, _number("at_ms", record.at_ms))
+    if record.name:
+        found += (keys.NAME, _text("name", record.name))
+    if record.delay_ms is not None:
+        found += (keys.DELAY, _number("delay_ms", record.delay_ms))
+    if record.body is not None:
+        if not isinstance(record.body, bytes):
+            raise InvalidBody(record.body)
+        found += (keys.BODY, record.body)
+    return tuple(found)
+
+
+def record_of(fields: Sequence[bytes]) -> Record:
+    """Return what an entry tells; a time that cannot be read is 0."""
+    found = by_name(fields)
+    return Record(
+        at_ms=number(found.get(keys.AT)) or 0,
+        body=found.get(keys.BODY),
+        event=_shown(found.get(keys.EVENT)),
+        id=_shown(found.get(keys.ID)),
+        name=_shown(found.get(keys.NAME)),
+        delay_ms=number(found.get(keys.DELAY)),
+    )
+
+
+def by_name(fields: Sequence[bytes]) -> dict[bytes, bytes]:
+    """Return the fields of an entry; the last of those that are repeated."""
+    return dict(zip(fields[::2], fields[1::2], strict=False))
+
+
+def column(entries: Iterable[dict[bytes, bytes]], field: bytes) -> list[Any]:
+    """Return one field of all *entries*; `None` where it is missing."""
+    return [entry.get(field) for entry in entries]
+
+
+def number(value: bytes | None) -> int | None:
+    """Return a number as it was written; `None` if it is none, or no 64 bits hold it."""
+    if value is None or len(value) > _DIGITS or not value.isdigit():
+        return None
+    found = int(value)
+    return found if found <= _MOST else None
+
+
+def _number(what: str, value: int) -> bytes:
+    if type(value) is not int or not 0 <= value <= _MOST:
+        raise InvalidValue(what, value, f"a whole number from 0 to {_MOST}")
+    return b"%d" % value
+
+
+def _text(what: str, value: str) -> bytes:
+    try:
+        return value.encode()
+    except (AttributeError, UnicodeEncodeError):
+        raise InvalidFormat(what, value, "text") from None
+
+
+def _shown(value: bytes | None) -> str:
+    return "" if value is None else value.decode("utf-8", "replace")

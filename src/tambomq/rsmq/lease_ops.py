@@ -1,0 +1,202 @@
+"""How a query holds many RSMQ messages at once, as calls and plans nobody has made yet.
+
+What a lease and a claim are: `tambomq.store.ledger`. The messages of a claim are hidden as
+received ones are, and each is ours only while its rc says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from tambomq.rsmq.keys import DEAD_SUFFIX, Keys, check_dead_queue
+from tambomq.rsmq.replies import existing
+from tambomq.store import ledger
+from tambomq.store.call import Call, Plan, Script, load_script, results
+from tambomq.store.ledger import CHUNK, Claim, Opened, Settled, Standing, Term
+
+
+def _load(name: str, *parts: str) -> Script:
+    return load_script("tambomq.rsmq", f"lease_{name}", *parts)
+
+
+_ATTACH = _load("attach")
+_CLAIM = _load("claim", "digest")
+_RENEW = _load("renew", "member")
+_PRUNE = _load("prune", "member")
+_ACKNOWLEDGE = _load("acknowledge", "member")
+_RELEASE = _load("release")
+_RESIGN = _load("resign")
+_JUDGE = _load("judge")
+
+
+class Member(msgspec.Struct, frozen=True, gc=False):
+    """A message as it was claimed."""
+
+    id: bytes
+    rc: bytes
+    digest: bytes
+
+
+# ── the lease ────────────────────────────────────────────────────────────────
+
+
+def attach(keys: Keys, term: Term) -> Call[Standing]:
+    """Have the lease, unless another query has it now."""
+    where = (keys.leases(term.queue), keys.ledger(term.queue, term.lease))
+    args = (term.lease, term.owner, term.label, term.lease_ms)
+    return Call(_ATTACH, where, args, ledger.standing, repeatable=True)
+
+
+def beat(keys: Keys, term: Term) -> Call[Any]:
+    """Keep the lease; raise `QueueError` if another has it."""
+    return _renewal(keys, term, 0, 0)
+
+
+def renew(keys: Keys, term: Term) -> Plan[int]:
+    """Keep the lease and its messages hidden; how many of them are no more ours."""
+    lost, first = 0, 0
+    while True:
+        seen, missing = results((yield (_renewal(keys, term, first, CHUNK),)))[0]
+        lost, first = lost + int(missing), first + int(seen)
+        if seen < CHUNK:
+            return lost
+
+
+def resign(keys: Keys, term: Term) -> Call[bool]:
+    """Let another have the lease at once; false if another has it already."""
+    where = (keys.ledger(term.queue, term.lease),)
+    return Call(_RESIGN, where, (term.owner,), bool, repeatable=True)
+
+
+def release_expired(keys: Keys, queue: str, *, but: str = "") -> Plan[dict[str, int]]:
+    """Give up claims of queries that are dead for too long; how many messages each lease had.
+
+    *but* names a lease to leave alone. The messages have become visible by themselves.
+    """
+    listed = Call("SMEMBERS", (keys.leases(queue),), (), _names, repeatable=True)
+    leases = [lease for lease in results((yield (listed,)))[0] if lease != but]
+    calls = [_release(keys, queue, lease) for lease in leases]
+    released = results((yield calls)) if calls else []
+    return {lease: count for lease, count in zip(leases, released, strict=True) if count}
+
+
+# ── claims ───────────────────────────────────────────────────────────────────
+
+
+def claim(keys: Keys, term: Term, number: int, mark: str, count: int) -> Plan[Claim]:
+    """Take up to *count* visible messages as claim *number*; or tell what it has already.
+
+    Raises `QueueError` if the lease is another's, or at another claim.
+    """
+    size = 0
+    while True:
+        args = (term.owner, number, mark, size, min(CHUNK, count - size), term.hide_ms)
+        call = Call(_CLAIM, _own(keys, term), args, partial(_claim, term), repeatable=True)
+        got: Claim = results((yield (call,)))[0]
+        if got.added:
+            size = got.size
+        if got.added < CHUNK or size >= count:
+            # A chunk that was added, but whose reply was lost, is told as if it had been there.
+            return msgspec.structs.replace(got, added=size)
+
+
+def prune(keys: Keys, term: Term, size: int) -> Plan[int]:
+    """Leave out of a claim that nobody has seen what is no more ours; how many are left."""
+    left = size
+    where = (
+        keys.data(term.queue),
+        keys.ledger(term.queue, term.lease),
+        keys.members(term.queue, term.lease),
+    )
+    for _ in range(0, size, CHUNK):
+        # Repeated, it looks at more of them, and leaves out what it would have anyway.
+        args = (term.owner, CHUNK)
+        call = Call(_PRUNE, where, args, partial(ledger.granted, term), repeatable=True)
+        left = int(results((yield (call,)))[0][0])
+    return left
+
+
+def acknowledge(keys: Keys, term: Term, number: int, mark: str, *, dead: str = "") -> Plan[Settled]:
+    """End claim *number*, whose batch is committed; nothing is done if it has ended before.
+
+    *dead* is the dead-letter queue. Raises `QueueError` if the lease is another's, or another
+    claim is open.
+    """
+    grave = check_dead_queue(dead or term.queue + DEAD_SUFFIX, of=term.queue)
+    verdicts = keys.verdicts(term.queue, term.lease)
+    where = (*_own(keys, term), verdicts, keys.queues, *keys.of(grave))
+    args = (term.owner, number, mark, CHUNK, grave)
+    rounds = []
+    while True:
+        call = Call(_ACKNOWLEDGE, where, args, partial(ledger.granted, term), repeatable=True)
+        left, *counts = results((yield (call,)))[0]
+        rounds.append(counts)
+        if not left:
+            return ledger.settled(rounds)
+
+
+def judge(
+    keys: Keys, queue: str, lease: str, number: int, verdicts: Sequence[tuple[str, str]]
+) -> Plan[None]:
+    """Say what is to become of messages: ``r<ms>`` to wait, ``d<reason>``, or ``''`` for done.
+
+    Raises `QueueError` if claim *number* is not open.
+    """
+    where = (keys.ledger(queue, lease), keys.verdicts(queue, lease))
+    for first in range(0, len(verdicts), CHUNK):
+        args = (number, *ledger.flat(verdicts[first : first + CHUNK]))
+        if not results((yield (Call(_JUDGE, where, args, bool, repeatable=True),)))[0]:
+            raise ledger.too_late(queue, lease, number)
+
+
+# ── what a claim has ─────────────────────────────────────────────────────────
+
+
+def size(keys: Keys, term: Term) -> Call[int]:
+    """Return how many messages the open claim has."""
+    return Call("LLEN", (keys.members(term.queue, term.lease),), (), int, repeatable=True)
+
+
+def opened(keys: Keys, term: Term) -> Call[Opened]:
+    """Return who has the lease, and which claim is open."""
+    where = (keys.ledger(term.queue, term.lease),)
+    return Call("HMGET", where, ("owner", "claim", "mark"), ledger.opened, repeatable=True)
+
+
+def members(keys: Keys, term: Term, first: int, count: int) -> Call[list[Member]]:
+    """Return messages of the open claim by their places in it."""
+    where = (keys.members(term.queue, term.lease),)
+    return Call("LRANGE", where, (first, first + count - 1), _members, repeatable=True)
+
+
+def _own(keys: Keys, term: Term) -> tuple[str, ...]:
+    queue, lease = term.queue, term.lease
+    return (*keys.of(queue), keys.ledger(queue, lease), keys.members(queue, lease))
+
+
+def _renewal(keys: Keys, term: Term, first: int, count: int) -> Call[Any]:
+    args = (term.owner, term.lease_ms, term.hide_ms, first, count)
+    return Call(_RENEW, _own(keys, term), args, partial(ledger.granted, term), repeatable=True)
+
+
+def _release(keys: Keys, queue: str, lease: str) -> Call[int]:
+    where = (keys.ledger(queue, lease), keys.members(queue, lease), keys.verdicts(queue, lease))
+    return Call(_RELEASE, where, (), int, repeatable=True)
+
+
+def _claim(term: Term, reply: Any) -> Claim:
+    size, added, mark = ledger.granted(term, existing(term.queue, reply))
+    return Claim(size, added, ledger.text(mark))
+
+
+def _names(reply: Iterable[bytes]) -> list[str]:
+    return sorted(map(ledger.text, reply))
+
+
+def _members(reply: list[bytes]) -> list[Member]:
+    parts = (line.split(b" ", 2) for line in reply)
+    return [Member(id, rc, digest) for rc, digest, id in parts]

@@ -1,0 +1,76 @@
+"""Reading whole queues, page by page, as calls nobody has made yet. Nothing here changes anything.
+
+Pages go by score, not by rank: a message that is received meanwhile moves, and ranks with it. A
+score stays as Redis wrote it: rounded to a moment, it would no longer find what it stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tambomq.rsmq.keys import Keys
+from tambomq.store.call import Call
+
+COUNT = 1000
+"""Messages of one page: more are no faster, and keep Redis from others."""
+
+
+def names(keys: Keys, cursor: bytes) -> Call[tuple[bytes, list[bytes]]]:
+    """Return where to go on, and some names of queues; the last page goes on at ``0``."""
+    words = (cursor, "COUNT", COUNT)
+    return Call("SSCAN", (keys.queues,), words, decode=tuple, repeatable=True)
+
+
+def exists(keys: Keys, queue: str) -> Call[bool]:
+    """Whether there is such a queue."""
+    return Call("HEXISTS", (keys.of(queue)[1],), ("vt",), decode=bool, repeatable=True)
+
+
+def now() -> Call[int]:
+    """Return the server's time in milliseconds."""
+    return Call(
+        "TIME", (), (), decode=lambda t: int(t[0]) * 1000 + int(t[1]) // 1000, repeatable=True
+    )
+
+
+def count(keys: Keys, queue: str, low: str, high: str) -> Call[int]:
+    """Return how many messages have a score from *low* to *high*."""
+    return Call("ZCOUNT", (keys.of(queue)[0],), (low, high), decode=int, repeatable=True)
+
+
+def score_at(keys: Keys, queue: str, low: str, high: str, place: int) -> Call[bytes | None]:
+    """Return the score of the message at *place* among those; `None` beyond the last."""
+    words = (low, high, "BYSCORE", "LIMIT", place, 1, "WITHSCORES")
+    return Call("ZRANGE", (keys.of(queue)[0],), words, decode=_score, repeatable=True)
+
+
+def page(
+    keys: Keys, queue: str, low: str, high: str, skip: int
+) -> Call[tuple[list[bytes], list[bytes]]]:
+    """Return ids and scores from *low* to *high*, without the first *skip*."""
+    words = (low, high, "BYSCORE", "LIMIT", skip, COUNT, "WITHSCORES")
+    return Call("ZRANGE", (keys.of(queue)[0],), words, decode=_page, repeatable=True)
+
+
+def contents(keys: Keys, queue: str, ids: Sequence[bytes]) -> Call[list[bytes | None]]:
+    """Return body, receive count and first receive of each, in a row."""
+    fields = [field for id in ids for field in (id, id + b":rc", id + b":fr")]
+    return Call("HMGET", (keys.of(queue)[1],), tuple(fields), decode=list, repeatable=True)
+
+
+def present(keys: Keys, queue: str, ids: Sequence[bytes]) -> Call[list[bool]]:
+    """Whether each is still there."""
+    return Call("ZMSCORE", (keys.of(queue)[0],), tuple(ids), decode=_present, repeatable=True)
+
+
+def _score(reply: list[bytes]) -> bytes | None:
+    return reply[1] if reply else None
+
+
+def _page(reply: list[Any]) -> tuple[list[bytes], list[bytes]]:
+    return reply[::2], reply[1::2]
+
+
+def _present(reply: list[bytes | None]) -> list[bool]:
+    return [score is not None for score in reply]

@@ -1,0 +1,92 @@
+#!lua flags=allow-oom
+-- lease_acknowledge: end messages of a claim whose batch is committed, each as its verdict says.
+--
+-- KEYS  messages       zset  <ns>:<queue>
+--       data           hash  <ns>:<queue>:Q
+--       ledger         hash  <ns>:<queue>:lease:<lease>
+--       members        list  <ns>:<queue>:lease:<lease>:members
+--       verdicts       hash  <ns>:<queue>:lease:<lease>:verdicts
+--       queues         set   <ns>:QUEUES
+--       dead_messages  zset  <ns>:<queue>-dead
+--       dead_data      hash  <ns>:<queue>-dead:Q
+-- ARGV  owner          who has the lease
+--       number         of the claim
+--       mark           the claim's name, '' if there cannot be one
+--       count          messages at once, at most 1000
+--       dead           name of the dead-letter queue
+-- REPLY how many are left, deleted, to be retried, dead, another's by now or gone; 'fenced' and
+--       who has the lease; 'astray' and the number of the claim that is open instead
+
+local messages, data, ledger, members, verdicts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local queues, dead_messages, dead_data = KEYS[6], KEYS[7], KEYS[8]
+local owner, number, mark, count, dead = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
+
+local lease = redis.call('HMGET', ledger, 'owner', 'label', 'acked', 'claim', 'mark')
+if lease[1] ~= owner then
+  return {'fenced', lease[2] or ''}
+elseif (tonumber(lease[3]) or 0) >= number then
+  return {0, 0, 0, 0, 0}
+elseif lease[4] and (tonumber(lease[4]) ~= number or lease[5] ~= mark) then
+  return {'astray', tonumber(lease[4])}
+end
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local tally = {0, 0, 0, 0, 0}
+
+local function bury(id, body, why, vt)
+  redis.call('SADD', queues, dead)
+  redis.call('ZADD', dead_messages, now, id)
+  if redis.call('HEXISTS', dead_data, 'vt') == 0 then
+    redis.call('HSET', dead_data, 'vt', vt or 30, 'delay', 0,
+      'maxsize', -1, 'created', time[1], 'modified', time[1])
+  end
+  redis.call('HSET', dead_data, id, body, id .. ':why', why)
+  redis.pcall('HINCRBY', dead_data, 'totalsent', 1)
+end
+
+-- Read each key before the first write: one of another type then stops us in time.
+redis.call('ZCARD', dead_messages)
+redis.call('HLEN', dead_data)
+local judged = redis.call('HLEN', verdicts) > 0
+local ended, fields, names = {}, {}, {'vt'}
+local lines = redis.call('LRANGE', members, 0, count - 1)
+for i, line in ipairs(lines) do
+  local _, _, id = member(line)
+  names[i + 1] = id .. ':rc'
+end
+local stored = redis.call('HMGET', data, unpack(names))
+for i, line in ipairs(lines) do
+  local rc, _, id = member(line)
+  local verdict = judged and redis.call('HGET', verdicts, id) or ''
+  local kind = 2
+  if stored[i + 1] ~= rc then
+    kind = 5
+  elseif verdict:sub(1, 1) == 'r' then
+    redis.call('ZADD', messages, 'XX', now + verdict:sub(2), id)
+    kind = 3
+  else
+    local body = verdict:sub(1, 1) == 'd' and redis.call('HGET', data, id)
+    if body then
+      bury(id, body, verdict:sub(2), stored[1])
+      kind = 4
+    end
+    ended[#ended + 1] = id
+    for _, suffix in ipairs({'', ':rc', ':fr', ':why'}) do
+      fields[#fields + 1] = id .. suffix
+    end
+  end
+  tally[kind] = tally[kind] + 1
+end
+if #ended > 0 then
+  redis.call('ZREM', messages, unpack(ended))
+  redis.call('HDEL', data, unpack(fields))
+end
+redis.call('LTRIM', members, count, -1)
+tally[1] = redis.call('LLEN', members)
+if tally[1] == 0 then
+  redis.call('HSET', ledger, 'acked', number)
+  redis.call('HDEL', ledger, 'claim', 'mark')
+  redis.call('DEL', verdicts)
+end
+return tally

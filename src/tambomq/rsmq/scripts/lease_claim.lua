@@ -1,0 +1,83 @@
+#!lua flags=allow-oom
+-- lease_claim: take the oldest visible messages for a lease and write them down.
+--
+-- KEYS  messages  zset  <ns>:<queue>
+--       data      hash  <ns>:<queue>:Q
+--       ledger    hash  <ns>:<queue>:lease:<lease>
+--       members   list  <ns>:<queue>:lease:<lease>:members
+-- ARGV  owner     who has the lease
+--       number    of the claim
+--       mark      a name for it, if it is new
+--       have      messages this caller has put into it before
+--       count     how many more, at most 1000
+--       hide_ms   for how long they are hidden
+-- REPLY how many are in the claim, how many of them are new, its mark; 'fenced' and who has the
+--       lease; 'astray' and how many claims are over; nil when there is no such queue
+
+local messages, data, ledger, members = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local owner, number, mark = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local have, count, hide_ms = tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
+
+local lease = redis.call('HMGET', ledger, 'owner', 'label', 'acked', 'mark')
+if lease[1] ~= owner then
+  return {'fenced', lease[2] or ''}
+elseif (tonumber(lease[3]) or 0) ~= number - 1 then
+  return {'astray', tonumber(lease[3]) or 0}
+end
+-- What was claimed and never told is told now, as it is.
+local held = redis.call('LLEN', members)
+if held ~= have then
+  return {held, 0, lease[4] or ''}
+end
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local visible_at = now + hide_ms
+
+local taken, skipped = {}, 0
+repeat
+  local ids = redis.call('ZRANGEBYSCORE', messages, '-inf', now, 'LIMIT', 0, count)
+  local names = {'vt', 'totalrecv'}
+  for i, id in ipairs(ids) do
+    local n = i * 3
+    names[n], names[n + 1], names[n + 2] = id, id .. ':rc', id .. ':fr'
+  end
+  local stored = redis.call('HMGET', data, unpack(names))
+  if not stored[1] then
+    return nil
+  end
+  local scores, counts = {}, {'totalrecv', 0}
+  for i, id in ipairs(ids) do
+    local n, score, body = i * 3, visible_at, stored[i * 3]
+    if body then
+      -- A count that somebody has damaged begins anew, as in receive.
+      local rc = (tonumber(stored[n + 1]) or 0) + 1
+      rc = rc % 1 == 0 and rc > 0 and rc < 2 ^ 53 and rc or 1
+      local c = #taken * 4 + 3
+      counts[c], counts[c + 1] = names[n + 1], string.format('%.0f', rc)
+      counts[c + 2], counts[c + 3] = names[n + 2], rc > 1 and stored[n + 2] or now
+      taken[#taken + 1] = string.format('%.0f %s %s', rc, digest(body), id)
+    else
+      skipped, score = skipped + 1, math.max(visible_at, now + 30000)
+    end
+    scores[i * 2 - 1], scores[i * 2] = score, id
+  end
+  if #ids > 0 then
+    redis.call('ZADD', messages, unpack(scores))
+  end
+  if #taken > 0 then
+    local total = (tonumber(stored[2]) or 0) + #taken
+    counts[2] = total % 1 == 0 and total > 0 and total < 2 ^ 53 and total or #taken
+    redis.call('HSET', data, unpack(counts))
+  end
+until #taken > 0 or #ids == 0 or skipped > 1000
+
+if #taken == 0 then
+  return {held, 0, lease[4] or ''}
+end
+redis.call('RPUSH', members, unpack(taken))
+if held == 0 then
+  redis.call('HSET', ledger, 'claim', number, 'mark', mark, 'hidden_until', visible_at)
+  redis.call('HDEL', ledger, 'released')
+end
+return {held + #taken, #taken, mark}

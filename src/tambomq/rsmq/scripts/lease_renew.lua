@@ -1,0 +1,52 @@
+#!lua flags=allow-oom
+-- lease_renew: keep a lease, and some messages of its open claim hidden.
+--
+-- KEYS  messages  zset  <ns>:<queue>
+--       data      hash  <ns>:<queue>:Q
+--       ledger    hash  <ns>:<queue>:lease:<lease>
+--       members   list  <ns>:<queue>:lease:<lease>:members
+-- ARGV  owner     who has the lease
+--       lease_ms  for how long from now
+--       hide_ms   for how long the messages are hidden
+--       first     the place of the first message
+--       count     how many, at most 1000; 0 keeps the lease alone
+-- REPLY how many messages were looked at, and how many of them are gone or were received by
+--       another since; 'fenced' and who has the lease
+
+local messages, data, ledger, members = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local owner, lease_ms, hide_ms = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local first, count = tonumber(ARGV[4]), tonumber(ARGV[5])
+
+local lease = redis.call('HMGET', ledger, 'owner', 'label')
+if lease[1] ~= owner then
+  return {'fenced', lease[2] or ''}
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('HSET', ledger, 'until', now + lease_ms)
+
+local lines = count > 0 and redis.call('LRANGE', members, first, first + count - 1) or {}
+if #lines == 0 then
+  return {0, 0}
+end
+local receipts, names, ids = {}, {}, {}
+for i, line in ipairs(lines) do
+  local rc, _, id = member(line)
+  receipts[i], names[i], ids[i] = rc, id .. ':rc', id
+end
+local stored, scores, lost = redis.call('HMGET', data, unpack(names)), {}, 0
+for i, rc in ipairs(receipts) do
+  if stored[i] == rc then
+    scores[#scores + 1] = now + hide_ms
+    scores[#scores + 1] = ids[i]
+  else
+    lost = lost + 1
+  end
+end
+if #scores > 0 then
+  redis.call('ZADD', messages, 'XX', unpack(scores))
+end
+if first == 0 then
+  redis.call('HSET', ledger, 'hidden_until', now + hide_ms)
+end
+return {#lines, lost}

@@ -1,0 +1,271 @@
+"""ChasquiMQ's raw replies as columns.
+
+Nothing here raises: what cannot be read is told in its row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeAlias
+
+import msgspec
+import pyarrow as pa
+from msgspec.structs import astuple
+
+from tambomq.chasqui.job import BackoffSpec, Envelope, RetryOverride
+from tambomq.chasqui.keys import NAME, PAYLOAD
+from tambomq.chasqui.repeat import RepeatSpec
+from tambomq.chasqui.scan_ops import Row, moment
+from tambomq.chasqui.wire import by_name, decode_envelope, decode_member, read_entry
+from tambomq.chasqui.wire_repeat import decode_spec
+from tambomq.errors import RemoteProtocolError
+from tambomq.spark.columns import LONG, TEXT, constant
+from tambomq.spark.stream_fields import Fields, clock, moments, whole_numbers
+
+Values: TypeAlias = dict[str, Sequence[Any]]
+"""Columns by name."""
+
+NO_ENVELOPE: Final = "the entry has no envelope"
+GONE: Final = "the entry is gone"
+
+_EVENT, _JOB, _REASON = b"e", b"id", b"reason"
+_TEXTS: Final = (_EVENT, _JOB, NAME, _REASON)
+_NUMBERS: Final = (
+    *(b"attempt", b"duration_us", b"backoff_ms", b"delay_ms"),
+    *(b"count", b"wait_ms", b"percent"),
+)
+_TS: Final = b"ts"
+_KNOWN: Final = frozenset((*_TEXTS, *_NUMBERS, _TS))
+# All numbers of so many digits fit.
+_DIGITS: Final = 18
+
+_json = msgspec.json.Encoder().encode
+_pack = msgspec.msgpack.Encoder().encode
+
+
+def jobs(rows: Sequence[Row]) -> Values:
+    """Return the columns of stream entries."""
+    ids, entries = zip(*rows, strict=True)
+    fields = Fields(entries)
+    return {
+        "entry_id": ids,
+        "name": _names(fields),
+        "enqueued_at": moments(ids),
+        **_opened(fields.values(PAYLOAD), entries),
+    }
+
+
+def letters(rows: Sequence[Row]) -> Values:
+    """Return the columns of dead letters."""
+    ids, entries = zip(*rows, strict=True)
+    fields = Fields(entries)
+    return {
+        "dlq_id": ids,
+        "source_id": fields.values(b"source_id"),
+        "reason": fields.values(_REASON),
+        "detail": fields.values(b"detail"),
+        "name": _names(fields),
+        "died_at": moments(ids),
+        **_opened(fields.values(PAYLOAD), entries),
+    }
+
+
+def events(rows: Sequence[Row]) -> Values:
+    """Return the columns of events."""
+    ids, entries = zip(*rows, strict=True)
+    fields = Fields(entries)
+    texts = {name: fields.array(name) for name in (*_NUMBERS, _TS)}
+    found = {name: whole_numbers(each) for name, each in texts.items()}
+    numbers = {
+        name: _numbers(texts[name].to_pylist()) if each is None else each
+        for name, each in found.items()
+    }
+    sound = _KNOWN.issuperset(fields.names) and all(each is not None for each in found.values())
+    return {
+        "entry_id": ids,
+        "told_at": moments(ids),
+        "event": fields.values(_EVENT),
+        "id": [each or None for each in fields.values(_JOB)],
+        "name": _names(fields),
+        "ts": clock(numbers[_TS]),
+        "reason": fields.values(_REASON),
+        **{name.decode(): numbers[name] for name in _NUMBERS},
+        "others": constant(None, len(ids)) if sound else [*map(_others, entries)],
+    }
+
+
+def delayed(members: Sequence[bytes], scores: Sequence[bytes]) -> Values:
+    """Return the columns of delayed jobs."""
+    names, bodies = [], []
+    for member in members:
+        try:
+            name, body = decode_member(member)
+        except RemoteProtocolError:
+            name, body = None, member
+        names.append(name)
+        bodies.append(body)
+    return {
+        "name": names,
+        "due_at": [moment(score) for score in scores],
+        **_opened(bodies, members, whole=members),
+    }
+
+
+def specs(keys: Sequence[bytes], scores: Sequence[bytes], found: Sequence[Any]) -> Values:
+    """Return the columns of repeatable specs; *found* has bodies and counts, or `None`."""
+    read = [_spec(each[0] if each else None) for each in found]
+    good = [spec for spec, _ in read]
+    return {
+        "key": keys,
+        "name": [spec and spec.job_name for spec in good],
+        "pattern": [spec and spec.pattern.signature for spec in good],
+        "every_ms": [spec and spec.pattern.interval_ms for spec in good],
+        "cron": [spec and spec.pattern.expression for spec in good],
+        "tz": [spec and spec.pattern.tz for spec in good],
+        "next_fire_at": [moment(score) for score in scores],
+        "payload": [spec and spec.payload for spec in good],
+        "fires_at_most": [spec and spec.limit for spec in good],
+        "start_after": [spec and spec.start_after_ms for spec in good],
+        "end_before": [spec and spec.end_before_ms for spec in good],
+        "fired": [_count(each[1]) if each else None for each in found],
+        "missed_fires": [spec and spec.missed_fires.kind for spec in good],
+        "max_catchup": [spec and spec.missed_fires.max_catchup for spec in good],
+        "max_attempts": [_max_attempts(spec.retry) if spec else None for spec in good],
+        "backoff": [_backoff(spec.retry) if spec else None for spec in good],
+        "error": [error for _, error in read],
+        "raw": [
+            each[0] if each and error else None
+            for each, (_, error) in zip(found, read, strict=True)
+        ],
+    }
+
+
+def pending(found: Sequence[Any], rows: Sequence[Row]) -> Values:
+    """Return the columns of pending entries; *rows* are the entries themselves."""
+    values = jobs([[id, fields or ()] for id, fields in rows])
+    gone = [fields is None for _, fields in rows]
+    if any(gone):
+        errors = zip(values["error"], gone, strict=True)
+        values["error"] = [GONE if lost else error for error, lost in errors]
+        raws = zip(values["raw"], gone, strict=True)
+        values["raw"] = [None if lost else raw for raw, lost in raws]
+    return {
+        **values,
+        "consumer": [each[1] for each in found],
+        "idle_ms": [each[2] for each in found],
+        "deliveries": [each[3] for each in found],
+    }
+
+
+# --- envelopes ---
+
+
+def _opened(
+    bodies: Sequence[bytes | None], rows: Sequence[Any], whole: Sequence[bytes] | None = None
+) -> Values:
+    """Return the columns that come from envelopes; of *whole* what is kept if one is none."""
+    try:
+        good = [decode_envelope(body) for body in bodies]  # type: ignore[arg-type]
+    except (RemoteProtocolError, TypeError):
+        return _opened_one_by_one(bodies, rows, whole)
+    nothing = constant(None, len(good))
+    return _of_envelopes(zip(*map(astuple, good), strict=True), nothing, nothing)
+
+
+def _opened_one_by_one(
+    bodies: Sequence[bytes | None], rows: Sequence[Any], whole: Sequence[bytes] | None
+) -> Values:
+    good: list[Envelope | None] = []
+    errors: list[str | None] = []
+    raws: list[bytes | None] = []
+    for place, body in enumerate(bodies):
+        envelope, error, raw = None, None, None
+        try:
+            if body is None:
+                error, raw = NO_ENVELOPE, _pack(rows[place])
+            else:
+                envelope = decode_envelope(body)
+        except RemoteProtocolError as wrong:
+            error, raw = str(wrong), whole[place] if whole else body
+        good.append(envelope)
+        errors.append(error)
+        raws.append(raw)
+    slots = (astuple(each) if each else (None,) * len(Envelope.__struct_fields__) for each in good)
+    return _of_envelopes(zip(*slots, strict=True), errors, raws)
+
+
+def _of_envelopes(columns: Iterable[Sequence[Any]], errors: Any, raws: Any) -> Values:
+    ids, payloads, created, attempts, retries = columns
+    # Jobs that say nothing about their retries need not be asked one by one.
+    if not any(retries):
+        retries = ()
+    return {
+        "id": ids,
+        "payload": payloads,
+        "created_at": _created(created),
+        "attempt": attempts,
+        "max_attempts": [*map(_max_attempts, retries)] or constant(None, len(ids)),
+        "backoff": [*map(_backoff, retries)] or constant(None, len(ids)),
+        "error": errors,
+        "raw": raws,
+    }
+
+
+def _created(ms: Sequence[int | None]) -> Any:
+    try:
+        return clock(pa.array(ms, LONG))
+    except OverflowError:
+        return ms
+
+
+def _max_attempts(retry: RetryOverride | None) -> int | None:
+    return retry.max_attempts if retry else None
+
+
+def _backoff(retry: RetryOverride | None) -> bytes | None:
+    spec: BackoffSpec | None = retry.backoff if retry else None
+    return _json(spec.to_dict()) if spec else None
+
+
+def _spec(body: bytes | None) -> tuple[RepeatSpec | None, str | None]:
+    if body is None:
+        return None, "there is no such spec"
+    try:
+        return decode_spec(body), None
+    except RemoteProtocolError as wrong:
+        return None, str(wrong)
+
+
+def _count(value: bytes | None) -> int:
+    return int(value) if value and value.isdigit() else 0
+
+
+# --- fields ---
+
+
+def _names(fields: Fields) -> pa.Array:
+    """Return dispatch names; what is missing or no text is no name."""
+    found = fields.array(NAME)
+    try:
+        return found.cast(TEXT).fill_null("")
+    except pa.ArrowInvalid:
+        return pa.array([read_entry((NAME, each or b""))[1] for each in found.to_pylist()], TEXT)
+
+
+def _numbers(values: Sequence[bytes | None]) -> pa.Array:
+    return pa.array([_number(value) for value in values], LONG)
+
+
+def _number(value: bytes | None) -> int | None:
+    digits = value is not None and value.isdigit() and len(value) <= _DIGITS
+    return int(value or b"") if digits else None
+
+
+def _others(entry: Sequence[bytes]) -> bytes | None:
+    """Return the fields that have no column, or do not fit in theirs, as JSON."""
+    rest = {
+        name.decode(errors="replace"): value.decode(errors="replace")
+        for name, value in by_name(entry).items()
+        if name not in _KNOWN or (name not in _TEXTS and _number(value) is None)
+    }
+    return _json(rest) if rest else None

@@ -1,0 +1,265 @@
+"""ChasquiMQ's streams as tables: jobs, dead letters, events, and what is pending.
+
+Ranges are of entry ids, as XRANGE takes them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeVar
+
+import pyarrow as pa
+
+from tambomq.chasqui import scan_ops
+from tambomq.chasqui.keys import GROUP, Keys, queue_of
+from tambomq.chasqui.scan_ops import COUNT, Pending, Row
+from tambomq.chasqui.wire import read_entry
+from tambomq.errors import StoreError
+from tambomq.spark import chasqui_rows, schemas
+from tambomq.spark.chasqui_rows import Values
+from tambomq.spark.columns import Columns, constant
+from tambomq.spark.id_bounds import id_bounds
+from tambomq.spark.paging import Pace
+from tambomq.spark.stream_cuts import Cutting, cut, number, text
+from tambomq.spark.table import Bounds, Range
+from tambomq.store.call import Call
+from tambomq.store.sync import Store
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+_POINTS: Final = 128
+"""So many points are looked at by one script: it must not keep others waiting."""
+_SAMPLED: Final = 64
+
+
+class _Kind(NamedTuple):
+    columns: Columns
+    key: Callable[[Keys], str]
+    id: str
+    """The column for a row's place."""
+    time: str
+    """The column for the time in it."""
+    values: Callable[[Sequence[Row]], Values]
+
+
+def _jobs(keys: Keys) -> str:
+    return keys.stream
+
+
+def _dlq(keys: Keys) -> str:
+    return keys.dlq
+
+
+def _events(keys: Keys) -> str:
+    return keys.events
+
+
+_KINDS: Final = {
+    "jobs": _Kind(schemas.CHASQUI_JOBS, _jobs, "entry_id", "enqueued_at", chasqui_rows.jobs),
+    "dlq": _Kind(schemas.CHASQUI_DLQ, _dlq, "dlq_id", "died_at", chasqui_rows.letters),
+    "events": _Kind(schemas.CHASQUI_EVENTS, _events, "entry_id", "told_at", chasqui_rows.events),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """A stream of each queue: ``jobs``, ``dlq`` or ``events``."""
+
+    kind: str
+    show_damaged: bool = True
+
+    @property
+    def columns(self) -> Columns:
+        """As `schemas` has them."""
+        return _KINDS[self.kind].columns
+
+    def names(self, store: Store) -> Iterator[str]:
+        """Yield all queues."""
+        return names(store)
+
+    def key(self, queue: str) -> str:
+        """Return the key of the stream."""
+        return _KINDS[self.kind].key(Keys(queue))
+
+    def first(self, store: Store, queue: str) -> str | None:
+        """Return the first id; `None` if there is none."""
+        return store.run(scan_ops.first(self.key(queue)))
+
+    def last(self, store: Store, queue: str) -> str:
+        """Return the last id; ``0-0`` if there is none."""
+        return store.run(scan_ops.last(self.key(queue))) or "0-0"
+
+    def cut(self, store: Store, queue: str, bounds: Bounds, pieces: int) -> list[Range]:
+        """Return ranges of ids with about as many entries each; what comes later is in the last."""
+        kind, stream = _KINDS[self.kind], self.key(queue)
+        ends = self.first(store, queue), self.last(store, queue)
+        wanted = id_bounds(bounds, kind.id, kind.time, *ends)
+        if wanted is None:
+            return []
+        low, high = map(text, wanted)
+        first = store.run(scan_ops.first(stream, low, high))
+        last = store.run(scan_ops.last(stream, low, high))
+        length = store.run(scan_ops.length(stream))
+        if first is None or last is None or length <= COUNT:
+            return [Range(queue, low, high)]
+        whole = (first, last) == ends
+        plan = cut(number(first), number(last), length, pieces, whole=whole)
+        highs = [text(each) for _, each in _looking(store, stream, plan)]
+        lows = [low, *(f"({each}" for each in highs[:-1])]
+        return [Range(queue, *each) for each in zip(lows, [*highs[:-1], high], strict=True)]
+
+    def read(self, store: Store, part: Range, bounds: Bounds) -> Iterator[pa.RecordBatch]:
+        """Yield entries, the oldest first."""
+        kind, stream, pace = _KINDS[self.kind], self.key(part.queue), Pace(COUNT)
+        low, asked, skipped = part.low, pace.count, 0
+        while rows := store.run(scan_ops.page(stream, low, part.high, asked)):
+            low = f"({rows[-1][0].decode()}"
+            pace.note(_sample(rows))
+            if kept := named(rows, bounds):
+                batch = filled(self.columns, part.queue, kind.values(kept))
+                sound = batch if self.show_damaged else undamaged(batch)
+                skipped += len(batch) - len(sound)
+                yield sound
+            if len(rows) < asked:
+                break
+            asked = pace.count
+        tell_skipped(skipped, part.queue, self.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingEntries:
+    """What the group of each queue has read and not acknowledged, with the jobs themselves."""
+
+    group: str = GROUP
+    show_damaged: bool = True
+
+    @property
+    def columns(self) -> Columns:
+        """As `schemas` has them."""
+        return schemas.CHASQUI_PENDING
+
+    def names(self, store: Store) -> Iterator[str]:
+        """Yield all queues."""
+        return names(store)
+
+    def cut(self, store: Store, queue: str, bounds: Bounds, pieces: int) -> list[Range]:
+        """Return ranges of ids with as many entries each; what comes later is in the last."""
+        keys = Keys(queue)
+        wanted = id_bounds(bounds, "entry_id", "enqueued_at", None, "0-0")
+        if wanted is None:
+            return []
+        low, high = map(text, wanted)
+        total = self._asked(store, scan_ops.pending_count(keys, self.group), 0)
+        each = max(COUNT, -(-total // pieces))
+        edges: list[str] = []
+        passed, after = 0, low
+        # Ids alone are short: one goes through them faster than one could guess.
+        while page := self._page(store, keys, after, high):
+            edges += [page[place][0].decode() for place in range(-passed % each, len(page), each)]
+            passed += len(page)
+            after = f"({page[-1][0].decode()}"
+        lows, highs = [low, *edges[1:]], [*(f"({edge}" for edge in edges[1:]), high]
+        return [Range(queue, *ends) for ends in zip(lows, highs, strict=True)]
+
+    def _page(self, store: Store, keys: Keys, low: str, high: str) -> list[Pending]:
+        return self._asked(store, scan_ops.pending(keys, self.group, low, high), [])
+
+    def _asked(self, store: Store, call: Call[T], nothing: T) -> T:
+        """Return what *call* comes to; *nothing* where there is no group."""
+        try:
+            return store.run(call)
+        except StoreError as error:
+            if str(error).startswith("NOGROUP"):
+                return nothing
+            raise
+
+    def read(self, store: Store, part: Range, bounds: Bounds) -> Iterator[pa.RecordBatch]:  # noqa: ARG002  (they are in its range)
+        """Yield pending entries, the oldest first."""
+        keys, low, skipped = Keys(part.queue), part.low, 0
+        while page := self._page(store, keys, low, part.high):
+            low = f"({page[-1][0].decode()}"
+            pace = Pace(COUNT)
+            while page:
+                now, page = page[: pace.count], page[pace.count :]
+                rows = store.run_all([scan_ops.entry(keys.stream, each[0]) for each in now])
+                pace.note(_sample(rows))
+                values = chasqui_rows.pending(now, rows)
+                batch = filled(self.columns, part.queue, values)
+                sound = batch if self.show_damaged else undamaged(batch)
+                skipped += len(batch) - len(sound)
+                yield sound
+        tell_skipped(skipped, part.queue, "pending")
+
+
+def names(store: Store) -> Iterator[str]:
+    """Yield all queues of a server, each once or, if it moves its keys about just then, twice.
+
+    On a cluster those of one node.
+    """
+    cursor = b"0"
+    while True:
+        cursor, found = store.run(scan_ops.names(cursor))
+        for key in found:
+            queue = queue_of(key)
+            if queue is not None and _is_found_by(store, key, Keys(queue)):
+                yield queue
+        if cursor == b"0":
+            return
+
+
+def _is_found_by(store: Store, key: str, keys: Keys) -> bool:
+    """Whether *key* is the first of those a queue is found by: each must be found once."""
+    ahead = {keys.stream: (), keys.delayed: (keys.stream,)}.get(key, (keys.stream, keys.delayed))
+    return not ahead or not store.run(scan_ops.exists(*ahead))
+
+
+def filled(columns: Columns, queue: str, values: Values) -> pa.RecordBatch:
+    """Return rows of one queue."""
+    return columns.batch(queue=constant(queue, len(next(iter(values.values())))), **values)
+
+
+def named(rows: Sequence[Row], bounds: Bounds) -> Sequence[Row]:
+    """Return those of *rows* whose dispatch name is wanted."""
+    if "name" not in bounds.only:
+        return rows
+    return [row for row in rows if bounds.allows("name", read_entry(row[1])[1])]
+
+
+def undamaged(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the rows that could be read."""
+    if "error" not in batch.schema.names:
+        return batch
+    errors = batch.column("error")
+    return batch if errors.null_count == len(batch) else batch.filter(errors.is_null())
+
+
+def tell_skipped(count: int, queue: str, table: str) -> None:
+    """Let the log say how many rows were left out."""
+    if count:
+        log.warning("%d rows of %s of queue %r cannot be read: skipped", count, table, queue)
+
+
+def _looking(store: Store, stream: str, plan: Cutting) -> list[tuple[int, int]]:
+    """Return what *plan* comes to, by looking where it wants to."""
+    try:
+        points = next(plan)
+        while True:
+            shares = [points[at : at + _POINTS] for at in range(0, len(points), _POINTS)]
+            found = store.run_all([scan_ops.around(stream, share) for share in shares])
+            points = plan.send([(_number(a), _number(b)) for pairs in found for a, b in pairs])
+    except StopIteration as end:
+        pieces: list[tuple[int, int]] = end.value
+        return pieces
+
+
+def _sample(rows: Sequence[Row]) -> Iterator[bytes]:
+    """Yield as many bytes as some of the entries have: to look at all takes time, too."""
+    return (b"".join(fields or ()) for _, fields in rows[:: max(1, len(rows) // _SAMPLED)])
+
+
+def _number(id: bytes | None) -> int | None:
+    return None if id is None else number(id)

@@ -1,0 +1,163 @@
+"""What a payload is expected to be: an Arrow type, and how JSON and MessagePack become it.
+
+A payload that is as expected is read by one call in C. One that is not is read without
+expectations, and each of its fields is looked at.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from functools import lru_cache
+from typing import Annotated, Any, Final, TypedDict
+
+import msgspec
+import pyarrow as pa
+
+UNREADABLE: Final = (ValueError, TypeError, OverflowError, ArithmeticError, RecursionError)
+"""What codecs raise for bytes, and Arrow for values, that are not what was expected."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_DAY: Final = date(1970, 1, 1)
+_MICROSECOND: Final = timedelta(microseconds=1)
+# A number is a time in seconds below the first, then in milliseconds, then in microseconds:
+# each begins in 1973 and ends in 5138, so that no time of our days is read in a wrong unit.
+_MILLISECONDS_FROM, _MICROSECONDS_FROM = 10**11, 10**14
+# What Spark can show: the years 1 to 9999.
+_EARLIEST, _LATEST = -62_135_596_800_000_000, 253_402_300_799_999_999
+
+
+class Moment(int):
+    """Microseconds since 1970."""
+
+
+class Day(int):
+    """Days since 1970."""
+
+
+def _integer(bits: int) -> Any:
+    return Annotated[int, msgspec.Meta(ge=-(2 ** (bits - 1)), le=2 ** (bits - 1) - 1)]
+
+
+_LEAVES: Final[dict[pa.DataType, Any]] = {
+    pa.string(): str,
+    pa.binary(): bytes,
+    pa.bool_(): bool,
+    pa.int8(): _integer(8),
+    pa.int16(): _integer(16),
+    pa.int32(): _integer(32),
+    pa.int64(): _integer(64),
+    pa.float32(): float,
+    pa.float64(): float,
+    pa.date32(): Day,
+    pa.timestamp("us"): Moment,
+    pa.timestamp("us", tz="UTC"): Moment,
+}
+_KEYS: Final = frozenset((pa.string(), pa.int8(), pa.int16(), pa.int32(), pa.int64()))
+
+
+class Expected:
+    """One kind of payload, ready to be read."""
+
+    def __init__(self, kind: str, arrow: pa.DataType) -> None:
+        self.arrow = arrow
+        codec = msgspec.json if kind == "json" else msgspec.msgpack
+        self.decode = codec.Decoder(_python(arrow), dec_hook=_hook).decode
+        self._anything = codec.Decoder().decode
+
+    def mend(self, body: bytes) -> tuple[Any, list[str]]:
+        """Return *body* with null in place of what is wrong, and what that is."""
+        problems: list[str] = []
+        value = _mended(self._anything(body), self.arrow, "", problems)
+        return value, problems
+
+
+@lru_cache(64)
+def expected(kind: str, arrow: pa.DataType) -> Expected:
+    """Return the reader for *arrow* in ``json`` or ``msgpack``, made once in a process."""
+    return Expected(kind, arrow)
+
+
+def is_known(arrow: pa.DataType) -> bool:
+    """Whether a field may have that type."""
+    return arrow in _LEAVES or pa.types.is_decimal(arrow)
+
+
+def is_key(arrow: pa.DataType) -> bool:
+    """Whether the keys of a map may have that type."""
+    return arrow in _KEYS
+
+
+def _python(arrow: pa.DataType) -> Any:
+    """Return what msgspec calls the type."""
+    if pa.types.is_struct(arrow):
+        # A dict, since Arrow takes no objects; what is missing in it becomes null.
+        return TypedDict("Fields", {f.name: _python(f.type) | None for f in arrow}, total=False)  # type: ignore[operator]
+    if pa.types.is_list(arrow):
+        return list[_python(arrow.value_type) | None]  # type: ignore[misc]
+    if pa.types.is_map(arrow):
+        return dict[_python(arrow.key_type), _python(arrow.item_type) | None]  # type: ignore[misc]
+    return Decimal if pa.types.is_decimal(arrow) else _LEAVES[arrow]
+
+
+def _mended(value: Any, arrow: pa.DataType, path: str, problems: list[str]) -> Any:
+    if value is None:
+        return None
+    if pa.types.is_struct(arrow) and isinstance(value, dict):
+        return {
+            f.name: _mended(value.get(f.name), f.type, f"{path}.{f.name}", problems) for f in arrow
+        }
+    if pa.types.is_list(arrow) and isinstance(value, list):
+        return [
+            _mended(each, arrow.value_type, f"{path}[{place}]", problems)
+            for place, each in enumerate(value)
+        ]
+    if pa.types.is_map(arrow) and isinstance(value, dict):
+        return _mended_map(value, arrow, path, problems)
+    try:
+        found = msgspec.convert(value, _python(arrow), dec_hook=_hook)
+        pa.scalar(found, arrow)
+    except UNREADABLE as reason:
+        problems.append(f"{path.lstrip('.') or 'it'}: {reason}")
+        return None
+    return found
+
+
+def _mended_map(
+    value: dict[Any, Any], arrow: pa.MapType, path: str, problems: list[str]
+) -> dict[Any, Any]:
+    found = {}
+    for key, each in value.items():
+        try:
+            name = msgspec.convert(key, _python(arrow.key_type), strict=not isinstance(key, str))
+        except UNREADABLE as reason:
+            problems.append(f"{path.lstrip('.')}: the key {key!r}: {reason}")
+        else:
+            found[name] = _mended(each, arrow.item_type, f"{path}[{key!r}]", problems)
+    return found
+
+
+def _hook(wanted: Any, value: Any) -> Any:
+    return Moment(_micros(value)) if wanted is Moment else Day(_days(value))
+
+
+def _micros(value: Any) -> int:
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    if isinstance(value, datetime):
+        aware = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return (aware - _EPOCH) // _MICROSECOND
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        raise TypeError(f"Expected a time, got {type(value).__name__}")
+    size: Any = abs(value)
+    times = 1_000_000 if size < _MILLISECONDS_FROM else 1000 if size < _MICROSECONDS_FROM else 1
+    micros = round(value * times)
+    if not _EARLIEST <= micros <= _LATEST:
+        raise ValueError(f"Expected a time, got {value}")
+    return micros
+
+
+def _days(value: Any) -> int:
+    if not isinstance(value, str):
+        raise TypeError(f"Expected a date as text, got {type(value).__name__}")
+    return (date.fromisoformat(value) - _FIRST_DAY).days

@@ -1,0 +1,96 @@
+"""Rows as GOMQ messages: they wait in a main queue until a server next looks there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql.types import StructType
+
+from tambomq.clock import now_s, unix_date
+from tambomq.errors import InvalidFormat, MessageTooLong
+from tambomq.gomq import keys, sink_ops, wire
+from tambomq.gomq.model import MAX_MESSAGE_BYTES, RECORD_BYTES
+from tambomq.ids import Xids
+from tambomq.spark.fence import Mark, Task
+from tambomq.spark.options import Given
+from tambomq.spark.plain import told_in_one_line
+from tambomq.spark.sink import COMMON, Sink, sink_of
+from tambomq.spark.sink_rows import BODY, TEXT, Field, Layout, Rows, as_bytes
+from tambomq.store.call import Call
+from tambomq.store.sync import Store
+
+SOURCE: Final = "gomq"
+OPTIONS: Final = (*COMMON, "key", "maxMessageBytes")
+FIELDS: Final = (
+    Field("payload", BODY, "what is published; text as UTF-8", as_bytes),
+    Field("key", TEXT, "the key it is published to; null for that of the option key"),
+)
+
+
+def sink(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> Sink:
+    """Return the sink that the options of a write come to."""
+    with told_in_one_line():
+        return sink_of(_target, Given(SOURCE, options, OPTIONS), schema, overwrite=overwrite)
+
+
+def _target(given: Given) -> GomqTarget:
+    key = given.text("key", given.text("queue", None))
+    if key is not None:
+        keys.check_key(key)
+    return GomqTarget(key, given.number("maxMessageBytes", MAX_MESSAGE_BYTES, least=1 << 16))
+
+
+@dataclass(frozen=True, slots=True)
+class GomqTarget:
+    """Main queues. *max_message_bytes* is what the servers were told: a reply must have room."""
+
+    queue: str | None = None
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+    source: str = SOURCE
+    fields: tuple[Field, ...] = FIELDS
+    bodies: tuple[str, ...] = ("payload",)
+    queue_column: str = "key"
+
+    def packer(self, store: Store, layout: Layout) -> GomqPacker:  # noqa: ARG002  (nothing to ask)
+        """Return what makes calls in one task."""
+        return GomqPacker(self.max_message_bytes)
+
+    def fence(self, queue: str, query: str) -> str:
+        """Return the key of the fence."""
+        return keys.fence(queue, query)
+
+
+class GomqPacker:
+    """Makes elements out of rows, and appends these."""
+
+    def __init__(self, max_message_bytes: int) -> None:
+        self._most, self._xids = max_message_bytes, Xids()
+
+    def refusal(self, queue: str) -> str | None:
+        """Return why nothing can be written to *queue*; `None` if it can."""
+        try:
+            keys.check_key(queue)
+        except InvalidFormat as fault:
+            return str(fault)
+        return None
+
+    def pack(self, queue: str, rows: Rows) -> tuple[list[Any], dict[int, str]]:
+        """Return the element of each row, and by its place why a row cannot be written."""
+        most = self._most - len(queue.encode()) - RECORD_BYTES
+        now = now_s()
+        date, next_id, encode = unix_date(now), self._xids.next, wire.encode
+        items: list[Any] = []
+        faults: dict[int, str] = {}
+        for place, payload in enumerate(rows.get("payload")):
+            if payload is None:
+                faults[place] = "payload is null"
+            elif len(payload) > most:
+                faults[place] = str(MessageTooLong(queue, len(payload), most))
+            items.append(encode(next_id(now), date, payload or b""))
+        return items, faults
+
+    def call(self, queue: str, task: Task, mark: Mark, items: Sequence[Any]) -> Call[int]:
+        """Return what appends *items*, unless *mark* says they are there."""
+        return sink_ops.push(queue, task.query, mark, items)

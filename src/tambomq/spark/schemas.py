@@ -1,0 +1,196 @@
+"""Every table's columns, and what stands in each. docs/reference/spark.md shows the same."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tambomq.spark.columns import BYTES, DOUBLE, INT, LONG, TEXT, TIME, Column, Columns
+
+RSMQ_MESSAGES: Final = Columns(
+    Column("queue", TEXT, "the queue it is in"),
+    Column("id", TEXT, "the message's id"),
+    Column("body", BYTES, "what was sent; null where it is missing"),
+    Column("sent_at", TIME, "when it was sent, as its id says"),
+    Column("visible_at", TIME, "from when on it can be received"),
+    Column("state", TEXT, "visible, hidden (received before) or delayed (never received)"),
+    Column("rc", INT, "how often it was received"),
+    Column("first_received_at", TIME, "when it was received for the first time"),
+)
+
+RSMQ_QUEUES: Final = Columns(
+    Column("queue", TEXT, "its name"),
+    Column("vt_s", DOUBLE, "seconds a received message stays hidden"),
+    Column("delay_s", DOUBLE, "seconds before a sent message becomes visible"),
+    Column("maxsize", INT, "the longest body in bytes; -1 for no limit"),
+    Column("created_at", TIME, "when it was made"),
+    Column("modified_at", TIME, "when its settings were changed last"),
+    Column("total_sent", LONG, "messages ever sent"),
+    Column("total_received", LONG, "receives ever made"),
+    Column("messages", LONG, "messages in it now"),
+    Column("hidden_messages", LONG, "of them, those that cannot be received now"),
+)
+
+RSMQ_LEASED: Final = Columns(
+    Column("queue", TEXT, "the queue it is in"),
+    Column("id", TEXT, "the message's id"),
+    Column("body", BYTES, "what was sent; null where it is gone or another's"),
+    Column("sent_at", TIME, "when it was sent, as its id says"),
+    Column("rc", INT, "how often it was received, this time included"),
+    Column("first_received_at", TIME, "when it was received for the first time"),
+    Column("claim", LONG, "the claim it belongs to: wanted when it is settled"),
+    Column("fault", TEXT, "null; gone, changed or taken where it is not as it was claimed"),
+)
+
+_GOMQ_MESSAGE: Final = (
+    Column("position", LONG, "its index in the list, from 0 on"),
+    Column("id", TEXT, "the message's id, an xid"),
+    Column("timestamp", TEXT, "when it was published, as its server wrote it"),
+    Column("published_at", TIME, "the same as a time; null where nobody can tell"),
+    Column("payload", BYTES, "what was published; null where it is no message of GOMQ's"),
+    Column("error", TEXT, "what is wrong with it, or with its payload"),
+    Column("raw", BYTES, "what stands there, where it is no message of GOMQ's"),
+)
+
+GOMQ_MAIN: Final = Columns(
+    Column("key", TEXT, "the key it was published to"),
+    *_GOMQ_MESSAGE,
+)
+
+GOMQ_DEDICATED: Final = Columns(
+    Column("key", TEXT, "the key it was published to"),
+    Column("consumer", TEXT, "the consumer it waits for"),
+    Column("peer", TEXT, "the client of it that it waits for"),
+    *_GOMQ_MESSAGE,
+)
+
+GOMQ_LEASED: Final = Columns(
+    Column("key", TEXT, "the key it was published to"),
+    *_GOMQ_MESSAGE,
+    Column("claim", LONG, "the claim it belongs to"),
+    Column("fault", TEXT, "null; taken where the claim was given up"),
+)
+
+GOMQ_SUBSCRIPTIONS: Final = Columns(
+    Column("key", TEXT, "what is subscribed to"),
+    Column("consumer", TEXT, "who is"),
+    Column("peer", TEXT, "a connected client of it; null where there is none"),
+    Column("last_action_at", TIME, "when the client was last heard of; null if long ago"),
+    Column("waiting", LONG, "messages in its dedicated queue; null where that is no list"),
+)
+
+_CHASQUI_JOB: Final = (
+    Column("id", TEXT, "the job's id"),
+    Column("name", TEXT, "its dispatch name; empty where it has none"),
+    Column("payload", BYTES, "the user's value, as MessagePack"),
+    Column("created_at", TIME, "when it was added, by its producer's clock"),
+    Column("attempt", LONG, "runs it has used up"),
+    Column("max_attempts", LONG, "runs it may have; null where the worker decides"),
+    Column("backoff", TEXT, "how it waits between runs, as JSON; null where the worker decides"),
+)
+_CHASQUI_DAMAGE: Final = (
+    Column("error", TEXT, "why it cannot be read"),
+    Column("raw", BYTES, "what stands there instead; where that is no envelope, all its fields"),
+)
+
+CHASQUI_JOBS: Final = Columns(
+    Column("queue", TEXT, "the queue it is in"),
+    Column("entry_id", TEXT, "its place in the stream"),
+    *_CHASQUI_JOB,
+    Column("enqueued_at", TIME, "when it came into the stream, as its place says"),
+    *_CHASQUI_DAMAGE,
+)
+
+CHASQUI_LEASED: Final = Columns(
+    *CHASQUI_JOBS,
+    Column("claim", LONG, "the claim it belongs to: wanted when it is settled"),
+    Column("fault", TEXT, "null; gone, changed or taken where it is not as it was claimed"),
+)
+
+CHASQUI_DELAYED: Final = Columns(
+    Column("queue", TEXT, "the queue it is in"),
+    Column("due_at", TIME, "when it will wait for a worker"),
+    *_CHASQUI_JOB,
+    *_CHASQUI_DAMAGE,
+)
+
+CHASQUI_DLQ: Final = Columns(
+    Column("queue", TEXT, "the queue it is in"),
+    Column("dlq_id", TEXT, "its place among the dead letters"),
+    Column("source_id", TEXT, "where it was before: a place in the stream, or a spec's key"),
+    Column("reason", TEXT, "why it is dead"),
+    Column("detail", TEXT, "what the handler raised, or what is wrong with it"),
+    *_CHASQUI_JOB,
+    Column("died_at", TIME, "when it was buried, as its place says"),
+    *_CHASQUI_DAMAGE,
+)
+
+CHASQUI_EVENTS: Final = Columns(
+    Column("queue", TEXT, "the queue it happened in"),
+    Column("entry_id", TEXT, "its place in the events stream"),
+    Column("event", TEXT, "what happened"),
+    Column("id", TEXT, "the job it happened to; null where it is about no job"),
+    Column("name", TEXT, "the job's dispatch name; empty where it has none"),
+    Column("ts", TIME, "when it happened, by the clock of who tells it"),
+    Column("attempt", LONG, "which run of the job, from 1 on"),
+    Column("duration_us", LONG, "microseconds that the handler took"),
+    Column("backoff_ms", LONG, "milliseconds until the next run"),
+    Column("delay_ms", LONG, "milliseconds until the first run"),
+    Column("reason", TEXT, "what was raised, or why"),
+    Column("count", LONG, "how many were lost to a cap"),
+    Column("wait_ms", LONG, "milliseconds a worker waits for the limiter"),
+    Column("percent", LONG, "how far the job is"),
+    Column("others", TEXT, "fields without a column, or that do not fit in theirs, as JSON"),
+    Column("told_at", TIME, "when it came into the stream, as its place says"),
+)
+
+CHASQUI_REPEAT: Final = Columns(
+    Column("queue", TEXT, "the queue it is in"),
+    Column("key", TEXT, "the spec's key"),
+    Column("name", TEXT, "the dispatch name of its jobs"),
+    Column("pattern", TEXT, "when it fires, as keys have it"),
+    Column("every_ms", LONG, "milliseconds from fire to fire"),
+    Column("cron", TEXT, "the cron expression"),
+    Column("tz", TEXT, "its time zone; null for UTC"),
+    Column("next_fire_at", TIME, "when it fires next"),
+    Column("payload", BYTES, "the user's value, as MessagePack"),
+    Column("fires_at_most", LONG, "how often it fires at most"),
+    Column("start_after", TIME, "not before"),
+    Column("end_before", TIME, "not after"),
+    Column("fired", LONG, "how often it has fired"),
+    Column("missed_fires", TEXT, "skip, fire-once or fire-all"),
+    Column("max_catchup", LONG, "of fire-all: how many fires are made up for"),
+    Column("max_attempts", LONG, "runs each job may have; null where the worker decides"),
+    Column("backoff", TEXT, "how they wait between runs, as JSON; null where the worker decides"),
+    *_CHASQUI_DAMAGE,
+)
+
+CHASQUI_RESULTS: Final = Columns(
+    Column("queue", TEXT, "the queue the job was in"),
+    Column("id", TEXT, "the job's id"),
+    Column("payload", BYTES, "what its handler returned, as MessagePack"),
+    Column("expires_at", TIME, "when it is forgotten; null for never"),
+)
+
+CHASQUI_PENDING: Final = Columns(
+    Column("queue", TEXT, "the queue it is in"),
+    Column("entry_id", TEXT, "its place in the stream"),
+    Column("consumer", TEXT, "who has it"),
+    Column("idle_ms", LONG, "milliseconds since it was delivered or renewed"),
+    Column("deliveries", LONG, "how often it was delivered"),
+    *_CHASQUI_JOB,
+    Column("enqueued_at", TIME, "when it came into the stream, as its place says"),
+    *_CHASQUI_DAMAGE,
+)
+
+TAMBO_JOURNAL: Final = Columns(
+    Column("protocol", TEXT, "rsmq, chasqui, gomq or kqueue"),
+    Column("queue", TEXT, "the queue it passed through"),
+    Column("entry_id", TEXT, "its place in the journal"),
+    Column("recorded_at", TIME, "when it was recorded, as its place says"),
+    Column("event", TEXT, "what happened: sent, or what else its writer tells"),
+    Column("id", TEXT, "the message's id; null where the protocol has none"),
+    Column("at", TIME, "when it happened"),
+    Column("name", TEXT, "the name it was dispatched by"),
+    Column("delay_ms", LONG, "how long it was to wait"),
+    Column("body", BYTES, "what was sent"),
+)

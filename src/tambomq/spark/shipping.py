@@ -1,0 +1,80 @@
+"""The package on its way to workers that may not have it.
+
+Spark sends a source to its workers by name. A cluster's workers find the name in a zip that travels
+with the job. What is compiled does not travel: hiredis, msgspec and pyarrow must be there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from collections.abc import Iterator
+from importlib import import_module, metadata, util
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource
+
+import tambomq
+from tambomq.spark import cache
+
+FORMATS: Final = ("rsmq", "chasqui", "gomq", "tambo")
+"""Each has a module ``pyspark_<format>``, by which Spark finds it."""
+
+
+def is_local(master: str) -> bool:
+    """Whether the workers are threads of the driver, which see what it sees."""
+    return master == "local" or master.startswith("local[")
+
+
+def ship(spark: SparkSession) -> None:
+    """Let the workers of *spark* read and write all formats. Twice is once."""
+    context = spark.sparkContext
+    package = zipped()
+    if any(each.endswith(f"/{package.name}") for each in context.listFiles):
+        return
+    context.addPyFile(str(package))
+    # A source that Spark found by itself is not told of the zip; one that is registered is.
+    for source in sources():
+        spark.dataSource.register(source)
+
+
+def sources() -> Iterator[type[DataSource]]:
+    """Yield the sources of all formats that are installed."""
+    for name in FORMATS:
+        if util.find_spec(f"pyspark_{name}") is not None:
+            yield import_module(f"pyspark_{name}").DefaultSource
+
+
+def zipped() -> Path:
+    """Return a zip of the package as it is installed; made anew when a file has changed."""
+    root = Path(tambomq.__file__).parent
+    if root.parent.is_file():
+        return root.parent  # We came in a zip ourselves.
+    files = sorted(_files(root))
+    stamps = ((path.as_posix(), path.stat().st_mtime_ns, path.stat().st_size) for path in files)
+    digest = hashlib.sha256(repr(list(stamps)).encode()).hexdigest()[:16]
+    made = cache.folder() / f"tambomq-{metadata.version('tambomq')}-{digest}.zip"
+    if not made.exists():
+        cache.put(made, _zip(files, root.parent))
+    return made
+
+
+def _files(root: Path) -> Iterator[Path]:
+    for path in root.rglob("*"):
+        if path.is_file() and "__pycache__" not in path.parts:
+            yield path
+    for name in FORMATS:
+        if (path := root.parent / f"pyspark_{name}.py").exists():
+            yield path
+
+
+def _zip(files: list[Path], root: Path) -> bytes:
+    content = io.BytesIO()
+    # Installers may date files to 1970, which a zip cannot say.
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
+        for path in files:
+            archive.write(path, path.relative_to(root))
+    return content.getvalue()

@@ -1,0 +1,194 @@
+"""Leases on GOMQ's keys, on each server: claims that outlive their makers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from tambomq.errors import InvalidFormat, QueueError
+from tambomq.gomq import keys, lease_ops, ops
+from tambomq.gomq.model import Options
+from tambomq.store.call import Plan
+from tambomq.store.ledger import Claim, Settled, Term
+from tambomq.store.sync import Store
+from tests.servers import Server
+
+OPTIONS = Options()
+ME = keys.lessee("l")
+
+
+class Stage:
+    """A key, who wants it, and time that passes when told to."""
+
+    def __init__(self, server: Server) -> None:
+        self.store = Store(server.url)
+        self.db: Any = redis.Redis.from_url(server.url)
+
+    def close(self) -> None:
+        self.store.close()
+        self.db.close()
+
+    def publish(self, *messages: bytes) -> None:
+        self.store.run(ops.push("q", messages))
+
+    def attached(self, owner: str = "one", lease: str = "l", key: str = "q") -> Term:
+        term = Term(key, lease, owner, f"driver {owner}")
+        assert self.store.run(lease_ops.attach(OPTIONS, term)).ours
+        return term
+
+    def claim(self, term: Term, number: int = 1, count: int = 10, mark: str = "m") -> Claim:
+        return self.store.follow(lease_ops.claim(OPTIONS, term, number, mark, count))
+
+    def end(self, term: Term, number: int = 1, mark: str = "m") -> Settled:
+        return self.store.follow(lease_ops.acknowledge(OPTIONS, term, number, mark))
+
+    def follow(self, plan: Plan[Any]) -> Any:
+        return self.store.follow(plan)
+
+    def members(self, term: Term, mark: str = "m") -> list[bytes]:
+        return self.store.run(lease_ops.members(term, mark, 0, 1000))
+
+    def waiting(self) -> list[bytes]:
+        main: list[bytes] = self.db.lrange(keys.queue("q"), 0, -1)
+        own: list[bytes] = self.db.lrange(keys.messages("q", ME, ME), 0, -1)
+        return own + main
+
+    def let_the_lease_end(self) -> None:
+        """As if its time were over: others may have the lease, not yet the messages."""
+        self.db.hset(keys.ledger("q", "l"), "until", 1)
+
+    def let_all_time_pass(self) -> None:
+        """As if nobody had renewed for so long that its peer is disconnected."""
+        self.db.hset(keys.ledger("q", "l"), mapping={"until": 1, "hidden_until": 1})
+        self.db.set(keys.last_action(ME), 1)
+
+
+@pytest.fixture
+def stage(each_server: Server) -> Iterator[Stage]:
+    stage = Stage(each_server)
+    yield stage
+    stage.close()
+
+
+def test_what_is_claimed_is_kept_until_it_is_acknowledged(stage: Stage) -> None:
+    stage.publish(b"a", b"b", b"c")
+    term = stage.attached()
+    assert stage.claim(term, count=2) == Claim(2, 2, "m")
+    assert stage.members(term) == [b"a", b"b"]
+    assert stage.members(term, "other") == []
+    assert stage.store.run(lease_ops.size(OPTIONS, term)) == 2
+    assert stage.waiting() == [b"c"]
+    assert stage.end(term) == Settled(done=2)
+    assert stage.end(term) == Settled()
+    assert stage.claim(term, 2) == Claim(1, 1, "m")
+    assert stage.end(term, 2) == Settled(done=1)
+    assert stage.claim(term, 3) == Claim(0, 0, "")
+
+
+def test_a_claim_that_was_never_told_is_handed_out_again(stage: Stage) -> None:
+    stage.publish(b"a", b"b")
+    first = stage.attached()
+    stage.claim(first, mark="old")
+    stage.publish(b"late")
+    stage.let_the_lease_end()
+    second = stage.attached("two")
+    assert stage.claim(second, mark="new") == Claim(2, 0, "old")
+    assert stage.follow(lease_ops.prune(OPTIONS, second, 2)) == 2
+    assert stage.members(second, "old") == [b"a", b"b"]
+
+
+def test_who_was_replaced_changes_nothing_any_more(stage: Stage) -> None:
+    stage.publish(b"a", b"b")
+    old = stage.attached()
+    stage.claim(old, count=1)
+    assert not stage.store.run(lease_ops.attach(OPTIONS, Term("q", "l", "two"))).ours
+    stage.let_the_lease_end()
+    new = stage.attached("two")
+    for plan in (
+        lease_ops.claim(OPTIONS, old, 1, "m", 5),
+        lease_ops.acknowledge(OPTIONS, old, 1, "m"),
+        lease_ops.renew(OPTIONS, old),
+    ):
+        with pytest.raises(QueueError, match="lost: driver two has it now"):
+            stage.follow(plan)
+    assert not stage.store.run(lease_ops.resign(OPTIONS, old))
+    assert stage.members(new) == [b"a"]
+    assert stage.end(new) == Settled(done=1)
+    assert stage.store.run(lease_ops.resign(OPTIONS, new))
+    stage.attached("three")
+
+
+def test_a_lease_that_is_renewed_is_not_disconnected(stage: Stage) -> None:
+    stage.publish(b"a")
+    term = stage.attached()
+    stage.claim(term)
+    stage.let_all_time_pass()
+    assert stage.follow(lease_ops.renew(OPTIONS, term)) == 0
+    assert stage.store.run(ops.reap(ME, OPTIONS)).peers == 0
+    assert stage.members(term) == [b"a"]
+
+
+def test_a_dead_query_s_claim_goes_back_and_nothing_is_lost(stage: Stage) -> None:
+    stage.publish(b"a", b"b", b"c")
+    dead = stage.attached()
+    stage.claim(dead, count=2)
+    assert stage.follow(lease_ops.release_expired(OPTIONS, "q")) == {}
+    stage.let_all_time_pass()
+    assert stage.follow(lease_ops.release_expired(OPTIONS, "q", but="l")) == {}
+    assert stage.follow(lease_ops.release_expired(OPTIONS, "q")) == {"l": 1}
+    assert stage.waiting() == [b"a", b"b", b"c"]
+    other = stage.attached("two", "other")
+    assert stage.claim(other).size == 3
+    with pytest.raises(QueueError, match="it was given up"):
+        stage.end(dead)
+    back = stage.store.run(lease_ops.attach(OPTIONS, dead))
+    assert (back.ours, back.claim, back.released, back.lapsed) == (True, 0, 1, True)
+
+
+def test_a_claim_that_a_server_took_away_is_noticed(stage: Stage) -> None:
+    stage.publish(b"a")
+    term = stage.attached()
+    stage.claim(term)
+    stage.let_all_time_pass()
+    assert stage.store.run(ops.reap(ME, OPTIONS)).returned == 1
+    assert stage.follow(lease_ops.renew(OPTIONS, term)) == 1
+    assert stage.members(term) == []
+    assert stage.end(term) == Settled(lost=1)
+    assert stage.waiting() == [b"a"]
+
+
+def test_a_claim_nobody_has_seen_and_that_was_taken_away_is_made_anew(stage: Stage) -> None:
+    stage.publish(b"a")
+    stage.claim(stage.attached(), mark="old")
+    stage.let_all_time_pass()
+    stage.store.run(ops.reap(ME, OPTIONS))
+    new = stage.attached("two")
+    assert stage.claim(new, mark="new") == Claim(1, 1, "new")
+
+
+def test_another_checkpoint_s_claim_is_neither_ended_nor_counted(stage: Stage) -> None:
+    stage.publish(b"a", b"b")
+    term = stage.attached()
+    stage.claim(term, count=1)
+    with pytest.raises(QueueError, match="does not know"):
+        stage.end(term, mark="other")
+    with pytest.raises(QueueError, match="is at claim 0"):
+        stage.claim(term, 3)
+    assert stage.members(term) == [b"a"]
+
+
+def test_a_lease_has_one_key(stage: Stage) -> None:
+    term = stage.attached()
+    stage.claim(term)
+    with pytest.raises(QueueError, match="lease 'l' has another key than 'other'"):
+        stage.claim(stage.attached(key="other"))
+    stage.publish(b"a")
+    assert stage.claim(term).size == 1
+
+
+def test_names_are_checked() -> None:
+    with pytest.raises(InvalidFormat):
+        lease_ops.attach(OPTIONS, Term("q", "a:b", "one"))

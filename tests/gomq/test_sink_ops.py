@@ -1,0 +1,67 @@
+"""Chunks are published once and whole."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+import redis
+
+from tambomq.errors import WrongType
+from tambomq.gomq import keys, sink_ops
+from tambomq.store.sync import Store
+
+FENCE = keys.fence("FOO", "query")
+FIRST = (0, "0/0/0", "one", 60)
+
+
+def push(store: Store, *elements: bytes, mark: tuple[int, str, str, int] = FIRST) -> int:
+    return store.run(sink_ops.push("FOO", "query", mark, elements))
+
+
+def queued(db: redis.Redis) -> list[bytes]:
+    return cast("list[bytes]", db.lrange(keys.queue("FOO"), 0, -1))
+
+
+def test_a_chunk_that_is_published_twice_is_there_once(each: Store, each_db: redis.Redis) -> None:
+    assert (push(each, b"a", b"b"), push(each, b"a", b"b")) == (1, 0)
+    assert queued(each_db) == [b"a", b"b"]
+    assert each_db.hgetall(FENCE) == {b"0/0/0": b"one"}
+    assert 0 < each_db.ttl(FENCE) <= 60
+
+
+def test_other_rows_under_the_same_token_are_not_published(
+    each: Store, each_db: redis.Redis
+) -> None:
+    push(each, b"a")
+    assert push(each, b"b", mark=(0, "0/0/0", "two", 60)) == -1
+    assert queued(each_db) == [b"a"]
+
+
+def test_nothing_is_published_for_a_batch_below_the_floor(
+    each: Store, each_db: redis.Redis
+) -> None:
+    each_db.hset(FENCE, "floor", 10)
+    assert push(each, b"a", mark=(9, "9/0/0", "one", 60)) == -2
+    assert push(each, b"b", mark=(10, "10/0/0", "one", 60)) == 1
+    assert queued(each_db) == [b"b"]
+
+
+def test_a_large_chunk_keeps_its_order(each: Store, each_db: redis.Redis) -> None:
+    elements = [b"%d" % n for n in range(2500)]
+    push(each, *elements)
+    assert queued(each_db) == elements
+
+
+@pytest.mark.parametrize("key", [keys.queue("FOO"), FENCE])
+def test_a_key_of_another_type_keeps_the_whole_chunk_out(
+    each: Store, each_db: redis.Redis, key: str
+) -> None:
+    each_db.set(key, "no such thing")
+    with pytest.raises(WrongType):
+        push(each, b"a")
+    assert each_db.keys() == [key.encode()]
+
+
+def test_a_lost_reply_is_asked_for_again() -> None:
+    assert sink_ops.push("FOO", "query", FIRST, [b"a"]).repeatable

@@ -1,0 +1,41 @@
+"""Whose journals there may be, and what their keys are called."""
+
+from __future__ import annotations
+
+import fnmatch
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tambomq.errors import InvalidFormat
+from tambomq.journal.keys import PROTOCOLS, Keys, any_of, queue_of
+
+queues = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+
+
+def test_a_journal_lies_beside_its_queue() -> None:
+    assert Keys("gomq", "orders").journal == "{tambo:gomq:orders}:journal"
+
+
+@given(st.sampled_from(PROTOCOLS), queues)
+def test_a_journal_is_found_again_by_its_key(protocol: str, queue: str) -> None:
+    key = Keys(protocol, queue).journal
+    assert queue_of(protocol, key) == queue
+    assert fnmatch.fnmatchcase(key, any_of(protocol))
+
+
+def test_keys_of_others_are_no_journals() -> None:
+    for key in ("{tambo:rsmq:q}:journal", "{tambo:gomq:q}:other", "{tambo:gomq:}:journal", "q"):
+        assert queue_of("gomq", key) is None
+
+
+@pytest.mark.parametrize(("protocol", "queue"), [("amqp", "q"), ("", "q"), ("rsmq", "")])
+def test_what_names_no_queue_is_refused(protocol: str, queue: str) -> None:
+    with pytest.raises(InvalidFormat):
+        Keys(protocol, queue)
+
+
+def test_text_that_no_key_can_hold_is_refused() -> None:
+    with pytest.raises(InvalidFormat, match="any text"):
+        Keys("rsmq", "\ud800")

@@ -1,0 +1,131 @@
+"""A driver as Spark's is, seen from a source: an offset log, a commit log and a sink of files.
+
+It can die at any of its steps and at any call to the server. What it leaves is what a real one
+leaves: its logs, and what its sink has committed.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
+from tambomq.spark.leased import LeasedReader
+from tambomq.store.call import Call, Outcome
+from tambomq.store.sync import Store
+
+
+class Died(BaseException):
+    """The driver is no more."""
+
+
+@dataclass
+class Life:
+    """How many more steps there are; a step may be done and its reply be lost."""
+
+    steps: int = 1_000_000
+    does_the_last: bool = True
+
+    def step(self, act: Callable[[], Any] = lambda: None) -> Any:
+        self.steps -= 1
+        if self.steps < 0:
+            raise Died
+        if self.steps == 0 and self.does_the_last:
+            act()
+            raise Died
+        return act()
+
+
+class MortalStore(Store):
+    """A store whose process may die at any trip."""
+
+    life: Life
+
+    def outcomes(self, calls: Sequence[Call[Any]]) -> list[Outcome]:
+        """Make *calls*, unless it is over."""
+        outcomes: list[Outcome] = self.life.step(lambda: super(MortalStore, self).outcomes(calls))
+        return outcomes
+
+
+@dataclass(frozen=True)
+class MortalPlace:
+    """Where the server is, for one life."""
+
+    url: str
+    life: Life
+
+    def open(self) -> Store:
+        store = MortalStore(self.url)
+        store.life = self.life
+        return store
+
+
+@dataclass
+class Checkpoint:
+    """What outlives a driver."""
+
+    offsets: list[tuple[dict[str, Any], dict[str, Any]]] = field(default_factory=list)
+    commits: int = 0
+    sink: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        return [row for rows in self.sink.values() for row in rows]
+
+
+def run_until_empty(
+    reader: LeasedReader, checkpoint: Checkpoint, life: Life, most: int = 10
+) -> None:
+    """Go on from *checkpoint* as Spark does with ``availableNow``; may raise `Died`."""
+    reader.prepareForTriggerAvailableNow()
+    start = reader.initialOffset()
+    if checkpoint.offsets:
+        number = len(checkpoint.offsets) - 1
+        if checkpoint.commits <= number:
+            _run_batch(reader, checkpoint, life, number)
+        start = checkpoint.offsets[-1][1]
+    while True:
+        end = reader.latestOffset(start, ReadMaxRows(most))
+        if end == start:
+            return
+        life.step(partial(checkpoint.offsets.append, (start, end)))
+        number = len(checkpoint.offsets) - 1
+        if number:
+            reader.commit(checkpoint.offsets[number - 1][1])
+        _run_batch(reader, checkpoint, life, number)
+        start = end
+
+
+def _run_batch(reader: LeasedReader, checkpoint: Checkpoint, life: Life, number: int) -> None:
+    rows = read(reader, *checkpoint.offsets[number])
+    life.step(lambda: checkpoint.sink.setdefault(number, rows))
+
+    def commit() -> None:
+        checkpoint.commits = number + 1
+
+    life.step(commit)
+
+
+def read(reader: LeasedReader, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of a batch, read by workers that have only what is sent to them."""
+    rows: list[dict[str, Any]] = []
+    for part in reader.partitions(start, end):
+        read_there, part_there = pickle.loads(pickle.dumps((reader.read, part)))  # noqa: S301  (ours)
+        for batch in read_there(part_there):
+            assert batch.schema == reader._source.columns.arrow
+            rows += batch.to_pylist()
+    return rows
+
+
+def die(reader: LeasedReader) -> None:
+    """Let a driver be gone without a word."""
+    lease, reader._lease = reader._lease, None
+    if lease is not None:
+        lease._over.set()
+        if lease._taken:
+            lease._keeper.join()
+        lease.store.close()

@@ -1,0 +1,102 @@
+"""Leased streams in a real Spark: what a user sees, also when something is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from tambomq.errors import SettingsError
+from tambomq.rsmq import Rsmq
+from tambomq.spark import schemas
+from tambomq.spark.verdict import settle
+from tests.servers import Server
+
+
+@pytest.fixture
+def queue(rsmq: Rsmq) -> Rsmq:
+    rsmq.create_queue("q")
+    return rsmq
+
+
+def stream(spark: SparkSession, server: Server, **options: Any) -> DataFrame:
+    wanted = {"url": server.url, "queue": "q", "lease": "l", **options}
+    return spark.readStream.format("rsmq").options(**wanted).load()
+
+
+def run(rows: DataFrame, folder: Path, act: Any) -> None:
+    """Hand batches to *act* until there is nothing left."""
+    writer = rows.writeStream.foreachBatch(act).trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(folder / "checkpoint")).start()
+    query.awaitTermination()
+
+
+def refusal(rows: DataFrame, folder: Path) -> str:
+    """What the user reads when a query fails."""
+    with pytest.raises(PySparkException) as error:
+        run(rows, folder, lambda *_: None)
+    return str(error.value)
+
+
+@pytest.mark.timeout(240)
+def test_a_stream_is_settled_row_by_row(
+    spark: SparkSession, server: Server, queue: Rsmq, tmp_path: Path
+) -> None:
+    done, again, dead = queue.send_messages("q", [b"done", b"again", b"dead"])
+    rows = stream(spark, server)
+    assert rows.schema.names == [column.name for column in schemas.RSMQ_LEASED]
+    seen: list[str] = []
+
+    def judge(batch: DataFrame, _: int) -> None:
+        text = f.col("body").cast("string")
+        verdict = f.when(text == "again", "retry").when(text == "dead", "dead").otherwise("done")
+        judged = batch.withColumns(
+            {"verdict": verdict, "delay_ms": f.lit(3_600_000), "reason": f.lit("no heir")}
+        )
+        seen.extend(row.id for row in batch.collect())
+        assert settle(judged, lease="l", url=server.url) == 2
+        with pytest.raises(SettingsError, match="no column verdict"):
+            settle(batch, lease="l", url=server.url)
+
+    run(rows, tmp_path, judge)
+    assert seen == [done, again, dead]
+    (left,) = queue.peek_messages("q", 9)
+    assert (left.id, left.rc) == (again, 1)
+    (letter,) = queue.peek_messages("q-dead", 9)
+    assert (letter.id, letter.reason) == (dead, "no heir")
+
+
+@pytest.mark.timeout(240)
+def test_what_cannot_be_streamed_is_told(
+    spark: SparkSession, server: Server, queue: Rsmq, tmp_path: Path
+) -> None:
+    missing = refusal(stream(spark, server, queue="none"), tmp_path)
+    assert "queue 'none' does not exist" in missing
+    assert "one queue where there is a lease" in refusal(stream(spark, server, queue="*"), tmp_path)
+    bare = spark.readStream.format("rsmq").options(url=server.url, queue="q").load()
+    assert "the option lease is missing" in refusal(bare, tmp_path)
+    with pytest.raises(PySparkException, match="lease must be left out where nothing is streamed"):
+        spark.read.format("rsmq").options(url=server.url, queue="q", lease="l").load().collect()
+
+
+@pytest.mark.timeout(240)
+def test_a_second_query_with_the_same_lease_is_refused(
+    spark: SparkSession, server: Server, queue: Rsmq, tmp_path: Path
+) -> None:
+    first = stream(spark, server).writeStream.format("noop")
+    query = first.option("checkpointLocation", str(tmp_path / "first")).start()
+    try:
+        query.processAllAvailable()
+        told = refusal(stream(spark, server), tmp_path)
+        assert "lease 'l' on queue 'q' is held by process" in told
+    finally:
+        query.stop()
+
+
+def test_a_source_without_verdicts_is_told(spark: SparkSession) -> None:
+    with pytest.raises(SettingsError, match="one of rsmq, chasqui, not 'gomq'"):
+        settle(spark.range(1), lease="l", source="gomq")

@@ -1,0 +1,121 @@
+"""Options: what may be said, and what is answered to everything else."""
+
+from __future__ import annotations
+
+import pickle
+import re
+
+import pytest
+
+from tambomq.errors import SettingsError
+from tambomq.spark.options import Given, Place, Wanted
+
+KNOWN = ("url", "queue", "table", "partitions", "payloadSchema", "flag")
+
+
+def told(**options: str) -> Given:
+    return Given("rsmq", options, KNOWN)
+
+
+def test_names_are_found_however_they_are_spelled() -> None:
+    assert told(PAYLOADSCHEMA="a INT").text("payloadSchema") == "a INT"
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("quue", "did you mean queue?"),
+        ("payloadschem", "did you mean payloadSchema?"),
+        ("xyz", "there are url, queue"),
+        ("path", "there are url, queue"),
+    ],
+)
+def test_an_unknown_option_is_refused_with_what_there_is(name: str, hint: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(hint)) as error:
+        told(**{name: "x"})
+    assert str(error.value).startswith(f"format 'rsmq': no option {name}; ")
+
+
+@pytest.mark.parametrize("options", [{}, {"queue": ""}])
+def test_a_missing_option_is_named(options: dict[str, str]) -> None:
+    with pytest.raises(SettingsError, match="format 'rsmq': the option queue is missing"):
+        told(**options).wanted()
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "many", "٣", "10001", "9" * 5000, " 4", "4\n"])
+def test_a_number_of_tasks_that_cannot_be_is_refused(text: str) -> None:
+    with pytest.raises(SettingsError, match="partitions must be a whole number from 1 to 10000"):
+        told(partitions=text).parts()
+
+
+def test_a_refusal_is_short_whatever_was_said() -> None:
+    with pytest.raises(SettingsError) as error:
+        told(partitions="9" * 5000).parts()
+    assert len(str(error.value)) < 250
+
+
+def test_numbers_flags_and_words_are_read() -> None:
+    assert told(partitions="12").parts() == 12
+    assert told().parts() == 4
+    assert told(flag="TRUE").flag("flag", default=False) is True
+    assert told().flag("flag", default=True) is True
+    assert told(table="Messages").one_of("table", ("messages", "queues"), "queues") == "messages"
+
+
+def test_a_flag_or_word_that_is_none_is_refused() -> None:
+    with pytest.raises(SettingsError, match="flag must be true or false, not 'maybe'"):
+        told(flag="maybe").flag("flag", default=True)
+    with pytest.raises(SettingsError, match="table must be one of messages, queues, not 'jobs'"):
+        told(table="jobs").one_of("table", ("messages", "queues"), "queues")
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("a", ("a",)),
+        ("a, b ,a", ("a", "b")),
+        ('["a,b", "c"]', ("a,b", "c")),
+        ('[ "a" ]', ("a",)),
+        ("[ab]*", ("[ab]*",)),
+        ("orders-*,x", ("orders-*", "x")),
+    ],
+)
+def test_queues_are_a_name_names_a_list_or_patterns(text: str, names: tuple[str, ...]) -> None:
+    assert told(queue=text).wanted() == Wanted(names)
+
+
+@pytest.mark.parametrize("text", ["[]", "a,,b", ",", '["a", 1]', '["a"', '[""]', " "])
+def test_queues_that_cannot_be_are_refused(text: str) -> None:
+    with pytest.raises(SettingsError, match="queue must be names, or a JSON list of them"):
+        told(queue=text).wanted()
+
+
+def test_patterns_are_told_from_names() -> None:
+    wanted = Wanted(("a", "b*", "c?", "[de]"))
+    assert wanted.names == ("a",)
+    assert wanted.has_patterns
+    assert [name for name in ("a", "A", "bx", "cy", "cyy", "d", "f") if wanted.includes(name)] == [
+        "a",
+        "bx",
+        "cy",
+        "d",
+    ]
+    assert not Wanted(("a", "b")).has_patterns
+
+
+def test_a_place_shows_no_password_and_travels() -> None:
+    place = told(url="redis://me:secret@10.0.0.1:7000/2").place()
+    assert "secret" not in repr(place)
+    assert "10.0.0.1:7000" in repr(place)
+    assert pickle.loads(pickle.dumps(place)) == place  # noqa: S301  (our own)
+
+
+@pytest.mark.parametrize("url", ["http://x", "redis://:secret@host:port", "redis://h/x"])
+def test_a_url_that_cannot_be_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        told(url=url).place()
+    assert "secret" not in str(error.value)
+
+
+def test_a_place_without_url_is_this_machine() -> None:
+    assert told().place() == Place("redis://127.0.0.1:6379")
