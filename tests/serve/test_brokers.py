@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import importlib.util
 import os
 import signal
 import socket
@@ -28,6 +27,7 @@ from tambomq.serve.gomq import gomq_door
 from tambomq.serve.kqueue import kqueue_door
 from tambomq.settings import GomqSettings, KqueueSettings
 from tambomq.store.connect import Tls
+from tests.gomq.envoy_owner import needs_envoy
 from tests.serve.doors import given, numbers, opened
 from tests.servers import Server, eventually_async
 from tests.servers.tls import certificate
@@ -190,11 +190,6 @@ async def test_gomq_is_unwell_while_its_server_is_away(private_server: Server) -
             await door.check()
         private_server.restart()
         await door.check()
-
-
-needs_envoy = pytest.mark.skipif(
-    importlib.util.find_spec("pyvoy") is None, reason="the extra [envoy] is not installed"
-)
 
 
 @needs_envoy
