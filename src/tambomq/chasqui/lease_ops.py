@@ -59,11 +59,11 @@ _decode_member = msgspec.msgpack.Decoder(Member).decode
 # ── the lease ────────────────────────────────────────────────────────────────
 
 
-def attach(group: Group, term: Term) -> Call[Standing]:  # noqa: ARG001  (as in all protocols)
-    """Have the lease, unless another query has it now."""
+def attach(group: Group, term: Term, *, gone: str = "") -> Call[Standing]:  # noqa: ARG001  (as in all protocols)
+    """Have the lease, unless another query has it now; *gone* is one that is known to be dead."""
     keys = Keys(term.queue)
     where = (keys.leases, keys.ledger(term.lease))
-    args = (term.lease, term.owner, term.label, term.lease_ms)
+    args = (term.lease, term.owner, term.label, term.lease_ms, gone)
     return Call(_ATTACH, where, args, ledger.standing, repeatable=True)
 
 

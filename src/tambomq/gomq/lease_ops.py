@@ -37,10 +37,10 @@ _RELEASE = _load("release")
 _RESIGN = _load("resign")
 
 
-def attach(options: Options, term: Term) -> Call[Standing]:  # noqa: ARG001  (as in all protocols)
-    """Have the lease, unless another query has it now."""
+def attach(options: Options, term: Term, *, gone: str = "") -> Call[Standing]:  # noqa: ARG001  (as in all protocols)
+    """Have the lease, unless another query has it now; *gone* is one that is known to be dead."""
     where = (keys.leases(term.queue), keys.ledger(term.queue, term.lease))
-    args = (term.lease, term.owner, term.label, term.lease_ms)
+    args = (term.lease, term.owner, term.label, term.lease_ms, gone)
     return Call(_ATTACH, where, args, ledger.standing, repeatable=True)
 
 

@@ -44,10 +44,10 @@ class Member(msgspec.Struct, frozen=True, gc=False):
 # ── the lease ────────────────────────────────────────────────────────────────
 
 
-def attach(keys: Keys, term: Term) -> Call[Standing]:
-    """Have the lease, unless another query has it now."""
+def attach(keys: Keys, term: Term, *, gone: str = "") -> Call[Standing]:
+    """Have the lease, unless another query has it now; *gone* is one that is known to be dead."""
     where = (keys.leases(term.queue), keys.ledger(term.queue, term.lease))
-    args = (term.lease, term.owner, term.label, term.lease_ms)
+    args = (term.lease, term.owner, term.label, term.lease_ms, gone)
     return Call(_ATTACH, where, args, ledger.standing, repeatable=True)
 
 

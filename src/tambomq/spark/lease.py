@@ -5,8 +5,6 @@ Whoever was thought dead and is replaced finds that out here: each call of its r
 
 from __future__ import annotations
 
-import os
-import socket
 import threading
 import time
 from contextlib import suppress
@@ -17,6 +15,7 @@ import pyarrow as pa
 
 from tambomq.errors import QueueError, StoreError
 from tambomq.ids import letters
+from tambomq.spark import alive
 from tambomq.spark.columns import Columns
 from tambomq.spark.options import Place
 from tambomq.store.call import Call, Plan
@@ -75,8 +74,8 @@ class Lease:
     """A lease of this process. Nothing is asked of the server before `take`."""
 
     def __init__(self, source: Leased, place: Place, queue: str, name: str, lease_s: float) -> None:
-        label = f"process {os.getpid()} on {socket.gethostname()}"
-        self.term = Term(queue, name, letters(_TOKEN_LETTERS), label, int(lease_s * 1000))
+        owner = letters(_TOKEN_LETTERS)
+        self.term = Term(queue, name, owner, alive.label(), int(lease_s * 1000))
         self.lost = 0
         """Messages of the open claim that others have had while nobody kept it."""
         self.store = place.open()
@@ -89,8 +88,8 @@ class Lease:
     def take(self) -> Standing:
         """Have the lease, or go on having it; where it stands.
 
-        One whose query does not beat any more is waited for. Raises `QueueError` if that query
-        is alive, or if this one has lost the lease.
+        One whose query does not beat any more is waited for, unless it is seen to be dead.
+        Raises `QueueError` if that query is alive, or if this one has lost the lease.
         """
         if self._error is not None:
             raise self._error
@@ -124,11 +123,15 @@ class Lease:
         if self._taken:
             # Not `attach`: that would take a lease back which another has had meanwhile.
             self.run(self._source.ops.beat(self._source.keys, self.term))
-        until_ms = None
+        until_ms, gone = None, ""
         while True:
-            standing: Standing = self.run(self._source.ops.attach(self._source.keys, self.term))
+            call = self._source.ops.attach(self._source.keys, self.term, gone=gone)
+            standing: Standing = self.run(call)
             if standing.ours:
                 return standing
+            if alive.is_gone(standing.label):
+                gone = standing.label
+                continue
             if until_ms is not None and standing.until_ms > until_ms:
                 raise QueueError(
                     self.term.queue,

@@ -6,17 +6,19 @@
 --       owner     the token of who wants it
 --       label     who that is
 --       lease_ms  for how long
+--       gone      who had it and is known to be dead; '' for nobody
 -- REPLY 'held', who has it, until (ms), now (ms); or 'ours', acked, claim, mark, released, and 1 if
 --       others may have had the messages of the claim
 
 local leases, ledger = KEYS[1], KEYS[2]
-local lease, owner, label, lease_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local lease, owner, label, lease_ms, gone = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 local held = redis.call('HMGET', ledger, 'owner', 'until', 'label')
-if held[1] and held[1] ~= owner and now < (tonumber(held[2]) or 0) then
+local alive = now < (tonumber(held[2]) or 0) and (gone == '' or held[3] ~= gone)
+if held[1] and held[1] ~= owner and alive then
   return {'held', held[3] or '', tonumber(held[2]), now}
 end
 redis.call('SADD', leases, lease)
