@@ -32,6 +32,7 @@ servers: $(VENV)/.dev # every Redis and Valkey the tests know; builds Redis 8 on
 
 interop: servers ## run the tests against foreign clients and servers
 	@scripts/peers
+	@scripts/install-chromium
 	@exec $(BIN)/python -m pytest -m interop $(ARGS)
 
 bench: $(VENV)/.dev ## measure, against the clients in use

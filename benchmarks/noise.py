@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -25,8 +25,9 @@ class Reading:
 
     @classmethod
     def take(cls, pids: Iterable[int]) -> Self:
-        """Read the counters."""
-        return cls(time.monotonic(), _all_s(), sum(map(_own_s, pids)))
+        """Read the counters; those of *pids* with all that come of them."""
+        ours = {each for pid in pids for each in _family(pid)}
+        return cls(time.monotonic(), _all_s(), sum(map(_own_s, ours)))
 
     def others_since(self, earlier: Reading) -> float:
         """The share of all cores that others used since *earlier*, from 0 to 1."""
@@ -44,6 +45,18 @@ def _all_s() -> float:
         )
     # Interrupts are left out: those of loopback traffic are ours.
     return (user + nice + system + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def _family(pid: int) -> Iterator[int]:
+    """Yield *pid* and all processes that come of it."""
+    yield pid
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+        children = [each for task in tasks for each in (task / "children").read_text().split()]
+    except OSError:
+        return
+    for each in children:
+        yield from _family(int(each))
 
 
 def _own_s(pid: int) -> float:

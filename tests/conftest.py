@@ -14,6 +14,9 @@ import redis
 from tambomq.rsmq import AsyncRsmq, Rsmq
 from tests.servers import binaries
 from tests.servers.run import Server
+from tests.sparking import spark
+
+__all__ = ["spark"]
 
 # Whoever runs us in the background may have us ignore SIGINT, and so all that we start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -46,8 +46,22 @@ def page(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pag
     return Page("page.md", server, tmp_path)
 
 
-@pytest.mark.timeout(300)  # one page starts Spark
+@pytest.fixture
+def prepared(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A page that uses Spark has the session of all tests, and leaves it as it was."""
+    path: Path = request.node.callspec.params["path"] if hasattr(request.node, "callspec") else ROOT
+    if path.is_file() and "import session" in path.read_text():
+        spark = request.getfixturevalue("spark")
+        zone = spark.conf.get("spark.sql.session.timeZone")
+        yield
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    else:
+        yield
+
+
+@pytest.mark.timeout(300)  # some pages start Spark
 @pytest.mark.parametrize("path", PAGES, ids=name_of)
+@pytest.mark.usefixtures("prepared")
 def test_what_a_page_shows_happens(
     path: Path, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

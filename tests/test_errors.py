@@ -28,6 +28,14 @@ from tambomq import errors
         (errors.ForeignLeader("orders", "c-1"), "queue 'orders' is led by 'c-1', another engine"),
         (errors.JobFailed("orders", "j1", "x"), "job 'j1' of queue 'orders' is dead: x"),
         (
+            errors.LeaseTaken("orders", "l", "process 7"),
+            "lease 'l' on queue 'orders' is held by process 7, which is alive: stop that query",
+        ),
+        (
+            errors.LeaseLost("orders", "l", "it was given up"),
+            "lease 'l' on queue 'orders' is lost: it was given up; this query changes nothing",
+        ),
+        (
             errors.BrokerUnavailable("127.0.0.1:8000", "refused"),
             "no server at 127.0.0.1:8000: refused",
         ),
@@ -76,6 +84,14 @@ def test_errors_of_jobs_carry_their_nouns() -> None:
     led, dead = errors.ForeignLeader("orders", "c-1"), errors.JobFailed("orders", "j1", "x")
     assert {error.queue for error in (full, busy, led, dead)} == {"orders"}
     assert (full.cap, busy.active, led.holder, dead.id, dead.reason) == (9, 2, "c-1", "j1", "x")
+
+
+def test_errors_of_streams_carry_their_nouns() -> None:
+    taken = errors.LeaseTaken("orders", "l", "process 7")
+    lost = errors.LeaseLost("orders", "l", "it was given up")
+    assert (taken.queue, taken.lease, taken.holder) == ("orders", "l", "process 7")
+    assert (lost.queue, lost.lease) == ("orders", "l")
+    assert isinstance(errors.EntriesLost("orders", "why"), errors.QueueError)
 
 
 def test_a_payload_that_cannot_be_written_is_the_callers_fault() -> None:

@@ -11,8 +11,10 @@ from tambomq import settings
 from tambomq.errors import SettingsError
 from tambomq.gomq.model import Options
 from tambomq.gomq.server import GomqServer
+from tambomq.journal.recording import Bounds
 from tambomq.kqueue.frames import Limits
 from tambomq.kqueue.server import KqueueServer
+from tambomq.store.connect import URL
 
 ROOT = Path(__file__).parents[1]
 
@@ -267,6 +269,9 @@ def test_servers_have_the_defaults_of_their_settings() -> None:
         "ok_replies": told.kqueue.ok_replies,
         "limits": limits,
         "tls": None,
+        "journal": told.journal.patterns,
+        "journal_bounds": Bounds(told.journal.max_entries, told.journal.max_bytes),
+        "url": URL,
     } == kqueue
     assert limits.name_bytes == told.kqueue.max_name_bytes
     assert limits.message_bytes == told.kqueue.max_message_bytes
@@ -276,3 +281,7 @@ def test_servers_have_the_defaults_of_their_settings() -> None:
     options = Options()
     assert options.peer_timeout_s == told.gomq.peer_timeout_s
     assert options.max_message_bytes == told.gomq.max_message_bytes
+    assert (options.journal, options.journal_bounds) == (
+        kqueue["journal"],
+        kqueue["journal_bounds"],
+    )

@@ -19,13 +19,19 @@ TamboError
 │   ├── QueueCorrupt           what is stored there is not a queue of this protocol
 │   ├── BatchIncomplete        part of a batch was done, part of it failed
 │   ├── QueueFull              it holds as many jobs as it may
+│   ├── JournalFull            its journal holds as much as it may, unread
 │   ├── QueueBusy              jobs are running that the operation would take away
 │   ├── ForeignLeader          another engine leads it, which could not read this
-│   └── JobFailed              a job whose result was awaited is dead
+│   ├── JobFailed              a job whose result was awaited is dead
+│   ├── LeaseTaken             another query has the lease, and is alive
+│   ├── LeaseLost              another has the lease that was this query's
+│   └── EntriesLost            what a query was to read is gone, or others have had it
 ├── BrokerError                a GOMQ or KqueueMsgQ server cannot do what was asked
 │   ├── BrokerUnavailable      it cannot be reached, or it went away
 │   └── BrokerRefused          it answers with a status that is not OK
 ├── DoorFailed                 a door of `tambo serve` cannot be opened, or not kept open
+├── LakeError                  the files of a lake cannot be read or written
+│   └── LakeConflict           another has changed the same files meanwhile
 └── StoreError                 Redis cannot do what was asked
     ├── StoreUnavailable       it cannot be reached; nothing was done
     │   └── ReplyLost          it went away in between; the operation may have been done
@@ -187,6 +193,15 @@ class QueueFull(QueueError):
         self.cap = cap
 
 
+class JournalFull(QueueError):
+    """A queue's journal holds as much unread as it may; nothing was stored."""
+
+    def __init__(self, queue: str, max_entries: int, max_bytes: int) -> None:
+        told = f"the journal of queue {queue!r} is full: {max_entries} entries or {max_bytes} bytes"
+        super().__init__(queue, f"{told}; let its readers commit, or raise its bounds")
+        self.max_entries, self.max_bytes = max_entries, max_bytes
+
+
 class QueueBusy(QueueError):
     """Jobs are running that the operation would take away."""
 
@@ -218,6 +233,28 @@ class JobFailed(QueueError):
         self.id, self.reason = id, reason
 
 
+class LeaseTaken(QueueError):
+    """Another query has the lease, and is alive."""
+
+    def __init__(self, queue: str, lease: str, holder: str) -> None:
+        told = f"lease {lease!r} on queue {queue!r} is held by {holder}, which is alive"
+        super().__init__(queue, f"{told}: stop that query, or name another lease")
+        self.lease, self.holder = lease, holder
+
+
+class LeaseLost(QueueError):
+    """A query was thought dead and replaced, or its lease was given up."""
+
+    def __init__(self, queue: str, lease: str, why: str) -> None:
+        told = f"lease {lease!r} on queue {queue!r} is lost: {why}"
+        super().__init__(queue, f"{told}; this query changes nothing any more")
+        self.lease = lease
+
+
+class EntriesLost(QueueError):
+    """What a query was to read is gone, or others have had it."""
+
+
 class BrokerError(TamboError):
     """A GOMQ or KqueueMsgQ server cannot do what was asked."""
 
@@ -244,6 +281,14 @@ class DoorFailed(TamboError):
     def __init__(self, door: str, why: object) -> None:
         super().__init__(f"{door} cannot be served: {why}")
         self.door = door
+
+
+class LakeError(TamboError):
+    """The files of a lake cannot be read or written; what was in it is still there."""
+
+
+class LakeConflict(LakeError):
+    """Another has changed the same files of a lake meanwhile; nothing was done."""
 
 
 class StoreError(TamboError):

@@ -160,6 +160,25 @@ class KqueueSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class JournalSettings:
+    """Journals: what passed through queues, with its bodies, until its readers have it."""
+
+    patterns: tuple[str, ...] = setting(
+        Names(),
+        (),
+        "Queues whose messages are recorded, such as kqueue:* or gomq:orders.",
+        example='["kqueue:*", "gomq:orders"]',
+        alias="--journal",
+    )
+    max_entries: int = setting(
+        Count(2, 1_000_000_000), 1_000_000, "So many entries a journal holds that are not read."
+    )
+    max_bytes: int = setting(
+        Size(_KIB, 1 << 40), 256 * _MIB, "So much a journal holds that is not read."
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class HttpSettings:
     """Health and numbers, over HTTP: /healthz, /readyz, /metrics, /stats."""
 
@@ -187,5 +206,6 @@ class Settings:
     chasqui: ChasquiSettings = field(default_factory=ChasquiSettings)
     gomq: GomqSettings = field(default_factory=GomqSettings)
     kqueue: KqueueSettings = field(default_factory=KqueueSettings)
+    journal: JournalSettings = field(default_factory=JournalSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
     log: LogSettings = field(default_factory=LogSettings)

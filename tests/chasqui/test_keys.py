@@ -17,6 +17,7 @@ from tambomq.chasqui.keys import (
     check_page_name,
     check_queue,
     queue_of,
+    trace_of,
 )
 from tambomq.errors import InvalidFormat
 
@@ -101,6 +102,12 @@ def _unescaped(pattern: str) -> list[tuple[bool, str]]:
 def test_a_queue_is_found_by_its_keys(queue: str) -> None:
     keys = Keys(queue)
     assert {queue_of(key) for key in (keys.stream, keys.delayed, keys.repeat)} == {queue}
+
+
+@given(names.filter(lambda name: "}:" not in name))
+def test_what_is_left_of_a_queue_names_it(queue: str) -> None:
+    assert {trace_of(key) for key in Keys(queue).traces} == {queue}
+    assert trace_of(Keys(queue).paused) is None
 
 
 def test_a_queue_is_not_found_by_what_may_outlive_it() -> None:

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import redis
 
-from tambomq.chasqui import BlockingQueue, lease_ops, worker_ops
+from tambomq.chasqui import BlockingQueue, lease_admin_ops, lease_ops, worker_ops
 from tambomq.chasqui.keys import GROUP, Keys, lessee
 from tambomq.chasqui.lease_ops import Group
 from tambomq.chasqui.wire import decode_envelope, decode_member
 from tambomq.chasqui.worker_ops import Seat
-from tambomq.errors import InvalidFormat, QueueError
+from tambomq.errors import InvalidFormat, LeaseLost, LeaseTaken, QueueError
 from tambomq.store.call import Plan
-from tambomq.store.ledger import Claim, Settled, Term
+from tambomq.store.ledger import Claim, Holding, Settled, Term
 from tambomq.store.sync import Store
 from tests.servers import Server
 
@@ -244,3 +244,110 @@ def test_an_empty_queue_gives_nothing_and_names_are_checked(stage: Stage) -> Non
     assert stage.claim(stage.attached()) == Claim(0, 0, "")
     with pytest.raises(InvalidFormat):
         lease_ops.attach(ALL, Term("q", "a:b", "one"))
+
+
+def test_a_job_whose_runs_are_used_up_dies_as_it_does_at_a_worker(stage: Stage) -> None:
+    jobs = [{"name": "n", "data": number, "attempts": 2} for number in range(2)]
+    stage.queue.add_bulk(jobs)
+    term = stage.attached()
+    stage.claim(term)
+    stage.follow(lease_ops.judge("q", "l", 1, [(e, "r0 why") for e in stage.entries(term)]))
+    assert stage.end(term) == Settled(retried=2)
+    one, two = stage.db.zrange(KEYS.delayed, 0, -1)
+    for member in (one, two):
+        name, body = decode_member(member)
+        stage.db.xadd(KEYS.stream, {"d": body, "n": name})
+    stage.claim(term, 2)
+    again = stage.entries(term)
+    stage.follow(lease_ops.judge("q", "l", 2, [(again[0], "r0 still"), (again[1], "r0")]))
+    assert stage.end(term, 2) == Settled(dead=2)
+    (_, told), (_, silent) = stage.db.xrange(KEYS.dlq)
+    assert list(told.items()) == [
+        (b"d", decode_member(one)[1]),
+        (b"n", b"n"),
+        (b"source_id", again[0].encode()),
+        (b"reason", b"retries_exhausted"),
+        (b"detail", b"still"),
+    ]
+    assert list(silent) == [b"d", b"n", b"source_id", b"reason"]
+    events = [fields for _, fields in stage.db.xrange(KEYS.events)]
+    assert [e[b"reason"] for e in events if e[b"e"] == b"failed"] == [b"why"] * 2 + [b"still", b""]
+    assert [e[b"attempt"] for e in events if e[b"e"] == b"retry-scheduled"] == [b"2", b"2"]
+
+
+def test_the_caller_says_how_often_jobs_run_that_do_not_say_it(stage: Stage) -> None:
+    stage.add(2)
+    term = stage.attached()
+    stage.claim(term)
+    one, two = stage.entries(term)
+    stage.follow(lease_ops.judge("q", "l", 1, [(one, "r0")], max_attempts=1))
+    stage.follow(lease_ops.judge("q", "l", 1, [(two, "r0")], max_attempts=2))
+    assert stage.end(term) == Settled(retried=1, dead=1)
+
+
+def test_what_cannot_be_read_is_not_retried_but_kept_as_a_dead_letter(stage: Stage) -> None:
+    stage.db.xadd(KEYS.stream, {"d": b"\xc1"})
+    stage.db.xadd(KEYS.stream, {"x": b"y"})
+    term = stage.attached()
+    stage.claim(term)
+    stage.follow(lease_ops.judge("q", "l", 1, [(e, "r0") for e in stage.entries(term)]))
+    assert stage.end(term) == Settled(dead=2)
+    (_, garbled), (_, foreign) = stage.db.xrange(KEYS.dlq)
+    assert (garbled[b"d"], garbled[b"reason"]) == (b"\xc1", b"decode_failed")
+    assert (foreign[b"x"], foreign[b"reason"]) == (b"y", b"malformed")
+    assert stage.events("failed") == []
+
+
+# ── for people ───────────────────────────────────────────────────────────────
+
+
+def seen(stage: Stage) -> list[tuple[str, str, str, int, int]]:
+    """All leases on the queue, without their times."""
+    found: list[Holding] = stage.follow(lease_admin_ops.listed(ALL, "q"))
+    return [(each.name, each.state, each.holder, each.claim, each.size) for each in found]
+
+
+def test_leases_are_listed_with_who_has_them_and_what_they_have(stage: Stage) -> None:
+    assert seen(stage) == []
+    stage.add(3)
+    stage.claim(stage.attached())
+    assert seen(stage) == [("l", "held", "driver one", 1, 3)]
+    stage.let_the_lease_end()
+    assert seen(stage) == [("l", "away", "driver one", 1, 3)]
+    stage.let_all_time_pass()
+    assert seen(stage) == [("l", "dead", "driver one", 1, 3)]
+    stage.follow(lease_ops.release_expired(ALL, "q"))
+    assert seen(stage) == [("l", "free", "", 0, 0)]
+
+
+def test_what_a_query_that_is_gone_had_is_given_back_before_its_time(stage: Stage) -> None:
+    stage.add(1200)
+    gone = stage.attached()
+    stage.claim(gone, count=1200)
+    with pytest.raises(LeaseTaken, match="held by driver one, which is alive"):
+        stage.follow(lease_admin_ops.release(ALL, "q", "l"))
+    stage.let_the_lease_end()
+    assert stage.follow(lease_admin_ops.release(ALL, "q", "l")) == 1200
+    assert stage.follow(lease_admin_ops.release(ALL, "q", "l")) == 0
+    with pytest.raises(LeaseLost, match="it was given up"):
+        stage.end(gone)
+    taken = stage.store.run(worker_ops.claim(WORKER, 1000, 30_000))
+    assert len(taken) == 1000
+    assert {delivery.deliveries for delivery in taken} == {0}
+
+
+def test_a_lease_is_forgotten_once_nobody_has_it_and_nothing_is_in_it(stage: Stage) -> None:
+    stage.add(2)
+    stage.claim(stage.attached())
+    with pytest.raises(LeaseTaken):
+        stage.follow(lease_admin_ops.forget(ALL, "q", "l", give_back=True))
+    stage.let_the_lease_end()
+    with pytest.raises(QueueError, match="has claim 1 open: give its messages back first"):
+        stage.follow(lease_admin_ops.forget(ALL, "q", "l"))
+    assert stage.follow(lease_admin_ops.forget(ALL, "q", "l", give_back=True)) is True
+    assert stage.follow(lease_admin_ops.forget(ALL, "q", "l")) is False
+    assert seen(stage) == []
+    assert stage.db.keys("*lease*") == []
+    consumers = {each["name"] for each in stage.db.xinfo_consumers(KEYS.stream, GROUP)}
+    assert lessee("l").encode() not in consumers
+    assert len(stage.store.run(worker_ops.claim(WORKER, 10, 30_000))) == 2

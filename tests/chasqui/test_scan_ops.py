@@ -129,14 +129,16 @@ def test_only_results_of_the_queue_are_found(store: Store, db: redis.Redis, keys
     assert store.run(scan_ops.result_expiry(keys, "b:c")) is None
 
 
-def test_queues_are_found_by_three_of_their_keys(store: Store, db: redis.Redis, keys: Keys) -> None:
+def test_queues_are_found_by_five_of_their_keys(store: Store, db: redis.Redis, keys: Keys) -> None:
     add(db, keys.stream, "1-0")
     add(db, keys.events, "1-0")
     db.zadd(keys.delayed, {"m": 1})
     db.zadd(keys.repeat, {"k": 1})
+    add(db, keys.dlq, "1-0")
+    db.set(keys.paused, "1")
     db.set("other", "x")
     cursor, found = store.run(scan_ops.names(b"0"))
-    assert (cursor, sorted(found)) == (b"0", sorted((keys.stream, keys.delayed, keys.repeat)))
+    assert (cursor, sorted(found)) == (b"0", sorted(keys.traces))
     assert store.run(scan_ops.exists("nobody", keys.stream))
     assert not store.run(scan_ops.exists("nobody"))
 

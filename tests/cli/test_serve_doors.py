@@ -19,6 +19,7 @@ from tambomq.chasqui.keys import Keys
 from tambomq.gomq.client import GomqClient
 from tambomq.kqueue.client import Consumer, Producer
 from tambomq.rsmq import Rsmq
+from tests.journal.looking import bodies
 from tests.serve import processes
 from tests.serve.processes import FREE_PORTS, Serving, alive, ask, server_pid, serving, tambo
 from tests.servers import Server, eventually
@@ -77,8 +78,31 @@ def test_every_protocol_is_served_and_its_numbers_are_true(tmp_path: Path) -> No
         told = samples(serve)
         assert {told["tambo_door_up", door] for door in ("redis", *OPTIONAL)} == {1}
         assert told["process_open_fds",] > 0
-        assert health(serve) == (200, dict.fromkeys(("http", "redis", *OPTIONAL[:-1]), True))
+        all_doors = ("http", "redis", "journal", *OPTIONAL[:-1])
+        assert health(serve) == (200, dict.fromkeys(all_doors, True))
         assert serve.get("/readyz")[0] == 200
+        assert serve.end(signal.SIGTERM) == 0
+
+
+def test_what_passes_through_is_recorded_and_counted(tmp_path: Path) -> None:
+    with serving(tmp_path, "--journal", "kqueue:*", "--journal", "gomq:orders") as serve:
+        with GomqClient(serve.address("gomq")) as client:
+            client.publish_many([("orders", "a"), ("other", "b")])
+        with Producer(*at(serve, "kqueue")) as producer:
+            producer.send("news", "hello")
+
+        def all_true() -> bool:
+            told = samples(serve)
+            assert told.get(("tambo_journal_entries", "gomq", "orders")) == 1
+            assert told.get(("tambo_journal_entries", "kqueue", "news")) == 1
+            assert told["tambo_kqueue_recorded_total",] == 1
+            assert told["tambo_journal_journals",] == 2
+            return True
+
+        eventually(all_true, within_s=20)
+        assert json.loads(serve.get("/stats")[1])["journal"]["entries"]["gomq"] == {"orders": 1}
+        assert bodies(serve.url, "gomq", "orders") == [b"a"]
+        assert bodies(serve.url, "kqueue", "news") == [b"hello"]
         assert serve.end(signal.SIGTERM) == 0
 
 
@@ -170,7 +194,7 @@ def test_doors_close_in_reverse_and_http_last(tmp_path: Path) -> None:
     with serving(tmp_path, "--log-level", "debug") as serve:
         assert serve.ready
         assert serve.end(signal.SIGTERM) == 0
-    order = ["http", "redis", "rsmq", "chasqui", "gomq", "kqueue"]
+    order = ["http", "redis", "rsmq", "chasqui", "journal", "gomq", "kqueue"]
     assert re.findall(r"process  (\w+) is open", serve.stderr) == order
     assert re.findall(r"process  (\w+) is closed", serve.stderr) == order[::-1]
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import redis
 
-from tambomq.errors import InvalidFormat, QueueError
-from tambomq.gomq import keys, lease_ops, ops
+from tambomq.errors import InvalidFormat, LeaseLost, LeaseTaken, QueueError
+from tambomq.gomq import keys, lease_admin_ops, lease_ops, ops
 from tambomq.gomq.model import Options
 from tambomq.store.call import Plan
-from tambomq.store.ledger import Claim, Settled, Term
+from tambomq.store.ledger import Claim, Holding, Settled, Term
 from tambomq.store.sync import Store
 from tests.servers import Server
 
@@ -192,3 +192,67 @@ def test_a_lease_has_one_key(stage: Stage) -> None:
 def test_names_are_checked() -> None:
     with pytest.raises(InvalidFormat):
         lease_ops.attach(OPTIONS, Term("q", "a:b", "one"))
+
+
+# ── for people ───────────────────────────────────────────────────────────────
+
+
+def seen(stage: Stage) -> list[tuple[str, str, str, int, int]]:
+    """All leases on the key, without their times."""
+    found: list[Holding] = stage.follow(lease_admin_ops.listed(OPTIONS, "q"))
+    return [(each.name, each.state, each.holder, each.claim, each.size) for each in found]
+
+
+def test_leases_are_listed_with_who_has_them_and_what_they_have(stage: Stage) -> None:
+    assert seen(stage) == []
+    stage.publish(b"a", b"b", b"c")
+    stage.claim(stage.attached())
+    assert seen(stage) == [("l", "held", "driver one", 1, 3)]
+    stage.let_the_lease_end()
+    assert seen(stage) == [("l", "away", "driver one", 1, 3)]
+    stage.let_all_time_pass()
+    assert seen(stage) == [("l", "dead", "driver one", 1, 3)]
+    stage.follow(lease_ops.release_expired(OPTIONS, "q"))
+    assert seen(stage) == [("l", "free", "", 0, 0)]
+
+
+def test_what_a_query_that_is_gone_had_is_given_back_before_its_time(stage: Stage) -> None:
+    stage.publish(b"a", b"b", b"c")
+    gone = stage.attached()
+    stage.claim(gone, count=2)
+    with pytest.raises(LeaseTaken, match="held by driver one, which is alive"):
+        stage.follow(lease_admin_ops.release(OPTIONS, "q", "l"))
+    stage.let_the_lease_end()
+    assert stage.follow(lease_admin_ops.release(OPTIONS, "q", "l")) == 2
+    assert stage.follow(lease_admin_ops.release(OPTIONS, "q", "l")) == 0
+    assert stage.db.lrange(keys.queue("q"), 0, -1) == [b"a", b"b", b"c"]
+    with pytest.raises(LeaseLost, match="it was given up"):
+        stage.end(gone)
+
+
+def test_a_lease_is_forgotten_once_nobody_has_it_and_nothing_is_in_it(stage: Stage) -> None:
+    stage.publish(b"a", b"b")
+    stage.claim(stage.attached(), count=1)
+    with pytest.raises(LeaseTaken):
+        stage.follow(lease_admin_ops.forget(OPTIONS, "q", "l", give_back=True))
+    stage.let_the_lease_end()
+    with pytest.raises(QueueError, match="has claim 1 open: give its messages back first"):
+        stage.follow(lease_admin_ops.forget(OPTIONS, "q", "l"))
+    assert stage.follow(lease_admin_ops.forget(OPTIONS, "q", "l", give_back=True)) is True
+    assert stage.follow(lease_admin_ops.forget(OPTIONS, "q", "l")) is False
+    assert seen(stage) == []
+    assert stage.db.lrange(keys.queue("q"), 0, -1) == [b"a", b"b"]
+    left = {key for key in stage.db.keys("*") if not key.startswith(b"LASTACTION")}
+    assert left == {keys.queue("q").encode()}
+
+
+def test_what_waited_for_a_lease_alone_is_in_the_main_queue_once_it_is_forgotten(
+    stage: Stage,
+) -> None:
+    stage.publish(b"a", b"b", b"c")
+    term = stage.attached()
+    stage.claim(term, count=1)
+    stage.end(term)
+    stage.let_the_lease_end()
+    assert stage.follow(lease_admin_ops.forget(OPTIONS, "q", "l")) is True
+    assert stage.db.lrange(keys.queue("q"), 0, -1) == [b"b", b"c"]

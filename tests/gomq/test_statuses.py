@@ -9,9 +9,11 @@ import pytest
 import redis
 
 from tambomq.gomq import gomq_pb2 as pb
+from tambomq.journal.recording import Bounds
 from tests.gomq import doors as both
 from tests.gomq.doors import WITHIN_S, Client, Dial, Door, Serve, by_hand, payloads
-from tests.servers import eventually
+from tests.journal.looking import bodies
+from tests.servers import Server, eventually
 
 doors, kind, door, serve, dial = both.fixtures
 
@@ -307,3 +309,15 @@ def test_a_caller_that_hangs_up_within_its_request_publishes_nothing(
             pass
     is_served(client)
     assert not db.exists("QUEUE_FOO")
+
+
+def test_a_full_journal_is_a_resource_that_is_exhausted(
+    serve: Serve, dial: Dial, server: Server
+) -> None:
+    client = dial(serve(journal=("FOO",), journal_bounds=Bounds(max_entries=2)))
+    client.publish("FOO", b"1")
+    client.publish("FOO", b"2")
+    third = pb.PublishRecord(key="FOO", payload=b"3")
+    assert client.status("Publish", third) is Status.RESOURCE_EXHAUSTED
+    client.publish("BAR", b"3")
+    assert bodies(server.url, "gomq", "FOO") == [b"1", b"2"]

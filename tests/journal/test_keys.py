@@ -15,7 +15,9 @@ queues = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 
 
 def test_a_journal_lies_beside_its_queue() -> None:
-    assert Keys("gomq", "orders").journal == "{tambo:gomq:orders}:journal"
+    keys = Keys("gomq", "orders")
+    assert keys.journal == "{tambo:gomq:orders}:journal"
+    assert keys.state == "{tambo:gomq:orders}:journal:state"
 
 
 @given(st.sampled_from(PROTOCOLS), queues)

@@ -21,12 +21,20 @@ records = st.builds(
     id=texts,
     name=texts,
     delay_ms=st.none() | numbers,
+    attempt=st.none() | numbers,
+    targets=st.none() | numbers,
+    reason=texts,
 )
 
 
 @given(records)
 def test_a_record_comes_back_as_it_was(record: Record) -> None:
     assert record_of(fields_of(record)) == record
+
+
+def test_what_else_is_known_has_fields_of_its_own() -> None:
+    told = Record(5, event="dead", attempt=2, targets=0, reason="no")
+    assert fields_of(told) == (*(b"e", b"dead", b"ts", b"5", b"a", b"2", b"to", b"0", b"r", b"no"),)
 
 
 def test_what_is_empty_is_left_out() -> None:
@@ -47,6 +55,9 @@ def test_what_is_empty_is_left_out() -> None:
         {"at_ms": 1, "event": ""},
         {"at_ms": 1, "name": "\ud800"},
         {"at_ms": 1, "body": "text"},
+        {"at_ms": 1, "attempt": -1},
+        {"at_ms": 1, "targets": "3"},
+        {"at_ms": 1, "reason": "\ud800"},
     ],
 )
 def test_what_no_journal_can_hold_is_refused(wrong: dict[str, Any]) -> None:

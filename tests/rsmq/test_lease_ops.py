@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import redis
 
-from tambomq.errors import InvalidFormat, QueueError, QueueNotFound
-from tambomq.rsmq import Rsmq, lease_ops, settle_ops
+from tambomq.errors import InvalidFormat, LeaseLost, LeaseTaken, QueueError, QueueNotFound
+from tambomq.rsmq import Rsmq, lease_admin_ops, lease_ops, settle_ops
 from tambomq.rsmq.keys import Keys
 from tambomq.store.call import Plan
-from tambomq.store.ledger import Claim, Settled, Term, digest
+from tambomq.store.ledger import Claim, Holding, Settled, Term, digest
 from tambomq.store.sync import Store
 from tests.servers import Server
 
@@ -288,3 +288,61 @@ def test_names_and_queues_are_checked(stage: Stage) -> None:
     stage.store.run(lease_ops.attach(KEYS, missing))
     with pytest.raises(QueueNotFound):
         stage.claim(missing)
+
+
+# ── for people ───────────────────────────────────────────────────────────────
+
+
+def seen(stage: Stage) -> list[tuple[str, str, str, int, int]]:
+    """All leases on the queue, without their times."""
+    found: list[Holding] = stage.follow(lease_admin_ops.listed(KEYS, "q"))
+    return [(each.name, each.state, each.holder, each.claim, each.size) for each in found]
+
+
+def test_leases_are_listed_with_who_has_them_and_what_they_have(stage: Stage) -> None:
+    assert seen(stage) == []
+    stage.client.send_messages("q", [b"a"] * 3)
+    stage.claim(stage.attached())
+    stage.attached("two", "idle")
+    assert seen(stage) == [("idle", "held", "driver two", 0, 0), ("l", "held", "driver one", 1, 3)]
+    stage.let_the_lease_end()
+    stage.let_the_lease_end("idle")
+    assert seen(stage) == [("idle", "free", "driver two", 0, 0), ("l", "away", "driver one", 1, 3)]
+    stage.let_all_time_pass()
+    assert seen(stage)[1] == ("l", "dead", "driver one", 1, 3)
+    stage.follow(lease_ops.release_expired(KEYS, "q"))
+    assert seen(stage)[1] == ("l", "free", "", 0, 0)
+
+
+def test_what_a_query_that_is_gone_had_is_given_back_before_its_time(stage: Stage) -> None:
+    sent = stage.client.send_messages("q", [b"a"] * 1500)
+    gone = stage.attached()
+    stage.claim(gone, count=1500)
+    with pytest.raises(LeaseTaken, match="held by driver one, which is alive") as refused:
+        stage.follow(lease_admin_ops.release(KEYS, "q", "l"))
+    assert (refused.value.lease, refused.value.holder) == ("l", "driver one")
+    assert stage.client.receive_message("q") is None
+    stage.let_the_lease_end()
+    stage.client.delete_message("q", sent[0])
+    assert stage.follow(lease_admin_ops.release(KEYS, "q", "l")) == 1499
+    assert stage.follow(lease_admin_ops.release(KEYS, "q", "l")) == 0
+    assert stage.client.get_queue_attributes("q").hiddenmsgs == 0
+    with pytest.raises(LeaseLost, match="it was given up"):
+        stage.end(gone)
+    back = stage.store.run(lease_ops.attach(KEYS, gone))
+    assert (back.claim, back.released) == (0, 1)
+
+
+def test_a_lease_is_forgotten_once_nobody_has_it_and_nothing_is_in_it(stage: Stage) -> None:
+    stage.client.send_messages("q", [b"a", b"b"])
+    stage.claim(stage.attached())
+    with pytest.raises(LeaseTaken):
+        stage.follow(lease_admin_ops.forget(KEYS, "q", "l", give_back=True))
+    stage.let_the_lease_end()
+    with pytest.raises(QueueError, match="has claim 1 open: give its messages back first"):
+        stage.follow(lease_admin_ops.forget(KEYS, "q", "l"))
+    assert stage.follow(lease_admin_ops.forget(KEYS, "q", "l", give_back=True)) is True
+    assert stage.follow(lease_admin_ops.forget(KEYS, "q", "l")) is False
+    assert seen(stage) == []
+    assert sorted(stage.db.keys()) == [b"rsmq:QUEUES", b"rsmq:q", b"rsmq:q:Q"]
+    assert len(stage.client.receive_messages("q", 5)) == 2

@@ -95,7 +95,7 @@ def test_ready_file_is_there_only_while_all_doors_are_open(tmp_path: Path) -> No
 
 def test_all_doors_are_opened_in_the_order_they_need_each_other() -> None:
     names = [door.name for door in doors(Settings(), Health())]
-    assert names == ["http", "redis", "rsmq", "chasqui", "gomq", "kqueue"]
+    assert names == ["http", "redis", "rsmq", "chasqui", "journal", "gomq", "kqueue"]
 
 
 def test_a_door_that_is_not_wanted_is_not_made() -> None:

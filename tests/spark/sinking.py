@@ -9,10 +9,18 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from tambomq.spark import chasqui_sink, gomq_sink, rsmq_sink
+from tambomq.spark import chasqui_sink, gomq_sink, rsmq_sink, tambo_sink
 from tambomq.spark.sink import BatchWriter, Sink, StreamWriter, Written
 
-SINKS = {"rsmq": rsmq_sink.sink, "chasqui": chasqui_sink.sink, "gomq": gomq_sink.sink}
+SINKS = {
+    "rsmq": rsmq_sink.sink,
+    "chasqui": chasqui_sink.sink,
+    "gomq": gomq_sink.sink,
+    "tambo": tambo_sink.sink,
+}
+NEEDED: dict[str, dict[str, str]] = {"tambo": {"protocol": "rsmq"}}
+"""What a format wants to be told, whatever is written."""
+BODY = {"rsmq": "body", "chasqui": "payload", "gomq": "payload", "tambo": "body"}
 
 
 class Context:
@@ -41,7 +49,9 @@ def table(**columns: Any) -> pa.Table:
 
 def sink(source: str, rows: pa.Table, **options: str) -> Sink:
     """The sink for such rows, as it is after its way to a worker."""
-    made = SINKS[source](options, from_arrow_schema(rows.schema), overwrite=False)
+    made = SINKS[source](
+        NEEDED.get(source, {}) | options, from_arrow_schema(rows.schema), overwrite=False
+    )
     sent: Sink = pickle.loads(pickle.dumps(made))  # noqa: S301  (our own bytes)
     return sent
 

@@ -1,106 +1,74 @@
-"""A streaming query in a process of its own, for tests that kill it. Told in JSON.
-
-It follows a journal into Parquet files. A row whose body is ``stop`` holds its batch up until the
-file ``release`` is there; before that it makes the file ``held``.
-"""
+"""Streams that are followed, of which nothing is consumed, for tests that kill who follows."""
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet
-from pyspark.sql.functions import udf
+import redis
 
-from tambomq.spark import session
-from tests.servers import eventually
+from tambomq.chasqui.keys import Keys
+from tests.spark import dying
+from tests.spark.chasqui_filling import NOW, envelope
+from tests.spark.dying import Doom, Event
+from tests.spark.tailing import PROTOCOL, fill
 
-_HELD_FOR_S = 50
-
-
-def main(told: dict[str, Any]) -> None:
-    conf = {"spark.local.dir": told["home"], "spark.sql.shuffle.partitions": 2}
-    spark = session("tail", master="local[2]", conf=conf)
-    rows = spark.readStream.format("tambo").options(**told["options"]).load()
-    # Without Arrow, which would want pandas.
-    held = udf(_holding(Path(told["home"])), "binary", useArrow=False)
-    writer = rows.withColumn("body", held("body")).writeStream.format("parquet")
-    writer = writer.option("path", told["out"])
-    if told.get("once"):
-        writer = writer.trigger(availableNow=True)
-    query = writer.option("checkpointLocation", told["checkpoint"]).start()
-    query.awaitTermination()
-    spark.stop()
+_KEYS = Keys("q")
 
 
-def _holding(home: Path) -> Callable[[bytes], bytes]:
-    def hold(body: bytes) -> bytes:
-        if body == b"stop" and not (home / "release").exists():
-            (home / "held").touch()
-            until = time.monotonic() + _HELD_FOR_S
-            while not (home / "release").exists() and time.monotonic() < until:
-                time.sleep(0.05)
-        return body
-
-    return hold
+def _fill_events(db: redis.Redis, numbers: Iterable[int]) -> None:
+    with db.pipeline(transaction=False) as pipe:
+        for number in numbers:
+            pipe.xadd(_KEYS.events, {"e": "active", "id": str(number), "ts": NOW})
+        pipe.execute()
 
 
-@contextmanager
-def tail_job(
-    home: Path, *, once: bool = False, **options: Any
-) -> Iterator[subprocess.Popen[bytes]]:
-    """Start one; it and its JVM are gone when the block ends."""
-    told: dict[str, Any] = {"once": once, "options": options}
-    told |= {"home": str(home), "out": str(home / "out"), "checkpoint": str(home / "checkpoint")}
-    with (home / "log").open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", __name__, json.dumps(told)],
-            stderr=log,
-            start_new_session=True,  # so that the JVM can be killed with it
-        )
-    try:
-        yield process
-    finally:
-        kill(process)
-        (home / "release").touch()
+def _fill_dlq(db: redis.Redis, numbers: Iterable[int]) -> None:
+    with db.pipeline(transaction=False) as pipe:
+        for number in numbers:
+            fields: Any = {"d": envelope(str(number)), "source_id": "1-0", "reason": "x"}
+            pipe.xadd(_KEYS.dlq, fields)
+        pipe.execute()
 
 
-def until(process: subprocess.Popen[bytes], condition: Callable[[], bool], within_s: float) -> None:
-    """Wait for *condition*, and no longer than the job runs."""
-    eventually(lambda: condition() or process.poll() is not None, within_s=within_s)
-    assert process.poll() is None
+@dataclass(frozen=True)
+class Tail:
+    """A table that is followed; *column* has the numbers it was filled with, as text."""
+
+    kind: str
+    options: dict[str, str]
+    column: str
+    fill: Callable[[redis.Redis, Iterable[int]], object]
+
+    def told(self, folder: Path, *events: Event, **options: Any) -> dict[str, Any]:
+        """What `crash_job` is told of a query that follows it into files."""
+        folder.mkdir(exist_ok=True)
+        return {
+            "kind": self.kind,
+            "sink": "files",
+            "folder": str(folder),
+            "options": {"queue": "q", "partitions": 2, **self.options, **options},
+            "doom": Doom(str(folder), events).told(),
+        }
+
+    def rows(self, folder: Path) -> list[str]:
+        """What the files hold, in order."""
+        found = dying.committed(folder, self.column)
+        texts = [each.decode() if isinstance(each, bytes) else each for each in found]
+        return sorted(texts, key=int)
 
 
-def kill(process: subprocess.Popen[bytes]) -> None:
-    """End driver and JVM as a crash would."""
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+TAILS = {
+    "journal": Tail(
+        "tambo", {"protocol": PROTOCOL}, "body", lambda db, numbers: fill(db, "q", numbers)
+    ),
+    "events": Tail("chasqui", {"table": "events"}, "id", _fill_events),
+    "dlq": Tail("chasqui", {"table": "dlq"}, "id", _fill_dlq),
+}
 
 
 def committed(home: Path) -> list[str]:
     """Return the bodies in the files that the sink's own log names."""
-    paths = set[str]()
-    for log in (home / "out" / "_spark_metadata").glob("[0-9]*"):
-        version, *lines = log.read_text().splitlines()
-        assert version == "v1"
-        paths |= {json.loads(line)["path"].removeprefix("file://") for line in lines}
-    tables = [pyarrow.parquet.read_table(path, partitioning=None) for path in sorted(paths)]
-    return [body.decode() for table in tables for body in table["body"].to_pylist()]
-
-
-def batches(home: Path) -> int:
-    """Return how many batches are done."""
-    return len(list((home / "checkpoint" / "commits").glob("[0-9]*")))
-
-
-if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    return [body.decode() for body in dying.committed(home, "body")]

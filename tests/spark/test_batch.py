@@ -8,18 +8,22 @@ import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from zlib import crc32
 
 import pyarrow as pa
 import pytest
 import redis
 from pyspark.sql.datasource import EqualTo, In
 
+from tambomq.chasqui.wire import encode_fresh
 from tambomq.errors import QueueNotFound, StoreUnavailable
 from tambomq.rsmq import Rsmq
 from tambomq.rsmq.keys import Keys
 from tambomq.spark.batch import MOST_PLANNED, BatchReader, Part, PushdownReader
+from tambomq.spark.chasqui_tables import Entries
 from tambomq.spark.columns import LONG, TEXT, Column, Columns
 from tambomq.spark.options import Place, Wanted
+from tambomq.spark.paging import MOST_BYTES
 from tambomq.spark.payload import Payload
 from tambomq.spark.rsmq_tables import Messages, Queues
 from tambomq.spark.table import Bounds, Range
@@ -175,6 +179,53 @@ def test_five_thousand_real_queues_are_all_read(server: Server, db: redis.Redis)
     found = flat(read(reader(Messages(Keys()), "q*", "gone*", place=Place(server.url))))
     assert [row[0] for row in found] == sorted(names)
     assert {row[2] for row in found} == {b"body"}
+
+
+# Every thousandth has a message: to read them all would take minutes.
+_MILLION = """
+for n = tonumber(ARGV[1]), tonumber(ARGV[2]) - 1 do
+  local data = 'rsmq:q' .. n .. ':Q'
+  redis.call('SADD', 'rsmq:QUEUES', 'q' .. n)
+  redis.call('HSET', data, 'vt', 30, 'delay', 0, 'maxsize', -1)
+  if n % 1000 == 0 then
+    redis.call('ZADD', 'rsmq:q' .. n, 1, 'id')
+    redis.call('HSET', data, 'id', n)
+  end
+end"""
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(600)
+def test_a_million_queues_that_match_take_no_room(private_server: Server) -> None:
+    with redis.Redis.from_url(private_server.url) as db:
+        for first in range(0, 1_000_000, 5000):
+            db.eval(_MILLION, 0, first, first + 5000)
+    reading = reader(Messages(Keys()), "q*", parts=2000, place=Place(private_server.url))
+    tracemalloc.start()
+    try:
+        parts = reading.partitions()
+        assert len(pickle.dumps(parts)) < 1 << 20
+        rows = [row for batch in reading.read(parts[7]) for row in batch.to_pylist()]
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    mine = [n for n in range(0, 1_000_000, 1000) if crc32(f"q{n}".encode()) % 2000 == 7]
+    assert sorted(int(row["body"]) for row in rows) == mine
+    assert most < 4 << 20
+
+
+def test_bodies_of_sixteen_megabytes_come_one_by_one(server: Server, db: redis.Redis) -> None:
+    bodies = [*[b"x"] * 2000, *(bytes([n]) * (16 << 20) for n in range(6)), b"y"]
+    for n, body in enumerate(bodies):
+        db.xadd("{chasqui:large}:stream", {"d": encode_fresh(str(n), body, n)})
+    reading = reader(Entries("jobs"), "large", parts=1, place=Place(server.url))
+    seen = 0
+    for batch in reading.read(*reading.partitions()):
+        assert batch.num_rows == 1 or batch.nbytes <= MOST_BYTES
+        for row in batch.to_pylist():
+            assert row["payload"] == bodies[seen]
+            seen += 1
+    assert seen == len(bodies)
 
 
 def test_rows_are_decoded_before_spark_gets_them(server: Server, rsmq: Rsmq) -> None:

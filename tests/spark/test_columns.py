@@ -27,7 +27,7 @@ from tambomq.spark.columns import (
 TABLES = [each for each in vars(schemas).values() if isinstance(each, Columns)]
 
 
-def one(kind: Any, values: list[Any]) -> list[Any]:
+def one(kind: Any, values: Any) -> list[Any]:
     found: list[Any] = Columns(Column("c", kind, "")).batch(c=values).column("c").to_pylist()
     return found
 
@@ -98,4 +98,5 @@ def test_the_column_of_the_queue_is_known() -> None:
 
 
 def test_a_constant_column_says_the_same_in_each_row() -> None:
-    assert constant("q", 3) == ["q"] * 3
+    assert one(TEXT, constant("q", 3)) == ["q"] * 3
+    assert one(LONG, constant(None, 2)) == [None] * 2

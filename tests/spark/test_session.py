@@ -22,6 +22,7 @@ AS_WRITTEN = "hush%2Fhush@home"
 # One start of Spark for all that has to be looked at from outside.
 JOB = """\
 import os, sys
+from pathlib import Path
 from tambomq.spark import session
 
 url, logs = sys.argv[1:]
@@ -37,7 +38,7 @@ print("app:", spark.sparkContext.appName)
 print("zone:", spark.conf.get("spark.sql.session.timeZone"))
 print("default of the file:", spark.conf.get("spark.sql.shuffle.partitions"))
 print("level of the file:", spark.conf.get("spark.log.level"))
-print("python:", os.environ["PYSPARK_PYTHON"] == sys.executable)
+print("python:", sys.executable in Path(os.environ["PYSPARK_PYTHON"]).read_text())
 print("left behind:", [k for k in ("JAVA_HOME", "SPARK_SUBMIT_OPTS") if k in os.environ])
 
 rows = spark.read.format("rsmq").options(url=url, queue="orders").load()
@@ -47,6 +48,20 @@ spark.sql(f"CREATE TEMPORARY VIEW v USING rsmq OPTIONS (url '{url}', queue 'orde
 spark.sql("EXPLAIN EXTENDED SELECT * FROM v").show(truncate=False)
 print("rows:", spark.table("v").count())
 spark.stop()
+"""
+
+REFUSED = """\
+from tambomq.errors import SettingsError
+from tambomq.spark import session
+
+for what, wish in (
+    ("memory", {"master": "local[1]", "conf": {"spark.driver.memory": "much"}}),
+    ("master", {"master": "local[few]"}),
+):
+    try:
+        session(**wish)
+    except SettingsError as error:
+        print(f"{what}: {error}")
 """
 
 
@@ -78,10 +93,19 @@ def test_a_running_session_is_used_and_told_what_is_asked_for(spark: SparkSessio
         spark.conf.set("spark.sql.shuffle.partitions", 2)
 
 
-@pytest.mark.parametrize("master", ["", "locale", "local[]", "host:7077", "local-cluster"])
-def test_a_master_that_cannot_be_is_refused_in_one_line(master: str) -> None:
-    with pytest.raises(SettingsError, match="master must be"):
-        session(master=master)
+def test_what_a_running_session_cannot_change_is_refused_in_one_line(spark: SparkSession) -> None:
+    here = spark.sparkContext.master
+    assert session(master=here, conf={"spark.master": here}) is spark
+    with pytest.raises(SettingsError, match=r"a session on local\[2\] runs already"):
+        session(master="local[1]")
+    with pytest.raises(SettingsError, match="a session without Spark Connect runs already"):
+        session(master="sc://127.0.0.1:1")
+    late = {"spark.executor.memory": "3g", "spark.sql.warehouse.dir": "hush"}
+    with pytest.raises(SettingsError, match=r"executor\.memory, .*warehouse\.dir cannot") as caught:
+        session(conf=late)
+    assert "hush" not in str(caught.value)
+    with pytest.raises(SettingsError, match=r"^spark\.sql\.shuffle\.partitions: [^\n]*$"):
+        session(conf={"spark.sql.shuffle.partitions": "many"})
 
 
 def test_importing_the_package_does_not_import_spark() -> None:
@@ -127,11 +151,19 @@ def test_a_session_elsewhere_keeps_passwords_to_itself_and_obeys(tmp_path: Path)
     assert "hush" not in said + logged
 
 
-def run(home: Path, *words: str) -> str:
+@pytest.mark.timeout(300)
+def test_what_spark_refuses_at_its_start_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    said = run(tmp_path, job=REFUSED)
+    assert "master: Spark does not start on local[few]: " in said
+    assert "memory: Spark's Java ended at once; why, it has said itself" in said
+
+
+def run(home: Path, *words: str, job: str = JOB) -> str:
     ours = ("JAVA_HOME", "PYSPARK_", "SPARK_")
     env = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
     done = subprocess.run(
-        [sys.executable, "-c", JOB, *words],
+        [sys.executable, "-c", job, *words],
         env={**env, "SPARK_CONF_DIR": str(home / "conf")},
         cwd=home,
         stdout=subprocess.PIPE,

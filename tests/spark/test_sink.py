@@ -29,7 +29,17 @@ from tambomq.spark.sink import StreamWriter, Written
 from tambomq.store.sync import Store
 from tests.chasqui.stored import delayed, jobs
 from tests.servers import Server
-from tests.spark.sinking import SINKS, Context, batch, batches, sink, stream, table
+from tests.spark.sinking import (
+    BODY,
+    NEEDED,
+    SINKS,
+    Context,
+    batch,
+    batches,
+    sink,
+    stream,
+    table,
+)
 
 KEYS = Keys()
 FENCE = KEYS.fence("q", "query")
@@ -234,15 +244,16 @@ def test_no_rows_write_nothing_and_need_no_server() -> None:
 
 @pytest.mark.parametrize("source", SINKS)
 def test_a_write_says_where_its_rows_go_and_only_appends(source: str) -> None:
-    rows = table(**{"body" if source == "rsmq" else "payload": ["a"]})
+    rows = table(**{BODY[source]: ["a"]})
     with pytest.raises(SettingsError, match="neither an option nor a column"):
         sink(source, rows)
     with pytest.raises(SettingsError, match="no option quue; did you mean queue"):
         sink(source, rows, quue="q")
     with pytest.raises(SettingsError, match="onError must be one of fail, skip, not 'maybe'"):
         sink(source, rows, queue="q", onError="maybe")
+    given = NEEDED.get(source, {}) | {"queue": "q"}
     with pytest.raises(SettingsError, match="can only be appended"):
-        SINKS[source]({"queue": "q"}, from_arrow_schema(rows.schema), overwrite=True)
+        SINKS[source](given, from_arrow_schema(rows.schema), overwrite=True)
 
 
 @pytest.mark.usefixtures("queues")

@@ -81,7 +81,7 @@ def test_rows_become_elements(spark: SparkSession, server: Server, db: redis.Red
     ("query", "options", "fault"),
     [
         ("SELECT 'a' AS bdy", {"queue": "q"}, "no column bdy; there are body, queue, delay_s"),
-        ("SELECT 1 AS body", {"queue": "q"}, "column body must be string or binary, not integer"),
+        ("SELECT 1 AS body", {"queue": "q"}, "column body must be STRING or BINARY, not INT"),
         ("SELECT 'a' AS body", {}, "neither an option nor a column queue says where rows go"),
         ("SELECT 'a' AS body", {"queue": "q", "tabel": 1}, "no option tabel"),
         ("SELECT 'a' AS body", {"queue": "none"}, "queue 'none' does not exist"),

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import redis
 from pyspark.sql import SparkSession
 
 from tests.servers import Server
-from tests.spark.tail_job import batches, committed, kill, tail_job, until
+from tests.spark.crash_kinds import JOB, told
+from tests.spark.dying import Doom, Event, holds, killed, run
+from tests.spark.tail_job import TAILS, committed
 from tests.spark.tailing import PROTOCOL, fill
 
-WITHIN_S = 90
-TWICE = pytest.mark.timeout(3 * WITHIN_S)  # two starts of Spark, on a machine with others
+WITHIN_S = 300
+LIMITS = {"maxRowsPerBatch": "500", "exactRows": "true"}
 
 
 @pytest.fixture
@@ -24,66 +25,77 @@ def own_db(private_server: Server) -> Iterator[redis.Redis]:
         yield client
 
 
-def options(server: Server, **more: Any) -> dict[str, Any]:
-    return {
-        "url": server.url,
-        "protocol": PROTOCOL,
-        "queue": "q",
-        "maxRowsPerBatch": "500",
-        "exactRows": "true",
-        **more,
-    }
-
-
-@TWICE
-def test_a_driver_that_is_killed_inside_a_batch_leaves_no_gap_and_no_double(
+@pytest.mark.timeout(3 * WITHIN_S)
+def test_a_driver_that_is_killed_inside_a_batch_goes_on_though_the_server_restarted(
     private_server: Server, own_db: redis.Redis, tmp_path: Path
 ) -> None:
-    bodies = [*range(1200), "stop", *range(1200, 2000)]
-    fill(own_db, "q", bodies)
-    with tail_job(tmp_path, **options(private_server)) as job:
-        until(job, (tmp_path / "held").exists, WITHIN_S)
-        kill(job)
-    assert 0 < len(committed(tmp_path)) < len(bodies)
-    fill(own_db, "q", range(2000, 2500))
-    with tail_job(tmp_path, once=True, **options(private_server)) as job:
-        assert job.wait(WITHIN_S) == 0
-    assert sorted(committed(tmp_path)) == sorted(map(str, [*bodies, *range(2000, 2500)]))
-
-
-@TWICE
-def test_a_driver_that_is_killed_between_batches_goes_on_though_the_server_restarted(
-    private_server: Server, own_db: redis.Redis, tmp_path: Path
-) -> None:
-    fill(own_db, "q", range(1500))
-    with tail_job(tmp_path, **options(private_server)) as job:
-        until(job, lambda: batches(tmp_path) == 3, WITHIN_S)
-        kill(job)
+    tail, event = TAILS["journal"], Event("in sink write", 2)
+    tail.fill(own_db, range(2000))
+    job = told(private_server.url, tail.told(tmp_path, event, **LIMITS))
+    status, log = run(JOB, tmp_path, job)
+    assert status != 0
+    assert Doom(str(tmp_path), (event,)).has_come(), log
+    assert len(tail.rows(tmp_path)) == 1000
     private_server.kill()
     private_server.restart()
-    fill(own_db, "q", range(1500, 2100))
-    with tail_job(tmp_path, once=True, **options(private_server)) as job:
-        assert job.wait(WITHIN_S) == 0
-    assert sorted(committed(tmp_path), key=int) == list(map(str, range(2100)))
+    tail.fill(own_db, range(2000, 2500))
+    status, log = run(JOB, tmp_path, told(private_server.url, tail.told(tmp_path, **LIMITS)))
+    assert status == 0, log
+    assert tail.rows(tmp_path) == list(map(str, range(2500)))
+
+
+def lives() -> Iterator[dict[str, tuple[Event, ...]]]:
+    """Where each query is, in each life, when the JVM is killed."""
+    for batch, point in enumerate(("after claim", "in read", "in sink write", "between"), 1):
+        yield {name: (holds(point, batch),) for name in TAILS}
+    # Nobody can be held while files are committed: the JVM is killed when they are.
+    for batch, dies in enumerate(TAILS, 5):
+        last = (holds("before write", batch), Event("in sink commit", batch))
+        yield {name: last if name == dies else (holds("in read", batch),) for name in TAILS}
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(9 * WITHIN_S)
+def test_queries_that_are_killed_at_each_point_leave_no_gap_and_no_double(
+    server: Server, db: redis.Redis, tmp_path: Path
+) -> None:
+    for tail in TAILS.values():
+        tail.fill(db, range(5000))
+    for events in lives():
+        queries = [
+            tail.told(tmp_path / name, *events[name], **LIMITS) for name, tail in TAILS.items()
+        ]
+        dooms = [Doom(str(tmp_path / name), events[name]) for name in TAILS]
+        job = told(server.url, *queries, master="local[8]")
+        killed(JOB, tmp_path, job, dooms, within_s=WITHIN_S)
+    for tail in TAILS.values():
+        tail.fill(db, range(5000, 5500))
+    queries = [tail.told(tmp_path / name, **LIMITS) for name, tail in TAILS.items()]
+    status, log = run(JOB, tmp_path, told(server.url, *queries))
+    assert status == 0, log
+    for name, tail in TAILS.items():
+        assert tail.rows(tmp_path / name) == list(map(str, range(5500))), name
 
 
 def test_a_batch_that_was_written_but_not_noted_is_not_written_twice(
     spark: SparkSession, private_server: Server, own_db: redis.Redis, tmp_path: Path
 ) -> None:
-    def run() -> None:
-        source = spark.readStream.format("tambo").options(**options(private_server)).load()
+    options = {"url": private_server.url, "protocol": PROTOCOL, "queue": "q", **LIMITS}
+
+    def follow() -> None:
+        source = spark.readStream.format("tambo").options(**options).load()
         writer = source.writeStream.format("parquet").option("path", str(tmp_path / "out"))
         writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
         query = writer.trigger(availableNow=True).start()
         assert query.awaitTermination(WITHIN_S)
 
     fill(own_db, "q", range(700))
-    run()
+    follow()
     last = max(
         (tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name)
     )
     last.unlink()
     (last.parent / f".{last.name}.crc").unlink(missing_ok=True)
     fill(own_db, "q", range(700, 900))
-    run()
+    follow()
     assert sorted(committed(tmp_path), key=int) == list(map(str, range(900)))

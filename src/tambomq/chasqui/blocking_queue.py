@@ -17,6 +17,7 @@ from tambomq.chasqui.ops import ADDED_TTL_S, EVENTS_CAP, MAX_STREAM_LEN, Policy
 from tambomq.chasqui.production import NO_OPTIONS, Production
 from tambomq.chasqui.repeat import MissedFiresLike, RepeatableMeta, RepeatLike
 from tambomq.clock import now_ms
+from tambomq.journal.recording import Bounds, bounds_of
 from tambomq.store.connect import URL, Endpoint
 from tambomq.store.sync import Store
 
@@ -28,6 +29,7 @@ class BlockingQueue:
     or ``"trim"`` the oldest. *dedup*: the id of a job counts in a ``"window"`` of its producer,
     as the engine has it, or is ``"strict"`` for all during *dedup_ttl_secs*. *dialect*:
     ``"engine"`` where the engine's workers share the queue. *announce*: an event for each add.
+    *journal*: each job that is added is recorded, with its data, in the queue's journal.
     """
 
     def __init__(  # noqa: PLR0913  (options, all by keyword)
@@ -45,6 +47,7 @@ class BlockingQueue:
         dialect: str = "page",
         events_enabled: bool = True,
         announce: bool = False,
+        journal: bool | Bounds = False,
         group: str = GROUP,
     ) -> None:
         """Check the options; the first call connects."""
@@ -58,6 +61,7 @@ class BlockingQueue:
             dedup,
             dedup_ttl_secs,
             announce,
+            bounds_of(journal),
         )
         endpoint = endpoint_of(redis_url, tls=tls, provider=credential_provider)
         self._store = Store(endpoint)
@@ -104,7 +108,7 @@ class BlockingQueue:
         """Add a job: now, after a delay, at a time, or again and again.
 
         *delay_ms* takes milliseconds or a datetime, *delay* a timedelta. A *job_id*
-        that counts already adds nothing. Raises `QueueFull`, `ForeignLeader`.
+        that counts already adds nothing. Raises `QueueFull`, `JournalFull`, `ForeignLeader`.
         """
         if repeat is not None or missed_fires is not None:
             pattern = check_together(repeat, missed_fires, delay_ms, delay)
@@ -269,8 +273,7 @@ class BlockingQueue:
 
     def drain(self, *, delayed: bool = False) -> int:
         """Forget the jobs that wait, and those that are *delayed*; return how many."""
-        plan = admin_ops.drain(self._keys, self._group, delayed=delayed)
-        return self._server.follow(plan)
+        return self._server.follow(admin_ops.drain(self._keys, self._group, delayed=delayed))
 
     def clean(self, grace_ms: int = 0, *, limit: int = 1000, state: str = "dlq") -> int:
         """Forget jobs older than *grace_ms*; return how many.
@@ -284,8 +287,7 @@ class BlockingQueue:
 
     def obliterate(self, *, force: bool = False) -> int:
         """Forget the queue, also with jobs running if *force*, or raise `QueueBusy`; count keys."""
-        plan = admin_ops.obliterate(self._keys, self._group, force=force)
-        return self._server.follow(plan)
+        return self._server.follow(admin_ops.obliterate(self._keys, self._group, force=force))
 
     def close(self) -> None:
         """Hang up; a later call opens the queue again."""

@@ -8,7 +8,7 @@ one node. The fields::
     events   e id ts n …                             see docs/protocols/chasqui.md
     spec     spec fired                              of repeat:spec:<key>, a hash
     lease    owner label until hidden_until          who has it, until when (ms)
-             acked claim mark released               and what it has
+             acked claim mark released lapsed        and what it has
 
 The scripts spell the fields too; a field that changes here changes there.
 """
@@ -120,6 +120,32 @@ class Keys:
         return f"{self._base}:fence:{query}"
 
     @property
+    def redrives(self) -> str:
+        """Set: the ids of all redrives of dead letters."""
+        return f"{self._base}:redrives"
+
+    def redrive(self, id: str) -> str:
+        """Hash: what a redrive was told, and how far it has come."""
+        return f"{self._base}:redrive:{check_lease(id)}"
+
+    def redriven(self, id: str) -> str:
+        """Stream: ``from`` and ``to`` of what it moved, and the dead letter as it was."""
+        return f"{self.redrive(id)}:moved"
+
+    def move(self, id: str) -> str:
+        """Hash: how far a move of the queue's jobs to another place has come."""
+        return f"{self._base}:move:{check_lease(id)}"
+
+    def transit(self, id: str) -> str:
+        """List: what has left the queue and may not have arrived yet."""
+        return f"{self.move(id)}:transit"
+
+    @property
+    def traces(self) -> tuple[str, ...]:
+        """What a queue is found by, also where only one of them is left."""
+        return self.stream, self.delayed, self.repeat, self.dlq, self.events
+
+    @property
     def pattern(self) -> str:
         """Matches every key of the queue, and no other."""
         return _GLOB.sub(r"\\\1", self._base) + ":*"
@@ -128,12 +154,29 @@ class Keys:
 ANY_QUEUE = "{chasqui:*}:*"
 """Matches every key of every queue."""
 
+ANY_LEASES = "{chasqui:*}:leases"
+"""Matches the leases of every queue."""
+
+_LEASED = re.compile(r"\{chasqui:(.+)\}:leases", re.DOTALL)
 _QUEUE_OF = re.compile(r"\{chasqui:(.+?)\}:(?:stream|delayed|repeat)", re.DOTALL)
+_TRACE_OF = re.compile(r"\{chasqui:(.+?)\}:(?:stream|delayed|repeat|dlq|events)", re.DOTALL)
 
 
 def queue_of(key: str) -> str | None:
     """Return the queue whose stream, delayed or repeat *key* is; only for finding queues."""
     match = _QUEUE_OF.fullmatch(key)
+    return match[1] if match else None
+
+
+def trace_of(key: str) -> str | None:
+    """Return the queue that has *key* among its `Keys.traces`; only for finding what to read."""
+    match = _TRACE_OF.fullmatch(key)
+    return match[1] if match else None
+
+
+def leased(key: str) -> str | None:
+    """Return the queue whose leases *key* holds; only for finding them."""
+    match = _LEASED.fullmatch(key)
     return match[1] if match else None
 
 

@@ -6,18 +6,18 @@ of the lease's own consumer, so workers of the same group leave them alone while
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
 
-from tambomq.chasqui.job import UNRECOVERABLE
+from tambomq.chasqui.job import MAX_ATTEMPTS, U32, UNRECOVERABLE
 from tambomq.chasqui.keys import GROUP, Keys, lessee
 from tambomq.chasqui.ops import EVENTS_CAP
 from tambomq.chasqui.options import CLAIM_IDLE_MS, DLQ_CAP
-from tambomq.chasqui.wire import decode_envelope, encode_envelope, encode_member, read_entry
-from tambomq.errors import RemoteProtocolError
+from tambomq.chasqui.verdict import Death, Rules, after_failure, arrival
+from tambomq.chasqui.wire import encode_member
 from tambomq.store import ledger
 from tambomq.store.call import Arg, Call, Plan, Script, load_script, results
 from tambomq.store.ledger import CHUNK, Claim, Opened, Settled, Standing, Term
@@ -35,6 +35,9 @@ _ACKNOWLEDGE = _load("acknowledge", "note", "room", "owns", "held", "ackdel_plai
 _RELEASE = _load("release")
 _RESIGN = _load("resign")
 _JUDGE = _load("judge")
+
+# A lease has read whatever there was, so here only what is no job at all counts as dead.
+_ANY_SIZE = Rules(max_attempts=U32, max_payload_bytes=1 << 62)
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -94,9 +97,9 @@ def release_expired(group: Group, queue: str, *, but: str = "") -> Plan[dict[str
     *but* names a lease to leave alone. The jobs are anybody's to claim.
     """
     keys = Keys(queue)
-    listed = Call("SMEMBERS", (keys.leases,), (), _names, repeatable=True)
+    listed = Call("SMEMBERS", (keys.leases,), (), ledger.names, repeatable=True)
     leases = [lease for lease in results((yield (listed,)))[0] if lease != but]
-    calls = [_release(keys, lease) for lease in leases]
+    calls = [give_up(keys, lease) for lease in leases]
     released = results((yield calls)) if calls else []
     return {lease: count for lease, count in zip(leases, released, strict=True) if count}
 
@@ -155,11 +158,20 @@ def acknowledge(group: Group, term: Term, number: int, mark: str) -> Plan[Settle
             return ledger.settled(rounds)
 
 
-def judge(queue: str, lease: str, number: int, verdicts: Sequence[tuple[str, str]]) -> Plan[None]:
-    """Say what is to become of jobs: ``r<ms>`` to wait, ``d<reason>``, or ``''`` for done.
+def judge(
+    queue: str,
+    lease: str,
+    number: int,
+    verdicts: Sequence[tuple[str, str]],
+    *,
+    max_attempts: int = MAX_ATTEMPTS,
+) -> Plan[None]:
+    """Say what is to become of jobs: ``r<ms> <reason>`` to run again, ``d<reason>``, or ``''``.
 
-    Each is named by its entry. Raises `QueueError` if claim *number* is not open.
+    Each is named by its entry; one whose runs are used up (*max_attempts*, unless it says it
+    itself) dies instead, as at a worker. Raises `QueueError` if claim *number* is not open.
     """
+    rules = Rules(max_attempts=max_attempts)
     keys = Keys(queue)
     where = (keys.ledger(lease), keys.verdicts(lease))
     for first in range(0, len(verdicts), CHUNK):
@@ -167,27 +179,45 @@ def judge(queue: str, lease: str, number: int, verdicts: Sequence[tuple[str, str
         found = results((yield [_entry(keys, entry) for entry, _ in chunk]))
         words: list[Arg] = []
         for (entry, verdict), fields in zip(chunk, found, strict=True):
-            words += (entry, _spelled(verdict, fields))
+            words += (entry, _spelled(verdict, fields, rules))
         call = Call(_JUDGE, where, (number, *words), bool, repeatable=True)
         if not results((yield (call,)))[0]:
             raise ledger.too_late(queue, lease, number)
 
 
-def _spelled(verdict: str, fields: Sequence[bytes]) -> bytes:
-    """Return a verdict as the script carries it out; a job that cannot be read ends."""
+def _spelled(verdict: str, fields: Sequence[bytes], rules: Rules) -> bytes:
+    """Return a verdict as `lease_acknowledge` reads it.
+
+    ``r<ms> <size of reason> <reason><member>``, or ``d<reason> <detail>``; a job that is gone ends.
+    """
     if verdict.startswith("d"):
-        return f"d{UNRECOVERABLE} {verdict[1:]}".encode("utf-8", "backslashreplace")
-    body, name = read_entry(fields)
-    if not verdict or body is None:
+        return _dead(UNRECOVERABLE, verdict[1:])
+    if not verdict or not fields:
         return b""
-    try:
-        envelope = decode_envelope(body)
-    except RemoteProtocolError:
-        return b""
-    again = msgspec.structs.replace(envelope, attempt=envelope.attempt + 1)
+    wait, _, reason = verdict.partition(" ")
+    job = arrival(fields, 0, _ANY_SIZE)
+    if isinstance(job, Death):
+        # What cannot be read would not be read the next time.
+        return _dead(job.reason, job.detail or reason)
+    became = after_failure(*job, RuntimeError(reason), rules, _no_jitter)
+    if isinstance(became, Death):
+        return _dead(became.reason, became.detail)
     # Whoever promotes it reads the engine's dialect.
-    member = encode_member(name, encode_envelope(again), "engine")
-    return b"%b %b" % (verdict.encode(), member)
+    told, member = _text(reason), encode_member(job[1], became.body, "engine")
+    return b"%b %d %b%b" % (wait.encode(), len(told), told, member)
+
+
+def _dead(reason: str, detail: str) -> bytes:
+    return _text(f"d{reason} {detail}")
+
+
+def _text(reason: str) -> bytes:
+    """Return *reason* as bytes, whatever it quotes."""
+    return reason.encode("utf-8", "backslashreplace")
+
+
+def _no_jitter(bound: int) -> int:  # noqa: ARG001  (how long to wait is the verdict's affair)
+    return 0
 
 
 # ── what a claim has ─────────────────────────────────────────────────────────
@@ -232,7 +262,8 @@ def _renewal(group: Group, term: Term, first: int, count: int) -> Call[Any]:
     return Call(_RENEW, _own(term), args, partial(ledger.granted, term), repeatable=True)
 
 
-def _release(keys: Keys, lease: str) -> Call[int]:
+def give_up(keys: Keys, lease: str) -> Call[int]:
+    """Let a claim be nobody's if its query is dead for too long; how many jobs it had."""
     where = (keys.ledger(lease), keys.members(lease), keys.verdicts(lease))
     return Call(_RELEASE, where, (), int, repeatable=True)
 
@@ -248,10 +279,6 @@ def _fields(reply: list[Any]) -> Sequence[bytes]:
 def _claim(term: Term, reply: Any) -> Claim:
     size, added, mark = ledger.granted(term, reply)
     return Claim(size, added, ledger.text(mark))
-
-
-def _names(reply: Iterable[bytes]) -> list[str]:
-    return sorted(map(ledger.text, reply))
 
 
 def _members(reply: list[bytes]) -> list[Member]:

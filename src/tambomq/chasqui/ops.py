@@ -15,9 +15,11 @@ import msgspec
 from tambomq.chasqui.job import MAX_DELAY_S, U32, U64, Envelope, RetryOverride, check_whole
 from tambomq.chasqui.keys import Keys, check_job_id, check_name, check_page_name
 from tambomq.chasqui.packing import decode_payload
+from tambomq.chasqui.recorded import recorded
 from tambomq.chasqui.wire import check_dialect, encode_envelope, encode_fresh, encode_member
 from tambomq.errors import ForeignLeader, InvalidFormat, InvalidValue, QueueFull
 from tambomq.ids import ulid
+from tambomq.journal.recording import Bounds
 from tambomq.store.call import Arg, Call, load_script, template
 from tambomq.store.features import Features
 
@@ -67,6 +69,8 @@ class Policy(msgspec.Struct, frozen=True):
     dedup_ttl_s: int = ADDED_TTL_S
     announce: bool = False
     """Whether there is an event for each job that is added to wait at once."""
+    journal: Bounds | None = None
+    """How much the journal holds; without it there is none."""
 
     @property
     def announced(self) -> int:
@@ -146,7 +150,9 @@ def add(keys: Keys, has: Features, policy: Policy, producer: str, job: Draft) ->
         job.created_at_ms, job.id, job.body, job.name,
     )  # fmt: skip
     where = (keys.stream, keys.events, keys.window(producer))
-    return Call(_ADD[has.idmp], where, args, partial(_length, keys.queue, policy), repeatable=True)
+    script = _ADD[has.idmp and not policy.journal]
+    call = Call(script, where, args, partial(_length, keys.queue, policy), repeatable=True)
+    return _recorded(keys, policy, call, (job,))
 
 
 def add_once(keys: Keys, policy: Policy, job: Draft) -> Call[int]:
@@ -156,7 +162,8 @@ def add_once(keys: Keys, policy: Policy, job: Draft) -> Call[int]:
         policy.announced, job.created_at_ms, job.id, job.body, job.name,
     )  # fmt: skip
     where = (keys.stream, keys.events, keys.added(job.id))
-    return Call(_ADD_ONCE, where, args, partial(_length, keys.queue, policy), repeatable=True)
+    call = Call(_ADD_ONCE, where, args, partial(_length, keys.queue, policy), repeatable=True)
+    return _recorded(keys, policy, call, (job,))
 
 
 class RoomyAdd:
@@ -195,13 +202,16 @@ def add_batch(
         args = [first.batch, producer, *bound, policy.announced, first.created_at_ms]
         for job in jobs:
             args += (job.id, job.body, job.name)
-        return Call(_ADD_BATCH[has.idmp], where, tuple(args), decode, repeatable=True)
+        script = _ADD_BATCH[has.idmp and not policy.journal]
+        call = Call(script, where, tuple(args), decode, repeatable=True)
+        return _recorded(keys, policy, call, jobs)
     # Each argument costs the server nearly half a microsecond, and most batches have one name.
     args = [first.batch, *bound, first.created_at_ms, 1, first.name]
     args += [job.body for job in jobs]
     if any(job.name != first.name for job in jobs):
         args[5:] = (2, "", *(item for job in jobs for item in (job.body, job.name)))
-    return Call(_ADD_FRESH, where, tuple(args), decode, repeatable=True)
+    call = Call(_ADD_FRESH, where, tuple(args), decode, repeatable=True)
+    return _recorded(keys, policy, call, jobs)
 
 
 def batches(jobs: Sequence[Draft]) -> Iterator[Sequence[Draft]]:
@@ -231,7 +241,8 @@ def schedule(keys: Keys, policy: Policy, producer: str, job: Draft) -> Call[bool
         keys.delayed, keys.promoter_lock, keys.events, keys.marker(job.id), keys.index(job.id),
         keys.window(producer),
     )  # fmt: skip
-    return Call(_SCHEDULE, where, args, partial(_scheduled, keys.queue), repeatable=True)
+    call = Call(_SCHEDULE, where, args, partial(_scheduled, keys.queue), repeatable=True)
+    return _recorded(keys, policy, call, (job,))
 
 
 def cancel(keys: Keys, job_id: str) -> Call[bool]:
@@ -249,6 +260,11 @@ def result(keys: Keys, job_id: str) -> Call[Any]:
 def progress(keys: Keys, job_id: str) -> Call[int | None]:
     """Return how far the job has come; `None` if it has not said."""
     return Call("GET", (keys.progress(check_job_id(job_id)),), (), _percent, repeatable=True)
+
+
+def _recorded(keys: Keys, policy: Policy, call: Call[Any], jobs: Sequence[Draft]) -> Call[Any]:
+    size = sum(len(job.payload) for job in jobs) if policy.journal else 0
+    return recorded(keys, policy.journal, call, entries=len(jobs), size=size)
 
 
 def _length(queue: str, policy: Policy, reply: int) -> int:

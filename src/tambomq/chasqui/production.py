@@ -172,6 +172,7 @@ class Production:
             and self._has is not None
             and self._has.idmp
             and not self._policy.announce
+            and not self._policy.journal
         )
 
     def _learn(self, now_ms: int, lengths: Sequence[Any]) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from math import floor
 from typing import Any, TypeAlias
 
-from tambomq.chasqui.keys import ANY_QUEUE, Keys, queue_of
+from tambomq.chasqui.keys import ANY_QUEUE, Keys, trace_of
 from tambomq.store.call import Call, load_script
 
 COUNT = 1000
@@ -153,7 +153,7 @@ def _as_is(reply: Any) -> Any:
 
 def _keys(reply: list[Any]) -> tuple[bytes, list[str]]:
     cursor, found = reply
-    return cursor, [key for key in _texts(found) if queue_of(key) is not None]
+    return cursor, [key for key in _texts(found) if trace_of(key) is not None]
 
 
 def _id(rows: list[Row]) -> str | None:

@@ -130,6 +130,14 @@ def decode_member(member: bytes) -> tuple[str, bytes]:
     raise RemoteProtocolError(f"a delayed member of {len(member)} bytes, shorter than its name")
 
 
+def dialect_of(member: bytes) -> str | None:
+    """Return in which dialect *member* is; `None` if no envelope begins where it should."""
+    for dialect, (_, end) in (("engine", _engine_name(member)), ("page", _page_name(member))):
+        if 0 < end < len(member) and member[end] in _ENVELOPE_STARTS:
+            return dialect
+    return None
+
+
 def _engine_name(member: bytes) -> tuple[int, int]:
     """Return where the name begins and ends; 0 if it cannot."""
     size = int.from_bytes(member[:4], "little")

@@ -128,6 +128,7 @@ def how_options(command: Command) -> Command:
 )
 @click.option("--bulk", is_flag=True, help="A job for each line of standard input.")
 @how_options
+@click.option("--journal", is_flag=True, help="Record it, with its data, in the queue's journal.")
 @every_command
 def add(queue: str, name: str | None, data: str | None, *, as_json: bool, **given: Any) -> None:
     """Add a job and print its id; or many, and how many.
@@ -143,7 +144,7 @@ def add(queue: str, name: str | None, data: str | None, *, as_json: bool, **give
     repeat = pattern_of(given["every"], given["cron"], given["tz"])
     _check(name, data, repeat, given)
     dedup = "strict" if given["once"] else "window"
-    how = {key: given[key] for key in ("max_stream_len", "overflow", "dialect")}
+    how = {key: given[key] for key in ("max_stream_len", "overflow", "dialect", "journal")}
     desk = open_queue(queue, dedup=dedup, **how)
     options = _options(given)
     if given["bulk"] or given["count"]:
@@ -177,6 +178,7 @@ def _check(
         (later and repeat, "a job that recurs has no --delay and no --at"),
         (given["delay_ms"] is not None and given["at"], "--delay or --at, not both"),
         (given["once"] and not (given["job_id"] or given["bulk"]), "--once goes with --id"),
+        (given["journal"] and repeat, "--journal: what recurs is not recorded, its events tell"),
         (given["once"] and repeat, "--once: what recurs is there once in any case"),
     ):
         if wrong:

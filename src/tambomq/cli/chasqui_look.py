@@ -15,9 +15,12 @@ from tambomq.chasqui.keys import Keys
 from tambomq.cli.chasqui_client import every_command, group_option, open_store, queue_argument
 from tambomq.cli.chasqui_tables import boxed, emit_boxed
 from tambomq.cli.chasqui_values import iso_ms
+from tambomq.cli.journal_state import journal_fields, journal_rows
 from tambomq.cli.output import NothingThere, emit, emit_json, example, explain
 from tambomq.clock import now_ms
 from tambomq.errors import StoreUnavailable, TamboError
+from tambomq.journal import ops as journal_ops
+from tambomq.journal.keys import Keys as JournalKeys
 from tambomq.store.call import Call
 
 INTERVAL_MS: Final = 1000
@@ -58,10 +61,11 @@ def inspect(queue: str, *, group: str, as_json: bool) -> None:
     and not settled; they count for `stream depth` too.
     """
     seen = _look(queue, group)
+    journal = open_store().run(journal_ops.state(JournalKeys("chasqui", queue)))
     if as_json:
-        emit_json({"queue": queue, "group": group, **seen.fields})
+        emit_json({"queue": queue, "group": group, **seen.fields, **journal_fields(journal)})
     else:
-        emit_boxed(_header(queue, group), _rows(seen))
+        emit_boxed(_header(queue, group), [*_rows(seen), *journal_rows(journal)])
 
 
 @click.command(epilog=example("chasqui watch emails --interval-ms 500"))

@@ -24,6 +24,9 @@ COMMANDS: Final = {
     "kqueue": Entry(
         "tambomq.cli.kqueue", "kqueue", "Send messages to KqueueMsgQ queues and receive them."
     ),
+    "pipeline": Entry(
+        "tambomq.cli.pipeline", "pipeline", "Archive, look at, mend and move what is in queues."
+    ),
     "demo": Entry("tambomq.cli.demo", "demo", "Send some traffic through every door."),
 }
 

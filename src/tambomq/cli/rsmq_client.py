@@ -11,8 +11,11 @@ from typing import Final
 import click
 
 from tambomq.cli.output import Command
+from tambomq.journal import ops
+from tambomq.journal.ops import State
 from tambomq.rsmq.client import Rsmq
 from tambomq.rsmq.keys import NAMESPACE
+from tambomq.rsmq.recorded import journal_keys
 from tambomq.store.call import Call
 from tambomq.store.connect import URL
 from tambomq.store.sync import Store
@@ -52,11 +55,16 @@ def name_option(command: Command) -> Command:
     return click.option("-n", "--name", required=True, metavar="QUEUE", help="The queue.")(command)
 
 
-def open_client(*, realtime: bool = False) -> Rsmq:
+def open_client(*, realtime: bool = False, journal: Sequence[str] = ()) -> Rsmq:
     """Return a client for what the command line says; the first operation connects."""
     ctx = click.get_current_context()
-    client = Rsmq(open_store(), ns=ctx.meta.get(f"{_TOLD}ns", NAMESPACE), realtime=realtime)
+    client = Rsmq(open_store(), ns=_namespace(), realtime=realtime, journal=journal)
     return ctx.with_resource(client)
+
+
+def look_at_journal(queue: str) -> State | None:
+    """Return what the journal of *queue* holds; `None` if it has none."""
+    return open_store().run(ops.state(journal_keys(_namespace(), queue)))
 
 
 def open_store() -> Store:
@@ -72,6 +80,11 @@ def open_store() -> Store:
 def server_time_ms() -> int:
     """Ask the server for its clock: the one that says what is visible."""
     return open_store().run(Call("TIME", (), (), _milliseconds, repeatable=True))
+
+
+def _namespace() -> str:
+    found: str = click.get_current_context().meta.get(f"{_TOLD}ns", NAMESPACE)
+    return found
 
 
 def _milliseconds(time: Sequence[bytes]) -> int:

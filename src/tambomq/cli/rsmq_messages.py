@@ -38,8 +38,17 @@ def message() -> None:
     help="How long they stay hidden. [the queue's own]",
 )
 @click.option("--realtime", is_flag=True, help="Tell waiting receivers at once.")
+@click.option("--journal", is_flag=True, help="Record them in the queue's journal.")
 @every_command
-def send(name: str, *, delay: float | None, realtime: bool, as_json: bool, **places: Any) -> None:
+def send(
+    name: str,
+    *,
+    delay: float | None,
+    realtime: bool,
+    journal: bool,
+    as_json: bool,
+    **places: Any,
+) -> None:
     """Send messages and print their ids; with --lines, how many.
 
     They are received in the order given. A body of -m that is too long stops all of them; a line
@@ -47,7 +56,7 @@ def send(name: str, *, delay: float | None, realtime: bool, as_json: bool, **pla
     """
     given = Given(**places)
     rsmq_bodies.check(given)
-    client = open_client(realtime=realtime)
+    client = open_client(realtime=realtime, journal=(name,) if journal else ())
     if given.lines:
         sent = rsmq_bodies.send_lines(client, name, given, delay=delay)
         _show_count(name, sent, as_json=as_json)

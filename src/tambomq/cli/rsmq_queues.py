@@ -6,11 +6,13 @@ from collections.abc import Iterator
 
 import click
 
+from tambomq.cli.journal_state import journal_fields, journal_rows
 from tambomq.cli.output import NothingThere, emit, emit_json, emit_table, example, yes_option
-from tambomq.cli.rsmq_client import name_option, open_client
+from tambomq.cli.rsmq_client import look_at_journal, name_option, open_client
 from tambomq.cli.rsmq_options import confirm, every_command, settings_options
 from tambomq.cli.rsmq_show import duration, moment
 from tambomq.errors import StoreUnavailable, TamboError
+from tambomq.journal.ops import State
 from tambomq.rsmq import QueueAttributes, QueueStats, Rsmq
 from tambomq.rsmq.model import UNLIMITED
 
@@ -118,16 +120,17 @@ def stats(name: str, *, as_json: bool) -> None:
     Reads the whole queue, a page at a time: about a second for 100,000 messages.
     """
     found = open_client().get_queue_stats(name)
-    damage = list(_damage(found))
+    damage, journal = list(_damage(found)), look_at_journal(name)
     if as_json:
         counts = {field: getattr(found, field) for field in found.__struct_fields__}
-        emit_json({**counts, "attributes": _object(found.attributes), "damaged": bool(damage)})
+        counts |= {"attributes": _object(found.attributes), "damaged": bool(damage)}
+        emit_json({**counts, **journal_fields(journal)})
         return
     if damage:
         click.secho("This queue is damaged:", fg="red", bold=True)
         emit_table(("count", "what it is"), damage)
         emit("")
-    _show_stats(found)
+    _show_stats(found, journal)
 
 
 def _look(client: Rsmq, name: str) -> QueueAttributes | TamboError:
@@ -190,7 +193,7 @@ def _rows(found: QueueAttributes) -> list[tuple[str, str]]:
     ]
 
 
-def _show_stats(found: QueueStats) -> None:
+def _show_stats(found: QueueStats, journal: State | None) -> None:
     waiting = duration(found.oldest_visible_ms) if found.visible else "-"
     emit_table(
         ("queue", found.queue),
@@ -201,6 +204,7 @@ def _show_stats(found: QueueStats) -> None:
             ("oldest visible has waited", waiting),
             ("bytes in bodies", str(found.body_bytes)),
             *_rows(found.attributes),
+            *journal_rows(journal),
         ],
     )
 

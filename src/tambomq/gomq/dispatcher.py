@@ -16,6 +16,8 @@ from tambomq.clock import pauses
 from tambomq.errors import StoreUnavailable, TamboError
 from tambomq.gomq import ops
 from tambomq.gomq.ops import Dispatched
+from tambomq.gomq.recorded import push_recorded
+from tambomq.journal.recording import Recording
 from tambomq.store.aio import AsyncStore
 from tambomq.store.call import Call
 
@@ -30,9 +32,9 @@ _log = logging.getLogger(__name__)
 class Dispatcher:
     """Publishes and dispatches for one server; others may do the same on the same Redis."""
 
-    def __init__(self, store: AsyncStore) -> None:
-        """Nothing is looked for before `run`."""
-        self._store = store
+    def __init__(self, store: AsyncStore, recording: Recording | None = None) -> None:
+        """Nothing is looked for before `run`. *recording* says which keys have a journal."""
+        self._store, self._recording = store, recording
         self._due: dict[str, tuple[list[bytes], list[asyncio.Future[None]]]] = {}
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._trips = set[asyncio.Task[None]]()
@@ -53,7 +55,7 @@ class Dispatcher:
 
     async def publish_all(self, batches: Mapping[str, Sequence[bytes]]) -> None:
         """Append to several main queues, or to none, and dispatch."""
-        calls: list[Call[Any]] = [ops.push_all(batches), *map(ops.dispatch, batches)]
+        calls: list[Call[Any]] = [self._push_all(batches), *map(ops.dispatch, batches)]
         outcomes = await self._store.outcomes(calls)
         for key, outcome in zip(batches, outcomes[1:], strict=True):
             self._dispatched(key, outcome)
@@ -88,6 +90,16 @@ class Dispatcher:
         while under_way := {*self._busy.values(), *self._trips}:
             await asyncio.wait(under_way)
 
+    def _push(self, key: str, elements: Sequence[bytes]) -> Call[int]:
+        if self._recording is None or self._recording.of(key) is None:
+            return ops.push(key, elements)
+        return push_recorded(self._recording, {key: elements})
+
+    def _push_all(self, batches: Mapping[str, Sequence[bytes]]) -> Call[int]:
+        if self._recording is None or not any(map(self._recording.of, batches)):
+            return ops.push_all(batches)
+        return push_recorded(self._recording, batches)
+
     def _send(self) -> None:
         due, self._due = self._due, {}
         trip = asyncio.ensure_future(self._trip(due))
@@ -97,7 +109,7 @@ class Dispatcher:
     async def _trip(self, due: dict[str, tuple[list[bytes], list[asyncio.Future[None]]]]) -> None:
         calls: list[Call[Any]] = []
         for key, (elements, _) in due.items():
-            calls += (ops.push(key, elements), ops.dispatch(key))
+            calls += (self._push(key, elements), ops.dispatch(key))
         outcomes = await self._store.outcomes(calls)
         for place, (key, (_, waiting)) in enumerate(due.items()):
             pushed, dispatched = outcomes[2 * place : 2 * place + 2]

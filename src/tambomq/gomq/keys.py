@@ -32,6 +32,12 @@ FENCE: Final = "FENCE_"
 LEASE: Final = "LEASE_"
 LEASES: Final = "LEASES_"
 
+# How far a move of a key to another place has come (hash), and what is on its way (list).
+MOVE: Final = "MOVE_"
+TRANSIT: Final = "TRANSIT_"
+# Which message was which, before a query published it under a new id (hash).
+ORIGINS: Final = "ORIGINS_"
+
 CHANNEL: Final = "gomq:"
 """Where a consumer's watchers hear that something waits: a channel, not a key."""
 
@@ -96,6 +102,11 @@ def leases(key: str) -> str:
     return LEASES + key
 
 
+def leased(name: str) -> str | None:
+    """Return the key whose leases *name* holds; only for finding them."""
+    return name.removeprefix(LEASES) or None
+
+
 def ledger(key: str, lease: str) -> str:
     """Who has the lease, and which claim is open."""
     return f"{LEASE}{check_lease(lease)}:{key}"
@@ -104,6 +115,21 @@ def ledger(key: str, lease: str) -> str:
 def lessee(lease: str) -> str:
     """The consumer, and its one peer, that receives for a lease."""
     return f"spark-{lease}"
+
+
+def move(key: str, id: str) -> str:
+    """How far a move of *key* has come."""
+    return f"{MOVE}{check_lease(id)}:{key}"
+
+
+def transit(key: str, id: str) -> str:
+    """What has left the main queue and may not have arrived yet."""
+    return f"{TRANSIT}{check_lease(id)}:{key}"
+
+
+def origins(key: str, query: str) -> str:
+    """Which messages *query* has published, by their new ids."""
+    return f"{ORIGINS}{key}_{query}"
 
 
 def check_lease(lease: str) -> str:

@@ -7,7 +7,6 @@ for too long, whoever disconnects it puts the batch back, as any other's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final
 
@@ -51,7 +50,7 @@ def beat(options: Options, term: Term) -> Call[Any]:
         *(keys.last_action(who), keys.handed(who, who)),
         keys.ledger(term.queue, term.lease),
     )
-    args = (term.owner, term.lease_ms, _hide_ms(options), _keep_s(options))
+    args = (term.owner, term.lease_ms, _hide_ms(options), keep_s(options))
     return Call(_RENEW, where, args, partial(ledger.granted, term), repeatable=True)
 
 
@@ -71,9 +70,9 @@ def release_expired(options: Options, queue: str, *, but: str = "") -> Plan[dict
 
     Their peers are disconnected: what only they were owed is in the main queue again.
     """
-    listed = Call("SMEMBERS", (keys.leases(queue),), (), _names, repeatable=True)
+    listed = Call("SMEMBERS", (keys.leases(queue),), (), ledger.names, repeatable=True)
     leases = [lease for lease in results((yield (listed,)))[0] if lease != but]
-    calls: list[Call[Any]] = [_release(queue, lease) for lease in leases]
+    calls: list[Call[Any]] = [give_up(queue, lease) for lease in leases]
     released = results((yield calls)) if calls else []
     gone = {lease: claim for lease, claim in zip(leases, released, strict=True) if claim}
     if gone:
@@ -88,7 +87,7 @@ def claim(options: Options, term: Term, number: int, mark: str, count: int) -> P
     if the lease is another's, at another claim, or has another key already.
     """
     who, most = keys.lessee(term.lease), min(count, MOST)
-    kept = Call("SMEMBERS", (keys.subscriptions(who),), (), _names, repeatable=True)
+    kept = Call("SMEMBERS", (keys.subscriptions(who),), (), ledger.names, repeatable=True)
     subscribed = results((yield (beat(options, term), kept)))[1]
     if set(subscribed) - {term.queue}:
         told = f"lease {term.lease!r} has another key than {term.queue!r}: name one for each"
@@ -100,7 +99,7 @@ def claim(options: Options, term: Term, number: int, mark: str, count: int) -> P
     )
     args = (
         *(term.owner, number, mark, most, ROOM),
-        *(_hide_ms(options), _keep_s(options), term.queue),
+        *(_hide_ms(options), keep_s(options), term.queue),
     )
     call = Call(_CLAIM, where, args, partial(_claim, term), repeatable=True)
     got: Claim = results((yield (call,)))[0]
@@ -145,7 +144,8 @@ def opened(options: Options, term: Term) -> Call[Opened]:  # noqa: ARG001  (as i
     return Call("HMGET", where, ("owner", "claim", "mark"), ledger.opened, repeatable=True)
 
 
-def _release(queue: str, lease: str) -> Call[int]:
+def give_up(queue: str, lease: str) -> Call[int]:
+    """Let a claim be nobody's if its query is dead for too long; which it was, 0 for none."""
     return Call(_RELEASE, (keys.ledger(queue, lease),), (), int, repeatable=True)
 
 
@@ -153,7 +153,8 @@ def _hide_ms(options: Options) -> int:
     return int(options.peer_timeout_s * 1000)
 
 
-def _keep_s(options: Options) -> int:
+def keep_s(options: Options) -> int:
+    """For how long the time of a peer's last action is kept."""
     return max(60, round(ops.KEEP * options.peer_timeout_s))
 
 
@@ -164,7 +165,3 @@ def _claim(term: Term, reply: Any) -> Claim:
 
 def _size(reply: bytes | None) -> int:
     return int(reply or 0)
-
-
-def _names(reply: Iterable[bytes]) -> list[str]:
-    return sorted(map(ledger.text, reply))

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from tambomq.errors import InvalidValue
+from tambomq.journal.recording import BOUNDS, Bounds, Recording
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -36,7 +37,7 @@ RECORD_BYTES: Final = 128
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Limits of a service; raises `InvalidValue`."""
+    """Limits of a service, and what it records; raises `LocalProtocolError`."""
 
     peer_timeout_s: float = 30.0
     """A peer that has not observed for so long is disconnected."""
@@ -44,6 +45,16 @@ class Options:
     """Of a request, and of a reply."""
     observe_limit: int = OBSERVE_LIMIT
     """Records of one key in one reply."""
+    journal: tuple[str, ...] = ()
+    """Names and patterns of the keys that have a journal."""
+    journal_bounds: Bounds = BOUNDS
+    """How much each of them holds."""
+
+    @property
+    def recording(self) -> Recording | None:
+        """Which keys have a journal; `None` if none has."""
+        found = Recording("gomq", self.journal, self.journal_bounds)
+        return found if found.patterns else None
 
     def __post_init__(self) -> None:
         if self.peer_timeout_s <= 0:
@@ -52,3 +63,4 @@ class Options:
             raise InvalidValue("max_message_bytes", self.max_message_bytes, f"at least {least}")
         if not 1 <= self.observe_limit <= 1000:  # noqa: PLR2004  (what leave.lua keeps in mind)
             raise InvalidValue("observe_limit", self.observe_limit, "from 1 to 1000")
+        Recording("gomq", self.journal)

@@ -52,7 +52,8 @@ class Service:
     def __init__(self, store: AsyncStore, options: Options = Options()) -> None:  # noqa: B008  (frozen)
         """Nothing is done before `start`."""
         self._store, self._options = store, options
-        self._dispatcher, self._reaper = Dispatcher(store), Reaper(store, options)
+        self._dispatcher = Dispatcher(store, options.recording)
+        self._reaper = Reaper(store, options)
         self._xids = Xids()
         self._tasks: list[asyncio.Task[None]] = []
         self._background = set[asyncio.Task[None]]()

@@ -6,6 +6,7 @@ from enum import IntEnum
 
 from tambomq.errors import (
     BrokerRefused,
+    JournalFull,
     LocalProtocolError,
     MessageTooLong,
     SettingsError,
@@ -33,6 +34,7 @@ class Code(IntEnum):
 # The first that fits decides, so the special stand before the general.
 _CODES: tuple[tuple[type[Exception], Code], ...] = (
     (MessageTooLong, Code.RESOURCE_EXHAUSTED),
+    (JournalFull, Code.RESOURCE_EXHAUSTED),
     (LocalProtocolError, Code.INVALID_ARGUMENT),
     (StoreFull, Code.RESOURCE_EXHAUSTED),
     (WrongType, Code.FAILED_PRECONDITION),

@@ -32,3 +32,12 @@ def decode(element: bytes) -> Element:
         return _decode(element)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return _EMPTY
+
+
+def is_message(element: bytes) -> bool:
+    """Whether *element* is a message, or what a list has instead of one."""
+    try:
+        _decode(element)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+    return True

@@ -6,15 +6,53 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
-from tambomq.journal.keys import Keys, any_of, queue_of
-from tambomq.journal.wire import Record, fields_of
-from tambomq.store.call import Call, Plan, results
+import msgspec
+
+from tambomq.journal import keys as fields
+from tambomq.journal.keys import Keys, any_of, check_entry_id, check_reader, queue_of
+from tambomq.journal.recording import Bounds, accounting
+from tambomq.journal.wire import Record, by_name, fields_of, number
+from tambomq.store.call import Call, Plan, load_script, results
 
 COUNT: Final = 1000
 """Entries of one page: more are no faster, and keep Redis from others."""
 
+_COMMIT = load_script("tambomq.journal", "commit", "readers")
+_FORGET = load_script("tambomq.journal", "forget", "readers")
+_STATE = load_script("tambomq.journal", "state")
+_APPEND = accounting(load_script("tambomq.journal", "append"))
+
 Entry: TypeAlias = tuple[bytes, list[bytes]]
 """An entry's id, and its fields: names and values by turns."""
+
+
+class Reader(msgspec.Struct, frozen=True):
+    """How far one who reads a journal has come."""
+
+    name: str
+    committed: str
+    """The last entry it needs no more."""
+    lag_bytes: int
+    """What was recorded since, as the bounds count it."""
+    lag_ms: int
+    """How much later the last entry is."""
+
+
+class State(msgspec.Struct, frozen=True):
+    """What a journal holds, and who has yet to read it."""
+
+    entries: int
+    bytes: int
+    """As the bounds count them; entries that were appended without bounds are not counted."""
+    first: str
+    """The id of the first entry, empty without one."""
+    last: str
+    """The last id that was ever given."""
+    refused: int
+    """Messages that were not stored, since the journal was full."""
+    dropped: int
+    """Events that were not recorded, since it was full or could not be reached."""
+    readers: tuple[Reader, ...]
 
 
 def append(keys: Keys, records: Iterable[Record]) -> Plan[list[str]]:
@@ -27,6 +65,39 @@ def append(keys: Keys, records: Iterable[Record]) -> Plan[list[str]]:
     while page := [_add(keys, record) for record in islice(left, COUNT)]:
         ids += results((yield page))
     return ids
+
+
+def append_bounded(
+    keys: Keys, bounds: Bounds, sent: Iterable[tuple[int, bytes]], missed: int = 0
+) -> Call[int]:
+    """Record what was *sent* to how many, as far as there is room; return how many were.
+
+    The others, and *missed* beside them, are counted as dropped.
+    """
+    flat = (word for pair in sent for word in pair)
+    args = (bounds.max_entries, bounds.max_bytes, missed, *flat)
+    return Call(_APPEND, (keys.journal, keys.state), args, decode=int)
+
+
+def commit(keys: Keys, reader: str, id: str) -> Call[int]:
+    """Note that *reader* needs nothing up to *id* any more; return how many entries are gone.
+
+    What all readers have committed is trimmed, but for the last of it. With ``0-0`` a reader makes
+    itself known before it has read anything; an id before its last changes nothing.
+    """
+    args = (check_reader(reader), check_entry_id(id))
+    return Call(_COMMIT, (keys.journal, keys.state), args, decode=int, repeatable=True)
+
+
+def forget(keys: Keys, reader: str) -> Call[bool]:
+    """Wait for *reader* no longer; false when it was not known."""
+    args = (check_reader(reader),)
+    return Call(_FORGET, (keys.journal, keys.state), args, decode=bool, repeatable=True)
+
+
+def state(keys: Keys) -> Call[State | None]:
+    """Return what a journal holds; `None` if there is none."""
+    return Call(_STATE, (keys.journal, keys.state), (), decode=_state, repeatable=True)
 
 
 def read(keys: Keys, low: str = "-", high: str = "+", count: int = COUNT) -> Call[list[Entry]]:
@@ -68,12 +139,23 @@ def queues(protocol: str, cursor: bytes) -> Call[tuple[bytes, list[str]]]:
     return Call("SCAN", (), words, decode=named, repeatable=True)
 
 
+def journals(cursor: bytes) -> Call[tuple[bytes, list[Keys]]]:
+    """Return where to go on, and some journals of any protocol; the last page goes on at ``0``."""
+
+    def named(reply: list[Any]) -> tuple[bytes, list[Keys]]:
+        owners = (fields.owner_of(key.decode(errors="replace")) for key in reply[1])
+        return reply[0], [Keys(*owner) for owner in owners if owner[0] in fields.PROTOCOLS]
+
+    words = (cursor, "MATCH", fields.ANY, "COUNT", COUNT, "TYPE", "stream")
+    return Call("SCAN", (), words, decode=named, repeatable=True)
+
+
 def _add(keys: Keys, record: Record) -> Call[str]:
     return Call("XADD", (keys.journal,), ("*", *fields_of(record)), decode=_text)
 
 
 def _text(reply: bytes) -> str:
-    return reply.decode()
+    return reply.decode(errors="replace")
 
 
 def _entries(reply: list[Any]) -> list[Entry]:
@@ -82,3 +164,41 @@ def _entries(reply: list[Any]) -> list[Entry]:
 
 def _edge(reply: list[Any]) -> str | None:
     return reply[0][0].decode() if reply else None
+
+
+def _state(reply: list[Any]) -> State | None:
+    entries, first, last, flat = reply
+    if not last and not flat:
+        return None
+    found, end = by_name(flat), last.decode() or "0-0"
+
+    def count(name: bytes) -> int:
+        return number(found.get(name)) or 0
+
+    readers = tuple(
+        Reader(
+            name=_text(field.removeprefix(fields.COMMITTED)),
+            committed=_text(id),
+            lag_bytes=max(0, count(fields.BYTES) - count(_read_field(field))),
+            lag_ms=max(0, _ms(end) - _ms(_text(id))),
+        )
+        for field, id in sorted(found.items())
+        if field.startswith(fields.COMMITTED)
+    )
+    return State(
+        entries=entries,
+        bytes=max(0, count(fields.BYTES) - count(fields.GONE)) if entries else 0,
+        first=_text(first),
+        last=end,
+        refused=count(fields.REFUSED),
+        dropped=count(fields.DROPPED),
+        readers=readers,
+    )
+
+
+def _read_field(committed: bytes) -> bytes:
+    return fields.READ + committed.removeprefix(fields.COMMITTED)
+
+
+def _ms(id: str) -> int:
+    return number(id.partition("-")[0].encode()) or 0

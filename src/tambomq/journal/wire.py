@@ -28,6 +28,12 @@ class Record(msgspec.Struct, frozen=True):
     """Empty where the protocol has none."""
     name: str = ""
     delay_ms: int | None = None
+    attempt: int | None = None
+    """Which receive of the message it was, from 1 on."""
+    targets: int | None = None
+    """How many it went to."""
+    reason: str = ""
+    """Why the message is dead."""
 
 
 def fields_of(record: Record) -> tuple[bytes, ...]:
@@ -45,6 +51,12 @@ def fields_of(record: Record) -> tuple[bytes, ...]:
         found += (keys.NAME, _text("name", record.name))
     if record.delay_ms is not None:
         found += (keys.DELAY, _number("delay_ms", record.delay_ms))
+    if record.attempt is not None:
+        found += (keys.ATTEMPT, _number("attempt", record.attempt))
+    if record.targets is not None:
+        found += (keys.TARGETS, _number("targets", record.targets))
+    if record.reason:
+        found += (keys.REASON, _text("reason", record.reason))
     if record.body is not None:
         if not isinstance(record.body, bytes):
             raise InvalidBody(record.body)
@@ -62,6 +74,9 @@ def record_of(fields: Sequence[bytes]) -> Record:
         id=_shown(found.get(keys.ID)),
         name=_shown(found.get(keys.NAME)),
         delay_ms=number(found.get(keys.DELAY)),
+        attempt=number(found.get(keys.ATTEMPT)),
+        targets=number(found.get(keys.TARGETS)),
+        reason=_shown(found.get(keys.REASON)),
     )
 
 

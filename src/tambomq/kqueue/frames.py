@@ -223,6 +223,16 @@ def _same_name(data: bytes, pos: int, prefix: bytes, most: int) -> tuple[int, in
     return pos, count
 
 
+def messages_in(data: bytes, pos: int, end: int) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the queue and the body of each message of a run."""
+    while pos < end:
+        name_end = pos + HEAD_BYTES + head_at(data, pos)[1]
+        body = name_end + 4
+        following = body + size_at(data, name_end)[0]
+        yield data[pos + HEAD_BYTES : name_end], data[body:following]
+        pos = following
+
+
 def scan_requests(data: bytes, pos: int, limits: Limits) -> tuple[list[Request], Rest]:
     """Return what a consumer asks for from *pos* on, in its order."""
     end, requests = len(data), []
@@ -238,8 +248,6 @@ def scan_requests(data: bytes, pos: int, limits: Limits) -> tuple[list[Request],
 
 def rest_of(data: bytes, pos: int, allowed: bytes, limits: Limits) -> Rest:
     """Judge the frame at *pos*, of the *allowed* kinds, by what is there of it."""
-    if pos == len(data):
-        return Rest(pos, HEAD_BYTES, None)
     if pos == len(data):
         return Rest(pos, HEAD_BYTES, None)
     try:

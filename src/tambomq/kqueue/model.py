@@ -32,6 +32,10 @@ class Counters(msgspec.Struct):
     """Connections closed for not saying in time what they are."""
     probes: int = 0
     """Health probes answered."""
+    recorded: int = 0
+    """Messages written into a journal."""
+    unrecorded: int = 0
+    """Messages that a journal should have taken and, as far as is known, did not."""
 
 
 class Stats(Counters, frozen=True):  # type: ignore[misc]  # (msgspec has no such rule)

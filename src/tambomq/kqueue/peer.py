@@ -79,6 +79,8 @@ class Peer(asyncio.BufferedProtocol):
             done = 1
         if received.runs:
             room.flow.deliver(self, received.data, received.runs)
+            if room.note is not None:
+                room.note(received.data, received.runs)
         elif received.requests:
             try:
                 self._obey(received.requests)

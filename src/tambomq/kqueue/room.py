@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 
 import msgspec
 
 from tambomq.kqueue.exchange import Exchange
-from tambomq.kqueue.flow import End, Flow, Slow
+from tambomq.kqueue.flow import End, Flow, Runs, Slow
 from tambomq.kqueue.frames import LIMITS, Limits
 from tambomq.kqueue.model import Counters, Stats
 
@@ -48,6 +49,8 @@ class Room:
         self.connections = self.producers = self.consumers = 0
         self.is_closing = False
         """Whether nobody is let in any more."""
+        self.note: Callable[[bytes, Runs], None] | None = None
+        """Who is told of all messages, after they have been delivered."""
         self._empty: asyncio.Future[None] | None = None
         self._complained_at, self._kept_back = -_COMPLAIN_EVERY_S, 0
 

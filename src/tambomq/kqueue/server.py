@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Final, Self, get_args
 
 from tambomq.errors import BrokerUnavailable, InvalidValue
+from tambomq.journal.recording import BOUNDS, Bounds, Recording
 from tambomq.kqueue.flow import Slow
 from tambomq.kqueue.frames import LIMITS, Limits
 from tambomq.kqueue.model import Stats
 from tambomq.kqueue.peer import Peer
 from tambomq.kqueue.probe import probe
+from tambomq.kqueue.recorder import Recorder
 from tambomq.kqueue.room import Room, Rules
+from tambomq.store.connect import URL
 from tambomq.tls import ServerTls
 
 HOST: Final = "127.0.0.1"
@@ -38,6 +42,9 @@ class KqueueServer:
     *slow* says what happens when *max_buffer_bytes* wait for a consumer: it loses its
     connection (``disconnect``), it loses messages (``drop``), or who sends them waits
     (``block``). *handshake_s* is how long a client may take to say what it is.
+
+    *journal*: messages to queues of these names or patterns are recorded, within
+    *journal_bounds*, in the Redis at *url*, which is needed for nothing else.
     """
 
     def __init__(  # noqa: PLR0913  (each is a setting of its own)
@@ -52,6 +59,9 @@ class KqueueServer:
         handshake_s: float = 10.0,
         ok_replies: bool = False,
         tls: ServerTls | None = None,
+        journal: Iterable[str] = (),
+        journal_bounds: Bounds = BOUNDS,
+        url: str = URL,
     ) -> None:
         """Remember what was asked for; `start` listens."""
         if slow not in get_args(Slow):
@@ -65,6 +75,8 @@ class KqueueServer:
                 raise InvalidValue(what, getattr(rules, what), "more than 0")
         self._host, self._port, self._tls = host, port, tls
         self._room = Room(rules)
+        self._recording, self._url = Recording("kqueue", journal, journal_bounds), url
+        self._recorder: Recorder | None = None
         self._server: asyncio.Server | None = None
         self._bound: tuple[str, int] | None = None
 
@@ -79,9 +91,14 @@ class KqueueServer:
         return self._room.stats
 
     async def start(self) -> None:
-        """Listen. Raises `BrokerUnavailable` where that cannot be, `SettingsError` for TLS."""
+        """Listen.
+
+        Raises `BrokerUnavailable` where that cannot be, `SettingsError` for TLS, and `StoreError`
+        for a journal that cannot be reached.
+        """
         if self._server is not None:
             return
+        await self._record()
         context = self._tls.context() if self._tls else None
         loop, room = asyncio.get_running_loop(), self._room
         try:
@@ -95,6 +112,7 @@ class KqueueServer:
                 start_serving=False,
             )
         except (OSError, UnicodeError) as error:
+            await self._record_no_more(0)
             raise BrokerUnavailable(f"{self._host}:{self._port}", error) from error
         self._server, room.is_closing = server, False
         for each in server.sockets:
@@ -120,6 +138,7 @@ class KqueueServer:
             for peer in list(self._room.open):
                 peer.abort()
         await self._room.empty()
+        await self._record_no_more(grace_s)
 
     async def check(self) -> None:
         """Ask itself, as a client would, whether it answers. Raises `BrokerUnavailable`."""
@@ -131,6 +150,21 @@ class KqueueServer:
             return
         if self._room.connections < self._room.rules.max_connections:
             raise BrokerUnavailable(f"{host}:{port}", "it does not answer a probe")
+
+    async def _record(self) -> None:
+        if self._recording.patterns and self._recorder is None:
+            self._recorder = Recorder(self._url, self._recording, self._room.counters)
+            self._room.note = self._recorder.note
+            try:
+                await self._recorder.start()
+            except BaseException:
+                await self._record_no_more(0)
+                raise
+
+    async def _record_no_more(self, within_s: float) -> None:
+        recorder, self._recorder, self._room.note = self._recorder, None, None
+        if recorder is not None:
+            await recorder.close(within_s)
 
     async def __aenter__(self) -> Self:
         """Start it."""

@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
+from tambomq.journal.recording import BOUNDS, Bounds
 from tambomq.rsmq import async_longpoll, ops, queue_ops, settle_ops
-from tambomq.rsmq.keys import NAMESPACE, Keys
+from tambomq.rsmq.keys import NAMESPACE
 from tambomq.rsmq.model import (
     DEFAULT_DELAY,
     DEFAULT_MAXSIZE,
@@ -22,6 +23,7 @@ from tambomq.rsmq.model import (
     QueueStats,
     check_seconds,
 )
+from tambomq.rsmq.recorded import recording_keys
 from tambomq.store.aio import AsyncStore
 from tambomq.store.connect import PATIENCE_S, URL, Credentials, Tls
 
@@ -32,6 +34,8 @@ class AsyncRsmq:
     *ns* is the namespace of all keys; on a cluster put it in braces, such as
     ``{rsmq}``. With *realtime* each send is announced, so that waiting
     receivers wake at once. *credentials* is asked at each new connection.
+    *journal*: what this client does with queues of these names or patterns, such as
+    ``audit-*``, is recorded in their journals, within *journal_bounds*.
     """
 
     def __init__(
@@ -43,9 +47,12 @@ class AsyncRsmq:
         tls: Tls | None = None,
         credentials: Credentials | None = None,
         patience_s: float = PATIENCE_S,
+        journal: Iterable[str] = (),
+        journal_bounds: Bounds = BOUNDS,
     ) -> None:
         """Remember where the server is; the first operation connects."""
-        self._keys, self._realtime = Keys(ns), realtime
+        self._keys = recording_keys(ns, journal, journal_bounds)
+        self._realtime = realtime
         self._store = (
             url
             if isinstance(url, AsyncStore)
@@ -114,7 +121,7 @@ class AsyncRsmq:
         """Put *body* on a queue and return the message's id.
 
         *delay* in seconds overrides the queue's own. Raises `QueueNotFound`,
-        `MessageTooLong`.
+        `MessageTooLong`, `JournalFull`.
         """
         return await self._store.run(
             ops.send(self._keys, queue, body, delay=delay, realtime=self._realtime)

@@ -15,6 +15,7 @@ The hash of a lease: who has it, and what it has::
     acked                                 claims that are over
     claim mark                            the open claim's number, and the name only it has
     released                              the last claim that was taken away
+    lapsed                                the mark of a claim that others may have had messages of
 
 The scripts spell the fields too; a field that changes here changes there.
 """
@@ -25,6 +26,7 @@ import re
 from dataclasses import dataclass
 
 from tambomq.errors import InvalidFormat
+from tambomq.journal.recording import Recording
 
 NAMESPACE = "rsmq"
 DEAD_SUFFIX = "-dead"
@@ -36,6 +38,11 @@ ID_SUFFIX_LENGTH = 22
 _QUEUE = re.compile(r"[A-Za-z0-9_.-]{1,160}", re.ASCII)
 _ID = re.compile(r"[A-Za-z0-9:]{32}", re.ASCII)
 _LEASE = re.compile(r"[A-Za-z0-9_.-]{1,160}", re.ASCII)
+
+
+def is_queue(text: str) -> bool:
+    """Whether *text* may name a queue."""
+    return _QUEUE.fullmatch(text) is not None and text != "QUEUES"
 
 
 def check_queue(queue: str) -> str:
@@ -73,6 +80,8 @@ class Keys:
     """The keys of one namespace; ``{tag}`` keeps them on one node of a cluster."""
 
     ns: str = NAMESPACE
+    recording: Recording | None = None
+    """Which queues have a journal."""
 
     def __post_init__(self) -> None:
         """Refuse a namespace that would make keys of another kind."""
@@ -105,6 +114,16 @@ class Keys:
         """Set: the names of all leases on a queue."""
         return f"{self.of(queue)[0]}:leases"
 
+    @property
+    def any_leases(self) -> str:
+        """Matches the leases of all queues."""
+        return f"{self.ns}:*:leases"
+
+    def leased(self, key: str) -> str | None:
+        """Return the queue whose leases *key* holds; only for finding them."""
+        name = key.removeprefix(f"{self.ns}:").removesuffix(":leases")
+        return name if is_queue(name) and key == self.leases(name) else None
+
     def ledger(self, queue: str, lease: str) -> str:
         """Hash: who has the lease, and which claim is open."""
         return f"{self.of(queue)[0]}:lease:{check_lease(lease)}"
@@ -120,3 +139,27 @@ class Keys:
     def fence(self, queue: str, query: str) -> str:
         """Hash: which chunks of rows *query* has written to the queue, and a digest of each."""
         return f"{self.ns}:{queue}:fence:{query}"
+
+    def redrives(self, queue: str) -> str:
+        """Set: the ids of all redrives of dead letters into a queue."""
+        return f"{self.of(queue)[0]}:redrives"
+
+    def redrive(self, queue: str, id: str) -> str:
+        """Hash: what a redrive was told, and how far it has come."""
+        return f"{self.of(queue)[0]}:redrive:{check_lease(id)}"
+
+    def redriven(self, queue: str, id: str) -> str:
+        """Stream: ``from`` and ``to`` of what it moved, and the dead letter as it was."""
+        return f"{self.redrive(queue, id)}:moved"
+
+    def move(self, queue: str, id: str) -> str:
+        """Hash: how far a move of the queue's messages to another place has come."""
+        return f"{self.of(queue)[0]}:move:{check_lease(id)}"
+
+    def transit(self, queue: str, id: str) -> str:
+        """List: what has left the queue and may not have arrived yet."""
+        return f"{self.move(queue, id)}:transit"
+
+    def origins(self, queue: str, query: str) -> str:
+        """Hash: which message was which, before *query* wrote it to the queue under a new id."""
+        return f"{self.fence(queue, query)}:origins"

@@ -6,7 +6,7 @@ received ones are, and each is ours only while its rc says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -77,9 +77,9 @@ def release_expired(keys: Keys, queue: str, *, but: str = "") -> Plan[dict[str, 
 
     *but* names a lease to leave alone. The messages have become visible by themselves.
     """
-    listed = Call("SMEMBERS", (keys.leases(queue),), (), _names, repeatable=True)
+    listed = Call("SMEMBERS", (keys.leases(queue),), (), ledger.names, repeatable=True)
     leases = [lease for lease in results((yield (listed,)))[0] if lease != but]
-    calls = [_release(keys, queue, lease) for lease in leases]
+    calls = [give_up(keys, queue, lease) for lease in leases]
     released = results((yield calls)) if calls else []
     return {lease: count for lease, count in zip(leases, released, strict=True) if count}
 
@@ -183,7 +183,8 @@ def _renewal(keys: Keys, term: Term, first: int, count: int) -> Call[Any]:
     return Call(_RENEW, _own(keys, term), args, partial(ledger.granted, term), repeatable=True)
 
 
-def _release(keys: Keys, queue: str, lease: str) -> Call[int]:
+def give_up(keys: Keys, queue: str, lease: str) -> Call[int]:
+    """Let a claim be nobody's if its query is dead for too long; how many messages it had."""
     where = (keys.ledger(queue, lease), keys.members(queue, lease), keys.verdicts(queue, lease))
     return Call(_RELEASE, where, (), int, repeatable=True)
 
@@ -191,10 +192,6 @@ def _release(keys: Keys, queue: str, lease: str) -> Call[int]:
 def _claim(term: Term, reply: Any) -> Claim:
     size, added, mark = ledger.granted(term, existing(term.queue, reply))
     return Claim(size, added, ledger.text(mark))
-
-
-def _names(reply: Iterable[bytes]) -> list[str]:
-    return sorted(map(ledger.text, reply))
 
 
 def _members(reply: list[bytes]) -> list[Member]:

@@ -15,6 +15,7 @@ from tambomq.errors import BatchIncomplete, MessageTooLong, TamboError
 from tambomq.ids import letters, names
 from tambomq.rsmq.keys import ID_SUFFIX_LENGTH, Keys
 from tambomq.rsmq.model import Body, Message, check_count, check_seconds, to_bytes
+from tambomq.rsmq.recorded import recorded
 from tambomq.rsmq.replies import existing, moment, tally
 from tambomq.store.call import Arg, Call, Plan, load_script, results
 
@@ -62,7 +63,8 @@ def send(
         0,
         *suffixed,
     )
-    return Call(_SEND, keys.of(queue), args, partial(_sent_one, queue, len(stored)))
+    call = Call(_SEND, keys.of(queue), args, partial(_sent_one, queue, len(stored)))
+    return recorded(keys, queue, call, entries=1, size=len(stored))
 
 
 def send_batch(
@@ -88,7 +90,9 @@ def send_batch(
     for number, chunk in enumerate(chunks):
         suffixes = names(len(chunk), ID_SUFFIX_LENGTH)
         pairs = [item for pair in zip(suffixes, chunk, strict=True) for item in pair]
-        calls.append(Call(_SEND, own, (*head, number * CHUNK, *pairs), decode))
+        call = Call(_SEND, own, (*head, number * CHUNK, *pairs), decode)
+        size = sum(map(len, chunk))
+        calls.append(recorded(keys, queue, call, entries=len(chunk), size=size))
     return _whole_batch(queue, calls, list(map(len, chunks)))
 
 
@@ -121,12 +125,13 @@ def _sent_one(queue: str, size: int, reply: Any) -> str:
 def receive(keys: Keys, queue: str, count: int = 1, *, vt: float | None = None) -> Call[Haul]:
     """Take up to *count* (at most `CHUNK`) of the oldest visible messages and hide them."""
     args = (min(check_count(count), CHUNK), _seconds("vt", vt))
-    return Call(_RECEIVE, keys.of(queue), args, partial(_haul, queue))
+    return recorded(keys, queue, Call(_RECEIVE, keys.of(queue), args, partial(_haul, queue)))
 
 
 def receive_one(keys: Keys, queue: str, *, vt: float | None = None) -> Call[Haul]:
     """Take the oldest visible message and hide it; not final if that takes `receive`."""
-    return Call(_RECEIVE_ONE, keys.of(queue), (_seconds("vt", vt),), partial(_haul, queue))
+    args = (_seconds("vt", vt),)
+    return recorded(keys, queue, Call(_RECEIVE_ONE, keys.of(queue), args, partial(_haul, queue)))
 
 
 def receive_batch(keys: Keys, queue: str, count: int, *, vt: float | None = None) -> Plan[Haul]:
@@ -174,7 +179,7 @@ def pop(keys: Keys, queue: str) -> Plan[Message | None]:
         id, body, rc, fr = fields
         return [Message(_id(id), body, rc, fr, now)]
 
-    call = Call(_POP, keys.of(queue), (), decode)
+    call = recorded(keys, queue, Call(_POP, keys.of(queue), (), decode))
     popped = None
     while popped is None:
         popped = results((yield (call,)))[0]

@@ -15,6 +15,10 @@ from tambomq.store.call import Call
 COUNT = 1000
 """Messages of one page: more are no faster, and keep Redis from others."""
 
+# Packed here: to make the words and then pack them takes eight times as long.
+_FIELDS = b"$%d\r\n%b\r\n$%d\r\n%b:rc\r\n$%d\r\n%b:fr\r\n"
+_SUFFIX = len(":rc")
+
 
 def names(keys: Keys, cursor: bytes) -> Call[tuple[bytes, list[bytes]]]:
     """Return where to go on, and some names of queues; the last page goes on at ``0``."""
@@ -55,8 +59,13 @@ def page(
 
 def contents(keys: Keys, queue: str, ids: Sequence[bytes]) -> Call[list[bytes | None]]:
     """Return body, receive count and first receive of each, in a row."""
-    fields = [field for id in ids for field in (id, id + b":rc", id + b":fr")]
-    return Call("HMGET", (keys.of(queue)[1],), tuple(fields), decode=list, repeatable=True)
+    where = (keys.of(queue)[1],)
+    key = where[0].encode()
+    words = [b"*%d\r\n$5\r\nHMGET\r\n$%d\r\n%b\r\n" % (2 + 3 * len(ids), len(key), key)]
+    for id in ids:
+        longer = len(id) + _SUFFIX
+        words.append(_FIELDS % (len(id), id, longer, id, longer, id))
+    return Call("HMGET", where, (), decode=list, repeatable=True, packed=b"".join(words))
 
 
 def present(keys: Keys, queue: str, ids: Sequence[bytes]) -> Call[list[bool]]:

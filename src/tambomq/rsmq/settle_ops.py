@@ -14,6 +14,7 @@ from tambomq.errors import InvalidValue
 from tambomq.rsmq.keys import Keys, check_dead_queue, check_id
 from tambomq.rsmq.model import Message, check_seconds
 from tambomq.rsmq.ops import CHUNK
+from tambomq.rsmq.recorded import recorded
 from tambomq.rsmq.replies import existing
 from tambomq.store.call import Arg, Call, Plan, Script, load_script, results
 
@@ -32,12 +33,15 @@ _BURY = load_script("tambomq.rsmq", "bury")
 def delete(keys: Keys, queue: str, id: str, *, receipt: int | None = None) -> Call[bool]:
     """Forget a message; false if it is gone, or another's by now."""
     args = (check_id(id), _receipt(receipt))
-    return Call(_DELETE_ONE, keys.of(queue), args, partial(_is_done, queue), repeatable=True)
+    decode = partial(_is_done, queue)
+    call = Call(_DELETE_ONE, keys.of(queue), args, decode, repeatable=True)
+    return recorded(keys, queue, call)
 
 
 def delete_batch(keys: Keys, queue: str, held: Iterable[Held]) -> Plan[list[bool]]:
     """Forget messages in one trip; for each whether it was there and ours."""
-    return _all_done(_in_chunks(_DELETE, keys, queue, (), held))
+    calls = _in_chunks(_DELETE, keys, queue, (), held)
+    return _all_done(recorded(keys, queue, call) for call in calls)
 
 
 def hide(keys: Keys, queue: str, id: str, vt: float, *, receipt: int | None = None) -> Call[bool]:
@@ -60,7 +64,8 @@ def bury(
     reason = why[:MOST_REASON].encode("utf-8", "backslashreplace")
     args = (message.id, message.receipt, dead, reason, keys.notices(dead) if realtime else "")
     decode = partial(_is_done, queue)
-    return Call(_BURY, (*own, keys.queues, *other), args, decode, repeatable=True)
+    call = Call(_BURY, (*own, keys.queues, *other), args, decode, repeatable=True)
+    return recorded(keys, queue, call)
 
 
 def _receipt(receipt: int | None) -> Arg:

@@ -19,12 +19,14 @@ from typing import Any, TypeAlias
 
 from tambomq.clock import pauses
 from tambomq.errors import Reject, StoreRefused, StoreUnavailable
+from tambomq.journal.recording import BOUNDS, Bounds, bounds_of
 from tambomq.rsmq import ops, queue_ops
 from tambomq.rsmq.backoff import Backoff
 from tambomq.rsmq.heartbeat import RsmqLease, receipts
-from tambomq.rsmq.keys import DEAD_SUFFIX, NAMESPACE, Keys, check_dead_queue, check_queue
+from tambomq.rsmq.keys import DEAD_SUFFIX, NAMESPACE, check_dead_queue, check_queue
 from tambomq.rsmq.longpoll import LOOK_EVERY_S, nap_s
 from tambomq.rsmq.model import DEFAULT_VT, Message, check_count, check_seconds
+from tambomq.rsmq.recorded import recording_keys
 from tambomq.rsmq.settling import Settler, WorkerStats
 from tambomq.store.aio import AsyncStore
 from tambomq.store.connect import URL, Credentials, Tls
@@ -52,6 +54,7 @@ class RsmqWorker:
     *max_receives*: after so many the message goes to *dead_queue* (``<queue>-dead``);
     ``None`` tries for ever. *timeout_s*: a handler that takes longer has failed.
     *grace_s*: how long `stop` waits for handlers before it gives their messages back.
+    *journal*: what becomes of messages is recorded in the queue's journal.
     """
 
     def __init__(  # noqa: PLR0913  (options, all by keyword)
@@ -72,11 +75,14 @@ class RsmqWorker:
         realtime: bool = False,
         tls: Tls | None = None,
         credentials: Credentials | None = None,
+        journal: bool | Bounds = False,
     ) -> None:
         """Check the options; nothing is connected before `run`."""
         self.queue = check_queue(queue)
         self.dead_queue = check_dead_queue(dead_queue or queue + DEAD_SUFFIX, of=queue)
-        self._handler, self._keys, self._realtime = handler, Keys(ns), realtime
+        journalled = (queue,) if journal else ()
+        self._keys = recording_keys(ns, journalled, bounds_of(journal) or BOUNDS)
+        self._handler, self._realtime = handler, realtime
         self._is_async, self._own_store = _is_async(handler), not isinstance(url, AsyncStore)
         if not isinstance(url, AsyncStore):
             url = AsyncStore(url, tls=tls, credentials=credentials)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tambomq.journal.recording import Recording
 from tambomq.serve.broker import BrokerDoor, Counted, Server
 from tambomq.serve.listening import server_tls
 from tambomq.serve.store import StoreDoor
 from tambomq.settings import GomqSettings
 
 NAME: Final = "gomq"
+NO_JOURNAL: Final = Recording(NAME, ())
 COUNTED: Final[Counted] = {
     "published": ("counter", "Messages taken."),
     "copies": ("counter", "Messages put into dedicated queues."),
@@ -20,8 +22,13 @@ COUNTED: Final[Counted] = {
 }
 
 
-def gomq_door(settings: GomqSettings, redis: StoreDoor) -> BrokerDoor:
-    """Return GOMQ on the data of *redis*. Raises `SettingsError` for useless certificates."""
+def gomq_door(
+    settings: GomqSettings, redis: StoreDoor, journal: Recording = NO_JOURNAL
+) -> BrokerDoor:
+    """Return GOMQ on the data of *redis*; keys that match *journal* have one.
+
+    Raises `SettingsError` for useless certificates.
+    """
     tls = server_tls(NAME, settings)
 
     def make() -> Server:
@@ -34,6 +41,8 @@ def gomq_door(settings: GomqSettings, redis: StoreDoor) -> BrokerDoor:
             options=Options(
                 peer_timeout_s=settings.peer_timeout_s,
                 max_message_bytes=settings.max_message_bytes,
+                journal=journal.patterns,
+                journal_bounds=journal.bounds,
             ),
             tls=tls,
             token=settings.token,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from tambomq.journal.recording import Recording
 from tambomq.serve.broker import BrokerDoor, Counted, Server
 from tambomq.serve.listening import server_tls
+from tambomq.serve.store import StoreDoor
 from tambomq.settings import KqueueSettings
 
 NAME: Final = "kqueue"
+NO_JOURNAL: Final = Recording(NAME, ())
 COUNTED: Final[Counted] = {
     "connections": ("gauge", "Clients that are connected."),
     "producers": ("gauge", "Of them, those that produce."),
@@ -26,11 +29,18 @@ COUNTED: Final[Counted] = {
     "protocol_errors": ("counter", "Connections closed for what they sent."),
     "handshake_timeouts": ("counter", "Connections closed for not saying in time what they are."),
     "probes": ("counter", "Health probes answered."),
+    "recorded": ("counter", "Messages written into a journal."),
+    "unrecorded": ("counter", "Messages that a journal should have taken and did not."),
 }
 
 
-def kqueue_door(settings: KqueueSettings) -> BrokerDoor:
-    """Return KqueueMsgQ. Raises `SettingsError` for certificates that cannot be used."""
+def kqueue_door(
+    settings: KqueueSettings, redis: StoreDoor | None = None, journal: Recording = NO_JOURNAL
+) -> BrokerDoor:
+    """Return KqueueMsgQ; the journals of queues that match *journal* are in *redis*.
+
+    Raises `SettingsError` for certificates that cannot be used.
+    """
     tls = server_tls(NAME, settings)
 
     def make() -> Server:
@@ -47,6 +57,9 @@ def kqueue_door(settings: KqueueSettings) -> BrokerDoor:
             handshake_s=settings.handshake_s,
             ok_replies=settings.ok_replies,
             tls=tls,
+            journal=journal.patterns,
+            journal_bounds=journal.bounds,
+            url=redis.url if redis else "",
         )
 
     return BrokerDoor(

@@ -23,6 +23,7 @@ from tambomq.serve.door import Door, Endpoint
 from tambomq.serve.gomq import gomq_door
 from tambomq.serve.health import Health
 from tambomq.serve.http import HttpDoor
+from tambomq.serve.journal import JournalDoor, recordings
 from tambomq.serve.kqueue import kqueue_door
 from tambomq.serve.ready import ready_file
 from tambomq.serve.rsmq import RsmqDoor
@@ -37,15 +38,21 @@ OnReady = Callable[[Sequence[Endpoint]], None]
 
 
 def doors(settings: Settings, health: Health) -> list[Door]:
-    """Return what *settings* ask to be served, in the order of opening."""
+    """Return what *settings* ask to be served, in the order of opening.
+
+    Raises `SettingsError`.
+    """
     redis = store_door(settings.server)
+    journals = recordings(settings)
     asked: list[tuple[bool, Callable[[], Door]]] = [
         (settings.http.enabled, lambda: HttpDoor(settings.http, health)),
         (True, lambda: redis),
         (settings.rsmq.enabled, lambda: RsmqDoor(redis)),
         (settings.chasqui.enabled, lambda: ChasquiDoor(settings.chasqui, redis)),
-        (settings.gomq.enabled, lambda: gomq_door(settings.gomq, redis)),
-        (settings.kqueue.enabled, lambda: kqueue_door(settings.kqueue)),
+        # Its numbers are all it has.
+        (settings.http.enabled, lambda: JournalDoor(redis)),
+        (settings.gomq.enabled, lambda: gomq_door(settings.gomq, redis, journals["gomq"])),
+        (settings.kqueue.enabled, lambda: kqueue_door(settings.kqueue, redis, journals["kqueue"])),
     ]
     return [make() for enabled, make in asked if enabled]
 

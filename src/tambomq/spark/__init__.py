@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tambomq.spark import needs
+
 if TYPE_CHECKING:
     from tambomq.spark.driver import session
 
@@ -19,3 +21,7 @@ def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+
+
+# Here, since a worker comes here before it imports anything that is compiled.
+needs.check()

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -26,23 +27,33 @@ from tambomq.spark.java import Java
 
 _MORE_SETTINGS: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _MADE_WITHIN_S: Final = 60
+_MAGIC: Final = (0xF00BABA8).to_bytes(4, sys.byteorder)
 _NEW_WORD: Final = 25
 """Since then Java calls it AOT in its log, a word that it refused before."""
 
 
 def options(java: Java, env: Mapping[str, str]) -> tuple[str, ...]:
     """Return how to start Java so that it uses the archive, or makes it."""
-    if _has_directories(env):
+    if _has_directories(env) or not cache.lasts():
         return ()
     # A Java of few parts comes without the archive of its own classes that ours is put on.
     base = () if "sharing" in java.said else (_base(java),)
     if None in base:
         return ()
     top = cache.folder() / f"spark-{_digest(java, _home(env), pyspark.__version__)}.jsa"
-    if top.exists():
+    if _is_whole(top):
         return (f"-XX:SharedArchiveFile={':'.join(map(str, (*base, top)))}", *_quiet(java))
     beneath = (f"-XX:SharedArchiveFile={each}" for each in base)
     return (*beneath, f"-XX:ArchiveClassesAtExit={top}", *_quiet(java))
+
+
+def _is_whole(archive: Path) -> bool:
+    """Whether Java came to the end of writing it: what it begins with is written last."""
+    try:
+        with archive.open("rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False
 
 
 def _quiet(java: Java) -> tuple[str, ...]:

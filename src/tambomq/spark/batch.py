@@ -23,6 +23,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from tambomq.errors import QueueNotFound
 from tambomq.spark.filters import bounds_of
 from tambomq.spark.options import Given, Place, Wanted
+from tambomq.spark.paging import bounded, undisturbed
 from tambomq.spark.plain import told_in_one_line
 from tambomq.spark.table import Bounds, Range, Table
 from tambomq.store.sync import Store
@@ -70,10 +71,11 @@ class BatchReader(DataSourceReader):
         part: Any = partition
         store = self._place.open()
         try:
-            with told_in_one_line():
+            with told_in_one_line(), undisturbed():
                 ranges = self._shared(store, *part.share) if part.share else part.ranges
                 for each in ranges:
-                    yield from map(self._decode, self._table.read(store, each, self._bounds))
+                    for rows in self._table.read(store, each, self._bounds):
+                        yield from map(self._decode, bounded(rows))
         finally:
             store.close()
 

@@ -15,12 +15,12 @@ def folder() -> Path:
 
     A user without a home that can be written to has one that lasts as long as the process.
     """
-    try:
-        found = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tambomq"
-        found.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError):
-        return _passing()
-    return found if os.access(found, os.W_OK | os.X_OK) else _passing()
+    return _lasting() or _passing()
+
+
+def lasts() -> bool:
+    """Whether what is put there now can be found by another process later."""
+    return _lasting() is not None
 
 
 def put(path: Path, content: bytes, *, mode: int = 0o644) -> None:
@@ -35,6 +35,15 @@ def put(path: Path, content: bytes, *, mode: int = 0o644) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def _lasting() -> Path | None:
+    try:
+        found = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tambomq"
+        found.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):
+        return None
+    return found if os.access(found, os.W_OK | os.X_OK) else None
 
 
 @functools.cache

@@ -5,29 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    DataSourceStreamWriter,
-    DataSourceWriter,
-)
 from pyspark.sql.types import StructType
 
 from tambomq.chasqui.keys import GROUP
 from tambomq.chasqui.lease_ops import Group
 from tambomq.spark import chasqui_sink, leased, payload, tail_options
-from tambomq.spark.batch import batch_reader
 from tambomq.spark.chasqui_sets import Results, Scored
 from tambomq.spark.chasqui_tables import Entries, PendingEntries
-from tambomq.spark.leased import LeasedReader
 from tambomq.spark.leased_chasqui import LeasedJobs
 from tambomq.spark.options import Given
-from tambomq.spark.payload import Payload
-from tambomq.spark.plain import told_in_one_line
-from tambomq.spark.sink import BatchWriter, StreamWriter
+from tambomq.spark.sink import Sink
+from tambomq.spark.source import QueueSource
 from tambomq.spark.table import Table
-from tambomq.spark.tail import tail_reader
 
 NAME: Final = "chasqui"
 TABLES: Final[dict[str, Callable[[bool, str], Table]]] = {
@@ -48,64 +37,34 @@ OPTIONS: Final = (
 )
 
 
-class ChasquiSource(DataSource):
+class ChasquiSource(QueueSource):
     """Reads tables of ChasquiMQ and adds jobs; ``table`` is one of `TABLES`.
 
     ``damaged`` says whether rows that cannot be read are to ``show`` with an error, or to ``skip``.
     """
 
-    @classmethod
-    def name(cls) -> str:
-        """Return what ``format`` calls it."""
-        return NAME
-
-    def schema(self) -> str:
-        """Return the columns of the table that is asked for."""
-        with told_in_one_line():
-            given = self._given()
-            # A stream has a lease, a table has none; Spark does not say which is wanted.
-            read = self._leased(given) if given.text("lease", None) else self._table(given)
-            return self._payload(given).columns(read.columns).ddl
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what reads the table once."""
-        with told_in_one_line():
-            given = self._given()
-            if lease := given.text("lease", None):
-                raise given.wrong("lease", "left out where nothing is streamed", lease)
-            decode = self._payload(given).bound(schema).apply
-            return batch_reader(given, self._table(given), decode)
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (Spark's name)
-        """Return what follows the table, or hands out jobs under a lease."""
-        with told_in_one_line():
-            given = self._given()
-            table, kind = self._table(given), given.one_of("table", tuple(TABLES), "jobs")
-            if kind not in ("jobs", *TAILS) or not isinstance(table, Entries):
-                raise given.wrong("table", f"jobs, {' or '.join(TAILS)} to be streamed", kind)
-            decode = self._payload(given).bound(schema).apply
-            if kind == "jobs":
-                return LeasedReader.given(given, self._leased(given), decode)
-            return tail_reader(given, table, decode)
-
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return what adds rows as jobs."""
-        return BatchWriter(chasqui_sink.sink(self.options, schema, overwrite=overwrite))
-
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  (Spark's name)
-        """Return what adds the rows of a stream as jobs."""
-        return StreamWriter(chasqui_sink.sink(self.options, schema, overwrite=overwrite))
-
-    def _given(self) -> Given:
-        return Given(NAME, self.options, OPTIONS)
-
-    def _payload(self, given: Given) -> Payload:
-        return Payload.given(given, "payload")
-
-    def _leased(self, given: Given) -> LeasedJobs:
-        return LeasedJobs(Group(given.text("group", GROUP)))
+    format = NAME
+    known = OPTIONS
+    tables = tuple(TABLES)
 
     def _table(self, given: Given) -> Table:
-        make = TABLES[given.one_of("table", tuple(TABLES), "jobs")]
-        show = given.one_of("damaged", ("show", "skip"), "show") == "show"
-        return make(show, given.text("group", GROUP))
+        return TABLES[self._kind(given)](_shows(given), given.text("group", GROUP))
+
+    def _followed(self, given: Given) -> Entries | None:
+        kind = self._kind(given)
+        if kind not in ("jobs", *TAILS):
+            raise given.wrong("table", f"jobs, {' or '.join(TAILS)} to be streamed", kind)
+        return Entries(kind, _shows(given)) if kind in TAILS else None
+
+    def _leased(self, given: Given) -> LeasedJobs:
+        if not _shows(given):
+            # What is skipped would be acknowledged with its batch, and nobody would have seen it.
+            raise given.wrong("damaged", "show where there is a lease", "skip")
+        return LeasedJobs(Group(given.text("group", GROUP)))
+
+    def _sink(self, schema: StructType, *, overwrite: bool) -> Sink:
+        return chasqui_sink.sink(self.options, schema, overwrite=overwrite)
+
+
+def _shows(given: Given) -> bool:
+    return given.one_of("damaged", ("show", "skip"), "show") == "show"

@@ -10,17 +10,19 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec.structs import astuple
 
 from tambomq.chasqui.job import BackoffSpec, Envelope, RetryOverride
 from tambomq.chasqui.keys import NAME, PAYLOAD
+from tambomq.chasqui.packing import UNREADABLE, Uint, Uint32
 from tambomq.chasqui.repeat import RepeatSpec
 from tambomq.chasqui.scan_ops import Row, moment
 from tambomq.chasqui.wire import by_name, decode_envelope, decode_member, read_entry
 from tambomq.chasqui.wire_repeat import decode_spec
 from tambomq.errors import RemoteProtocolError
-from tambomq.spark.columns import LONG, TEXT, constant
-from tambomq.spark.stream_fields import Fields, clock, moments, whole_numbers
+from tambomq.spark.columns import BYTES, LONG, TEXT, clock, constant
+from tambomq.spark.stream_fields import Fields, moments, whole_numbers
 
 Values: TypeAlias = dict[str, Sequence[Any]]
 """Columns by name."""
@@ -41,12 +43,13 @@ _DIGITS: Final = 18
 
 _json = msgspec.json.Encoder().encode
 _pack = msgspec.msgpack.Encoder().encode
+# As nearly all are: without a word about their retries.
+_usual = msgspec.msgpack.Decoder(tuple[str, bytes, Uint, Uint32]).decode
 
 
 def jobs(rows: Sequence[Row]) -> Values:
     """Return the columns of stream entries."""
-    ids, entries = zip(*rows, strict=True)
-    fields = Fields(entries)
+    ids, entries, fields = _taken_apart(rows)
     return {
         "entry_id": ids,
         "name": _names(fields),
@@ -57,13 +60,12 @@ def jobs(rows: Sequence[Row]) -> Values:
 
 def letters(rows: Sequence[Row]) -> Values:
     """Return the columns of dead letters."""
-    ids, entries = zip(*rows, strict=True)
-    fields = Fields(entries)
+    ids, entries, fields = _taken_apart(rows)
     return {
         "dlq_id": ids,
-        "source_id": fields.values(b"source_id"),
-        "reason": fields.values(_REASON),
-        "detail": fields.values(b"detail"),
+        "source_id": fields.column(b"source_id"),
+        "reason": fields.column(_REASON),
+        "detail": fields.column(b"detail"),
         "name": _names(fields),
         "died_at": moments(ids),
         **_opened(fields.values(PAYLOAD), entries),
@@ -72,23 +74,22 @@ def letters(rows: Sequence[Row]) -> Values:
 
 def events(rows: Sequence[Row]) -> Values:
     """Return the columns of events."""
-    ids, entries = zip(*rows, strict=True)
-    fields = Fields(entries)
+    ids, entries, fields = _taken_apart(rows)
+    nothing = pa.nulls(len(ids), LONG)
     texts = {name: fields.array(name) for name in (*_NUMBERS, _TS)}
-    found = {name: whole_numbers(each) for name, each in texts.items()}
-    numbers = {
-        name: _numbers(texts[name].to_pylist()) if each is None else each
-        for name, each in found.items()
-    }
-    sound = _KNOWN.issuperset(fields.names) and all(each is not None for each in found.values())
+    numbers = {name: nothing if t is None else whole_numbers(t) for name, t in texts.items()}
+    sound = _KNOWN.issuperset(fields.names)
+    for name, found in numbers.items():
+        if found is None:
+            numbers[name], sound = _numbers(fields.values(name)), False
     return {
         "entry_id": ids,
         "told_at": moments(ids),
-        "event": fields.values(_EVENT),
-        "id": [each or None for each in fields.values(_JOB)],
+        "event": fields.column(_EVENT),
+        "id": _jobs_told_of(fields),
         "name": _names(fields),
         "ts": clock(numbers[_TS]),
-        "reason": fields.values(_REASON),
+        "reason": fields.column(_REASON),
         **{name.decode(): numbers[name] for name in _NUMBERS},
         "others": constant(None, len(ids)) if sound else [*map(_others, entries)],
     }
@@ -164,11 +165,16 @@ def _opened(
     bodies: Sequence[bytes | None], rows: Sequence[Any], whole: Sequence[bytes] | None = None
 ) -> Values:
     """Return the columns that come from envelopes; of *whole* what is kept if one is none."""
+    nothing = constant(None, len(bodies))
+    try:
+        usual = zip(*map(_usual, bodies), strict=True)  # type: ignore[arg-type]
+        return _of_envelopes((*usual, ()), nothing, nothing)
+    except (*UNREADABLE, TypeError):
+        pass
     try:
         good = [decode_envelope(body) for body in bodies]  # type: ignore[arg-type]
     except (RemoteProtocolError, TypeError):
         return _opened_one_by_one(bodies, rows, whole)
-    nothing = constant(None, len(good))
     return _of_envelopes(zip(*map(astuple, good), strict=True), nothing, nothing)
 
 
@@ -243,13 +249,28 @@ def _count(value: bytes | None) -> int:
 # --- fields ---
 
 
+def _taken_apart(rows: Sequence[Row]) -> tuple[pa.Array, Sequence[Any], Fields]:
+    ids, entries = zip(*rows, strict=True)
+    return pa.array(ids, BYTES), entries, Fields(entries)
+
+
 def _names(fields: Fields) -> pa.Array:
     """Return dispatch names; what is missing or no text is no name."""
     found = fields.array(NAME)
+    if found is None:
+        return pa.repeat("", fields.count)
     try:
         return found.cast(TEXT).fill_null("")
     except pa.ArrowInvalid:
         return pa.array([read_entry((NAME, each or b""))[1] for each in found.to_pylist()], TEXT)
+
+
+def _jobs_told_of(fields: Fields) -> Any:
+    """Return ids of jobs; null where there is none, or an empty one."""
+    found = fields.column(_JOB)
+    if pc.min(pc.binary_length(found)).as_py() == 0:
+        return [each or None for each in found.to_pylist()]
+    return found
 
 
 def _numbers(values: Sequence[bytes | None]) -> pa.Array:

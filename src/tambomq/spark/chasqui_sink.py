@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
@@ -15,23 +17,25 @@ from tambomq.chasqui.add_options import due_at
 from tambomq.chasqui.job import retry_override
 from tambomq.chasqui.keys import Keys, check_name, check_queue
 from tambomq.chasqui.ops import MAX_STREAM_LEN, Draft, Policy, draft
-from tambomq.chasqui.packing import encode_payload
-from tambomq.chasqui.wire import DIALECTS
+from tambomq.chasqui.packing import UNREADABLE, encode_payload
+from tambomq.chasqui.wire import DIALECTS, encode_fresh
 from tambomq.clock import now_ms
 from tambomq.errors import InvalidFormat, LocalProtocolError, SettingsError
 from tambomq.ids import ulids
+from tambomq.spark import schemas
 from tambomq.spark.fence import Mark, Task
 from tambomq.spark.options import Given
 from tambomq.spark.plain import told_in_one_line
 from tambomq.spark.sink import COMMON, Sink, sink_of
-from tambomq.spark.sink_rows import MOMENT, NUMBER, TEXT, WHOLE, Field, Layout, Rows, as_ms, plain
+from tambomq.spark.sink_rows import Field, Layout, Rows, as_ms, fields, plain
 from tambomq.store.call import Call
 from tambomq.store.sync import Store
 
 SOURCE: Final = "chasqui"
 OPTIONS: Final = (*COMMON, "name", "maxStreamLen", "overflow", "dialect")
-_ANY: Final = ("binary", "string", "struct", "map", "array", "boolean", "date", *NUMBER, *MOMENT)
 _USUAL: Final = Policy()
+_MOST_DELAYED: Final = 400
+"""A job that is delayed takes the server as long as three that are not."""
 _PLAIN: Final = frozenset(("payload", "data", "name", "queue"))
 
 
@@ -39,21 +43,13 @@ def as_packed(column: pa.Array) -> list[bytes | None]:
     """Return values as MessagePack; bytes are that already."""
     if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
         return plain(column)
-    values = column.to_pylist(maps_as_pydicts="strict")
+    # With maps as dicts, the others take thirty times as long.
+    has_maps = "map<" in str(column.type)
+    values = column.to_pylist(maps_as_pydicts="strict") if has_maps else column.to_pylist()
     return [None if value is None else encode_payload(value) for value in values]
 
 
-FIELDS: Final = (
-    Field("payload", _ANY, "the job's data: bytes are MessagePack, all else becomes it", as_packed),
-    Field("data", _ANY, "the same by another name", as_packed),
-    Field("queue", TEXT, "the queue it goes to; null for that of the option queue"),
-    Field("name", TEXT, "what it is dispatched by; null for the option name"),
-    Field("id", TEXT, "its id, which counts once; null for a fresh one"),
-    Field("delay_ms", WHOLE, "milliseconds before it waits for a worker; null for none"),
-    Field("run_at", MOMENT, "from when on it waits for a worker; null for now", as_ms),
-    Field("attempts", WHOLE, "how often it may run; null for the worker's own"),
-    Field("backoff", (*WHOLE, "struct"), "ms between runs, or kind, delay_ms, max_delay_ms, …"),
-)
+FIELDS: Final = fields(schemas.CHASQUI_WRITTEN, payload=as_packed, data=as_packed, run_at=as_ms)
 
 
 def sink(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> Sink:
@@ -63,6 +59,8 @@ def sink(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> 
         if {"delay_ms", "run_at"} <= made.layout.places.keys():
             fault = "these rows cannot be written: give only one of the columns delay_ms or run_at"
             raise SettingsError(f"format {SOURCE!r}: {fault}")
+        if made.layout.places.keys() & {"delay_ms", "run_at"}:
+            return replace(made, layout=replace(made.layout, most_rows=_MOST_DELAYED))
         return made
 
 
@@ -104,6 +102,7 @@ class ChasquiPacker:
     def __init__(self, policy: Policy, name: str, layout: Layout) -> None:
         self._policy, self._name, self._body = policy, name, layout.body
         self._is_plain = layout.places.keys() <= _PLAIN
+        self._has_names = "name" in layout.places
         # What was packed here needs no second look.
         self._check = msgspec.msgpack.Decoder(msgspec.Raw).decode
         self._is_foreign = layout.kinds[layout.body] == "binary"
@@ -118,35 +117,50 @@ class ChasquiPacker:
 
     def pack(self, queue: str, rows: Rows) -> tuple[list[Any], dict[int, str]]:  # noqa: ARG002  (all take the same)
         """Return the job of each row, and by its place why a row cannot be written."""
-        now, faults = now_ms(), dict[int, str]()
-        payloads, names = rows.get(self._body), rows.get("name")
-        items: list[Draft | None] = []
-        fresh, checked = ulids(now, len(rows)), set[str]()
-        others = [rows.get(each) for each in ("id", "delay_ms", "run_at", "attempts", "backoff")]
-        for place, payload in enumerate(payloads):
-            name = self._name if names[place] is None else names[place]
-            try:
-                self._check_payload(payload)
-                if self._is_plain:
-                    # Most rows have the name of another.
-                    if name not in checked:
-                        checked.add(check_name(name))
-                    items.append(Draft(fresh[place], name, payload, now))
-                else:
-                    items.append(self._draft(now, name, payload, *(v[place] for v in others)))
-            except LocalProtocolError as fault:
-                faults[place] = str(fault)
-                items.append(None)
+        now, payloads = now_ms(), rows.columns[self._body]
+        faults = self._wrong_payloads(payloads)
+        if not self._is_plain:
+            return self._drafts(now, payloads, rows, faults), faults
+        ids = ulids(now, len(rows))
+        items: list[Any] = [encode_fresh(id, p, now) for id, p in zip(ids, payloads, strict=True)]
+        if self._has_names:
+            names = self._names(rows)
+            items, faults = list(zip(items, names, strict=True)), _wrong_names(names) | faults
         return items, faults
 
-    def _check_payload(self, payload: bytes | None) -> None:
-        if payload is None:
-            raise LocalProtocolError(f"{self._body} is null")
-        if self._is_foreign:
+    def _names(self, rows: Rows) -> list[str]:
+        return [self._name if name is None else name for name in rows.get("name")]
+
+    def _wrong_payloads(self, payloads: Sequence[Any]) -> dict[int, str]:
+        """Return by its place what is wrong with a payload. Nearly always nothing is."""
+        with suppress(*UNREADABLE, TypeError):
+            if self._is_foreign:
+                deque(map(self._check, payloads), 0)
+                return {}
+        faults = {}
+        for place, payload in enumerate(payloads):
+            if payload is None:
+                faults[place] = f"{self._body} is null"
+            elif self._is_foreign:
+                try:
+                    self._check(payload)
+                except UNREADABLE as fault:
+                    faults[place] = f"{self._body} is no MessagePack: {fault}"
+        return faults
+
+    def _drafts(
+        self, now: int, payloads: Sequence[bytes], rows: Rows, faults: dict[int, str]
+    ) -> list[Draft | None]:
+        """Return jobs of more than a name and a payload; add to *faults* why some are none."""
+        others = [rows.get(each) for each in ("id", "delay_ms", "run_at", "attempts", "backoff")]
+        found: list[Draft | None] = []
+        for place, row in enumerate(zip(self._names(rows), payloads, *others, strict=True)):
             try:
-                self._check(payload)
-            except (msgspec.MsgspecError, ValueError, RecursionError) as fault:
-                raise LocalProtocolError(f"{self._body} is no MessagePack: {fault}") from fault
+                found.append(self._draft(now, *row))
+            except LocalProtocolError as fault:
+                faults.setdefault(place, str(fault))
+                found.append(None)
+        return found
 
     def _draft(
         self,
@@ -168,4 +182,21 @@ class ChasquiPacker:
 
     def call(self, queue: str, task: Task, mark: Mark, items: Sequence[Any]) -> Call[int]:
         """Return what adds *items*, unless *mark* says they are there."""
-        return sink_ops.add(Keys(queue), self._policy, task.query, mark, items)
+        keys = Keys(queue)
+        if not self._is_plain:
+            return sink_ops.add(keys, self._policy, task.query, mark, items)
+        bodies, names = zip(*items, strict=True) if self._has_names else (items, (self._name,))
+        return sink_ops.add_fresh(keys, self._policy, task.query, mark, now_ms(), bodies, names)
+
+
+def _wrong_names(names: Sequence[str]) -> dict[int, str]:
+    # Most rows have the name of another.
+    wrong = {}
+    for name in set(names):
+        try:
+            check_name(name)
+        except InvalidFormat as fault:
+            wrong[name] = str(fault)
+    return (
+        {place: wrong[name] for place, name in enumerate(names) if name in wrong} if wrong else {}
+    )

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 import pyarrow as pa
 
 from tambomq.chasqui import scan_ops
-from tambomq.chasqui.keys import GROUP, Keys, queue_of
+from tambomq.chasqui.keys import GROUP, Keys, trace_of
 from tambomq.chasqui.scan_ops import COUNT, Pending, Row
 from tambomq.chasqui.wire import read_entry
 from tambomq.errors import StoreError
@@ -21,8 +21,9 @@ from tambomq.spark import chasqui_rows, schemas
 from tambomq.spark.chasqui_rows import Values
 from tambomq.spark.columns import Columns, constant
 from tambomq.spark.id_bounds import id_bounds
-from tambomq.spark.paging import Pace
-from tambomq.spark.stream_cuts import Cutting, cut, number, text
+from tambomq.spark.nodes import pages
+from tambomq.spark.paging import Pace, gathered
+from tambomq.spark.stream_cuts import LAST, Cutting, cut, number, text
 from tambomq.spark.table import Bounds, Range
 from tambomq.store.call import Call
 from tambomq.store.sync import Store
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 _POINTS: Final = 128
 """So many points are looked at by one script: it must not keep others waiting."""
 _SAMPLED: Final = 64
+_ANY: Final = Bounds()
 
 
 class _Kind(NamedTuple):
@@ -96,6 +98,8 @@ class Entries:
     def cut(self, store: Store, queue: str, bounds: Bounds, pieces: int) -> list[Range]:
         """Return ranges of ids with about as many entries each; what comes later is in the last."""
         kind, stream = _KINDS[self.kind], self.key(queue)
+        if pieces == 1 and bounds == _ANY:
+            return [Range(queue, text(0), text(LAST))]
         ends = self.first(store, queue), self.last(store, queue)
         wanted = id_bounds(bounds, kind.id, kind.time, *ends)
         if wanted is None:
@@ -114,20 +118,23 @@ class Entries:
 
     def read(self, store: Store, part: Range, bounds: Bounds) -> Iterator[pa.RecordBatch]:
         """Yield entries, the oldest first."""
-        kind, stream, pace = _KINDS[self.kind], self.key(part.queue), Pace(COUNT)
-        low, asked, skipped = part.low, pace.count, 0
-        while rows := store.run(scan_ops.page(stream, low, part.high, asked)):
-            low = f"({rows[-1][0].decode()}"
-            pace.note(_sample(rows))
+        kind, pace, skipped = _KINDS[self.kind], Pace(COUNT), 0
+        for rows in gathered(self._pages(store, part, pace), pace):
             if kept := named(rows, bounds):
                 batch = filled(self.columns, part.queue, kind.values(kept))
                 sound = batch if self.show_damaged else undamaged(batch)
                 skipped += len(batch) - len(sound)
                 yield sound
-            if len(rows) < asked:
-                break
-            asked = pace.count
         tell_skipped(skipped, part.queue, self.kind)
+
+    def _pages(self, store: Store, part: Range, pace: Pace) -> Iterator[list[Row]]:
+        stream, low, asked = self.key(part.queue), part.low, pace.count
+        while rows := store.run(scan_ops.page(stream, low, part.high, asked)):
+            yield rows
+            if len(rows) < asked:
+                return
+            pace.note(_sample(rows))
+            low, asked = f"({rows[-1][0].decode()}", pace.count
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,25 +203,19 @@ class PendingEntries:
 
 
 def names(store: Store) -> Iterator[str]:
-    """Yield all queues of a server, each once or, if it moves its keys about just then, twice.
-
-    On a cluster those of one node.
-    """
-    cursor = b"0"
-    while True:
-        cursor, found = store.run(scan_ops.names(cursor))
-        for key in found:
-            queue = queue_of(key)
-            if queue is not None and _is_found_by(store, key, Keys(queue)):
+    """Yield all queues of a server, each once or, if it moves its keys about just then, twice."""
+    for found in pages(store, scan_ops.names):
+        seen = [(queue, _ahead(queue, key)) for key in found if (queue := trace_of(key))]
+        others = iter(store.run_all([scan_ops.exists(*ahead) for _, ahead in seen if ahead]))
+        for queue, ahead in seen:
+            # Each must be found once: by the first of its keys that is there.
+            if not ahead or not next(others):
                 yield queue
-        if cursor == b"0":
-            return
 
 
-def _is_found_by(store: Store, key: str, keys: Keys) -> bool:
-    """Whether *key* is the first of those a queue is found by: each must be found once."""
-    ahead = {keys.stream: (), keys.delayed: (keys.stream,)}.get(key, (keys.stream, keys.delayed))
-    return not ahead or not store.run(scan_ops.exists(*ahead))
+def _ahead(queue: str, key: str) -> tuple[str, ...]:
+    traces = Keys(queue).traces
+    return traces[: traces.index(key)]
 
 
 def filled(columns: Columns, queue: str, values: Values) -> pa.RecordBatch:

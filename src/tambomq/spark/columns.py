@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 TEXT: Final = pa.string()
 BYTES: Final = pa.binary()
@@ -27,6 +29,7 @@ _DDL: Final = {
 }
 # What Spark can show: the years 1 to 9999.
 _EARLIEST_MS, _LATEST_MS = -62_135_596_800_000, 253_402_300_799_999
+_MILLISECONDS: Final = pa.timestamp("ms", tz="UTC")
 
 
 class Column(NamedTuple):
@@ -61,7 +64,7 @@ class Columns:
             for name, kind, about in self._columns
         )
 
-    @property
+    @cached_property
     def arrow(self) -> pa.Schema:
         """The schema as Arrow has it."""
         return pa.schema([(name, kind) for name, kind, _ in self._columns])
@@ -75,24 +78,49 @@ class Columns:
         return pa.RecordBatch.from_arrays(arrays, schema=self.arrow)
 
 
-def constant(value: Any, count: int) -> list[Any]:
+def constant(value: Any, count: int) -> pa.Array:
     """Return a column that says the same in each of *count* rows."""
-    return [value] * count
+    return pa.nulls(count) if value is None else pa.repeat(value, count)
 
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if isinstance(values, pa.Array):
-        return values.cast(kind) if values.type != kind else values
+        return values if values.type == kind else _cast(values, kind)
     if kind == TEXT:
         return _texts(values)
     if kind == TIME:
-        inside = (v is not None and _EARLIEST_MS <= v <= _LATEST_MS for v in values)
-        micros = [v * 1000 if ok else None for v, ok in zip(values, inside, strict=True)]
-        return pa.array(micros, LONG).cast(TIME)
+        try:
+            return clock(pa.array(values, LONG))
+        except OverflowError:
+            return clock(pa.array([v if _is_shown(v) else None for v in values], LONG))
     try:
         return pa.array(values, kind)
     except (pa.ArrowInvalid, OverflowError):
         return pa.array([_fitting(value, kind) for value in values], kind)
+
+
+def clock(ms: pa.Array) -> pa.Array:
+    """Return milliseconds as times; what no clock shows is null."""
+    ends = pc.min_max(ms).as_py()
+    if ends["min"] is not None and not _EARLIEST_MS <= ends["min"] <= ends["max"] <= _LATEST_MS:
+        ms = pa.array([each if _is_shown(each) else None for each in ms.to_pylist()], LONG)
+    # Seen as what they are, they need no arithmetic.
+    return ms.view(_MILLISECONDS).cast(TIME)
+
+
+def _is_shown(ms: int | None) -> bool:
+    return ms is not None and _EARLIEST_MS <= ms <= _LATEST_MS
+
+
+def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_null(values.type):
+        return pa.nulls(len(values), kind)
+    if kind == TIME and values.type == LONG:
+        return clock(values)
+    try:
+        return values.cast(kind)
+    except pa.ArrowInvalid:
+        return _array(values.to_pylist(), kind)
 
 
 def _fitting(value: Any, kind: pa.DataType) -> Any:

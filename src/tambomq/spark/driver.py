@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,40 +11,20 @@ from typing import Any, Final
 from tambomq.errors import SettingsError
 
 try:
+    from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
     from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 except ImportError as exc:
     raise SettingsError("Spark is not installed: `pip install 'tambomq[spark]'`") from exc
 
-from tambomq.spark import archive, java
-from tambomq.spark.shipping import is_local, ship
+from tambomq.spark import archive, confs, connect, java, masters, worker_python
+from tambomq.spark.shipping import ship
 
-_MASTER: Final = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|yarn|\w+://.+")
+_LEVEL: Final = "spark.log.level"
 
-# What stands between :// and the last @ of a word, as tambomq.log masks it.
-_MASKED: Final = r"(?<=://)[^\s:/@]*:\S*(?=@)"
-
-# Without it, Spark refuses a source that takes filters.
-_NEEDED: Final = {"spark.sql.python.filterPushdown.enabled": "true"}
-
-# Spark says these itself, on behalf of a shell, so what it says tells nothing of the user's wish.
-_NO_SHELL: Final = {"spark.ui.showConsoleProgress": "false"}
-
-_DEFAULTS: Final = {
-    # A time is shown as it is in Redis, on every machine.
-    "spark.sql.session.timeZone": "UTC",
-    # toPandas takes columns instead of row after row.
-    "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.log.level": "ERROR",
-    # It would listen on every interface, and ask nobody for a password.
-    "spark.ui.enabled": "false",
-    # Spark's own words, then any value with a password in a URL.
-    "spark.redaction.regex": rf"(?i)secret|password|passwd|token|access[.]?key|{_MASKED}",
-    "spark.redaction.string.regex": _MASKED,
-}
-
-# Names of machines need not resolve, and nobody else has to reach a driver without a cluster.
-_LOCAL: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+# It says that a job waits for workers that a cluster does not have.
+_WAITING: Final = "org.apache.spark.scheduler.TaskSchedulerImpl"
 
 
 def session(
@@ -53,34 +32,88 @@ def session(
 ) -> SparkSession:
     """Return a session of Spark in which queues are tables; the running one, if there is one.
 
-    *master* is where it runs: ``local[2]``, ``spark://host:7077``, ``yarn``, …; by default what
-    Spark's own settings say, else all cores of this machine. What *conf* says wins over all that is
-    chosen here. Workers of a cluster get the package sent. Raises `SettingsError` where no Java is.
+    *master* is where it runs: ``local[2]``, ``spark://host:7077``, ``yarn``, …, or ``sc://host``
+    for Spark Connect; by default what Spark's own settings say, else all cores of this machine.
+    What *conf* says wins over all that is chosen here. Workers of a cluster get the package sent.
+
+    Raises `SettingsError` where no Java is found, where nobody listens at *master*, and for what a
+    running session cannot change any more.
     """
-    if master is not None and not _MASTER.fullmatch(master):
-        raise SettingsError(
-            f"master must be local, local[2], spark://host:port, yarn or the like, not {master!r}"
-        )
     asked = {name: _text(value) for name, value in (conf or {}).items()}
-    if master is not None:
-        asked["spark.master"] = master
-    if SparkContext._active_spark_context is None:  # noqa: SLF001  (nothing else tells it without starting one)
-        _start_java(asked)
-        asked = {**_chosen(app, asked), **asked}
-    spark = SparkSession.builder.config(map={**_NEEDED, **asked}).getOrCreate()
-    if not is_local(str(spark.sparkContext.master)):
+    where = master if master is not None else _where(asked)
+    if where is not None:
+        masters.check(where)
+    remote = connect.running()
+    if masters.is_remote(where or "") or (where is None and remote is not None):
+        return connect.connect(app, where, asked)
+    if remote is not None:
+        raise SettingsError("a session by Spark Connect runs already: stop() it first")
+    if where is not None:
+        asked["spark.master"] = where
+    spark = _told(asked) if _is_running() else _started(app, asked)
+    if not masters.is_local(str(spark.sparkContext.master)):
         ship(spark)
+    return spark
+
+
+def _where(asked: dict[str, str]) -> str | None:
+    """Return what the settings or the environment say of the master, before Spark is started."""
+    if (remote := asked.pop("spark.remote", None)) is not None:
+        return remote
+    if (master := asked.get("spark.master")) is not None:
+        return master
+    return None if _is_running() else os.environ.get("SPARK_REMOTE") or None
+
+
+def _is_running() -> bool:
+    return SparkContext._active_spark_context is not None  # noqa: SLF001  (nothing else tells it without starting one)
+
+
+def _told(asked: dict[str, str]) -> SparkSession:
+    spark = SparkSession.builder.getOrCreate()
+    here = str(spark.sparkContext.master)
+    if asked.pop("spark.master", here) != here:
+        raise SettingsError(f"a session on {here} runs already: stop() it first")
+    confs.change(spark, {**confs.NEEDED, **asked})
+    return spark
+
+
+def _started(app: str, asked: Mapping[str, str]) -> SparkSession:
+    connect.leave()
+    masters.reach(asked.get("spark.master", ""), os.environ)
+    _start_java(asked)
+    told = {**dict(SparkConf().getAll()), **asked}
+    if "spark.master" not in asked:
+        masters.reach(told.get("spark.master", ""), os.environ)
+    wanted: dict[str, Any] = {**confs.NEEDED, **_chosen(app, told), **asked}
+    try:
+        spark = SparkSession.builder.config(map=wanted).getOrCreate()
+    except (Py4JError, PySparkException) as error:
+        if _is_running():
+            # Half of it, which would stand in the way of the next.
+            SparkContext._active_spark_context.stop()  # type: ignore[union-attr]  # noqa: SLF001  (as above)
+        place = told.get("spark.master", "local")
+        raise SettingsError(f"Spark does not start on {place}: {_reason(error)}") from error
+    if _LEVEL not in told and not masters.is_local(str(spark.sparkContext.master)):
+        log4j = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]  # noqa: SLF001  (Spark has levels for all or nothing)
+        log4j.core.config.Configurator.setLevel(_WAITING, log4j.Level.WARN)
     return spark
 
 
 def _start_java(asked: Mapping[str, str]) -> None:
     """Start the JVM, unless one runs or ``spark-submit`` has started it and us."""
-    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
-        # Else Spark takes the first python3 on PATH, which has none of what is installed here.
-        os.environ.setdefault(name, sys.executable)
+    # Else Spark takes the first python3 on PATH, which has none of what is installed here.
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if masters.is_here(asked.get("spark.master", "local")):
+        os.environ.setdefault("PYSPARK_PYTHON", worker_python.program())
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf(loadDefaults=False).setAll(list(asked.items()))
     with _environment(asked):
-        SparkContext._ensure_initialized(conf=conf)  # noqa: SLF001  (to ask it what is told elsewhere)
+        try:
+            SparkContext._ensure_initialized(conf=conf)  # noqa: SLF001  (to ask it what is told elsewhere)
+        except PySparkException as error:
+            raise SettingsError("Spark's Java ended at once; why, it has said itself") from error
 
 
 @contextmanager
@@ -97,7 +130,7 @@ def _environment(asked: Mapping[str, str]) -> Iterator[None]:
         "JAVA_HOME": java.home_for(found, os.environ),
         "SPARK_SUBMIT_OPTS": " ".join(words).strip() or None,
     }
-    if is_local(asked.get("spark.master", "")):
+    if masters.is_here(asked.get("spark.master", "")):
         # Else Spark looks for an address by the machine's name, and complains about it.
         wanted["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
     before = {name: os.environ.get(name) for name in wanted}
@@ -116,12 +149,16 @@ def _set(variables: Mapping[str, str | None]) -> None:
             os.environ[name] = value
 
 
-def _chosen(app: str, asked: Mapping[str, str]) -> dict[str, str]:
-    """Return our defaults, without what Spark's files or ``spark-submit`` say otherwise."""
-    told = {**dict(SparkConf().getAll()), **asked}
-    defaults = {**_DEFAULTS, **(_LOCAL if is_local(told.get("spark.master", "local")) else {})}
-    kept = {name: value for name, value in defaults.items() if name not in told}
-    return {"spark.app.name": app, **_NO_SHELL, **kept}
+def _chosen(app: str, told: Mapping[str, str]) -> dict[str, str]:
+    """Return our defaults, without what Spark's files, ``spark-submit`` or the caller say."""
+    here = confs.HERE if masters.is_here(told.get("spark.master", "local")) else {}
+    kept = {n: v for n, v in {**confs.DEFAULTS, **here}.items() if n not in told}
+    return {"spark.app.name": app, **confs.NO_SHELL, **kept}
+
+
+def _reason(error: Exception) -> str:
+    told: Any = error.java_exception if isinstance(error, Py4JJavaError) else error
+    return confs.first_line(told)
 
 
 def _text(value: Any) -> str:

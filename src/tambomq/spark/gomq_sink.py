@@ -13,20 +13,18 @@ from tambomq.errors import InvalidFormat, MessageTooLong
 from tambomq.gomq import keys, sink_ops, wire
 from tambomq.gomq.model import MAX_MESSAGE_BYTES, RECORD_BYTES
 from tambomq.ids import Xids
+from tambomq.spark import schemas
 from tambomq.spark.fence import Mark, Task
 from tambomq.spark.options import Given
 from tambomq.spark.plain import told_in_one_line
 from tambomq.spark.sink import COMMON, Sink, sink_of
-from tambomq.spark.sink_rows import BODY, TEXT, Field, Layout, Rows, as_bytes
+from tambomq.spark.sink_rows import Field, Layout, Rows, as_bytes, fields
 from tambomq.store.call import Call
 from tambomq.store.sync import Store
 
 SOURCE: Final = "gomq"
 OPTIONS: Final = (*COMMON, "key", "maxMessageBytes")
-FIELDS: Final = (
-    Field("payload", BODY, "what is published; text as UTF-8", as_bytes),
-    Field("key", TEXT, "the key it is published to; null for that of the option key"),
-)
+FIELDS: Final = fields(schemas.GOMQ_WRITTEN, payload=as_bytes)
 
 
 def sink(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> Sink:

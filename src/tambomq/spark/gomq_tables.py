@@ -122,7 +122,7 @@ class Subscriptions:
                 tolerant=True,
             )
             seen = _each(store, [scan_ops.last_action(peer) for _, peer in known], tolerant=True)
-            nothing = constant(None, len(rows) - len(known))
+            nothing = [None] * (len(rows) - len(known))
             yield self.columns.batch(
                 key=constant(part.queue, len(rows)),
                 consumer=[consumer for consumer, _ in rows],

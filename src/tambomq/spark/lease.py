@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
-from tambomq.errors import QueueError, StoreError
+from tambomq.errors import LeaseTaken, QueueError, StoreError
 from tambomq.ids import letters
 from tambomq.spark import alive
 from tambomq.spark.columns import Columns
@@ -89,7 +89,7 @@ class Lease:
         """Have the lease, or go on having it; where it stands.
 
         One whose query does not beat any more is waited for, unless it is seen to be dead.
-        Raises `QueueError` if that query is alive, or if this one has lost the lease.
+        Raises `LeaseTaken` if that query is alive, `LeaseLost` if this one was replaced.
         """
         if self._error is not None:
             raise self._error
@@ -133,11 +133,7 @@ class Lease:
                 gone = standing.label
                 continue
             if until_ms is not None and standing.until_ms > until_ms:
-                raise QueueError(
-                    self.term.queue,
-                    f"lease {self.term.lease!r} on queue {self.term.queue!r} is held by "
-                    f"{standing.label}, which is alive: stop that query, or name another lease",
-                )
+                raise LeaseTaken(self.term.queue, self.term.lease, standing.label)
             until_ms = standing.until_ms
             time.sleep(min(_LOOK_S, max(0.01, (until_ms - standing.now_ms) / 1000)))
 

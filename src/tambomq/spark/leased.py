@@ -16,13 +16,15 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from tambomq.errors import QueueError
+from tambomq.errors import EntriesLost, LeaseLost
 from tambomq.ids import letters
 from tambomq.spark.batch import Decode, as_it_is
 from tambomq.spark.lease import Lease, Leased, Places
 from tambomq.spark.options import Given, Place
+from tambomq.spark.paging import Pace, bounded, undisturbed
 from tambomq.spark.plain import told_in_one_line
 from tambomq.store.ledger import CHUNK, Claim, Term
+from tambomq.store.sync import Store
 
 OPTIONS: Final = ("lease", "leaseSeconds", "maxRowsPerBatch", "failOnDataLoss")
 MOST_ROWS: Final = 20_000
@@ -146,19 +148,27 @@ class LeasedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         part: Any = partition
         store = self._place.open()
         try:
-            for first in range(part.first, part.first + part.count, CHUNK):
-                count = min(CHUNK, part.first + part.count - first)
-                at = Places(part.claim, part.mark, first, count)
-                rows = self._source.rows(store, part.term, at)
-                # After the rows, not before: then these were ours when they were read.
-                now = store.run(self._source.ops.opened(self._source.keys, part.term))
-                if (now.owner, now.claim, now.mark) != (part.term.owner, part.claim, part.mark):
-                    raise self._lost(part.claim, "is another query's by now")
-                if self._limits.fail_on_loss and TAKEN in rows.column("fault").to_pylist():
-                    raise self._lost(part.claim, "has messages that others have received since")
-                yield self._decode(rows)
+            with told_in_one_line(), undisturbed():
+                pace, first, end = Pace(CHUNK), part.first, part.first + part.count
+                while first < end:
+                    count = min(pace.count, end - first)
+                    rows = self._rows(store, part, first, count)
+                    first += count
+                    pace.note_size(rows.nbytes, rows.num_rows)
+                    yield from map(self._decode, bounded(rows))
         finally:
             store.close()
+
+    def _rows(self, store: Store, part: Part, first: int, count: int) -> pa.RecordBatch:
+        rows = self._source.rows(store, part.term, Places(part.claim, part.mark, first, count))
+        # After the rows, not before: then these were ours when they were read.
+        now = store.run(self._source.ops.opened(self._source.keys, part.term))
+        if (now.owner, now.claim, now.mark) != (part.term.owner, part.claim, part.mark):
+            why = f"claim {part.claim} is another query's by now"
+            raise LeaseLost(self._queue, self._name, why)
+        if self._limits.fail_on_loss and TAKEN in rows.column("fault").to_pylist():
+            raise self._lost(part.claim, "has messages that others have received since")
+        return rows
 
     def commit(self, end: dict[str, Any]) -> None:
         """Acknowledge all up to *end*; it may have been before."""
@@ -204,8 +214,8 @@ class LeasedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise self._lost(claim, why)
         return []
 
-    def _lost(self, claim: int, why: str) -> QueueError:
-        return QueueError(
+    def _lost(self, claim: int, why: str) -> EntriesLost:
+        return EntriesLost(
             self._queue,
             f"claim {claim} of lease {self._name!r} on queue {self._queue!r} {why}: this query "
             "was away for too long, and others may have its messages; "

@@ -16,6 +16,7 @@ from tambomq.spark import chasqui_rows, schemas
 from tambomq.spark.columns import Columns, constant
 from tambomq.spark.lease import Places
 from tambomq.spark.leased import TAKEN
+from tambomq.spark.stream_cuts import number, text
 from tambomq.store.call import Plan
 from tambomq.store.ledger import Settled, Term, digest
 from tambomq.store.sync import Store
@@ -49,8 +50,9 @@ class LeasedJobs:
         """Return jobs as they are now, in the order in which they were claimed."""
         members = store.run(lease_ops.members(term, at.first, at.count))
         entries = [member.entry for member in members]
-        found = _entries(store, Keys(term.queue).stream, entries)
-        ours = self._held(store, term, entries)
+        ends = _ends(entries) if entries else ("-", "-")
+        found = _entries(store, Keys(term.queue).stream, entries, ends)
+        ours = self._held(store, term, entries, ends)
         faults = [_fault(member, found.get(member.entry), ours) for member in members]
         rows = [
             [entry.encode(), () if fault == TAKEN else found.get(entry, ())]
@@ -63,23 +65,27 @@ class LeasedJobs:
             **chasqui_rows.jobs(rows),
         )
 
-    def _held(self, store: Store, term: Term, entries: Sequence[str]) -> set[str]:
+    def _held(
+        self, store: Store, term: Term, entries: Sequence[str], ends: tuple[str, str]
+    ) -> set[str]:
         if not entries:
             return set()
-        ours = store.run(lease_ops.held(self.keys, term, *_ends(entries)))
+        ours = store.run(lease_ops.held(self.keys, term, *ends))
         # Those that were taken over from others stand before, out of order: asked one by one.
         rest = [entry for entry in entries if entry not in ours]
         calls = [lease_ops.held(self.keys, term, entry, entry) for entry in rest]
         return ours.union(*store.run_all(calls)) if calls else ours
 
 
-def _entries(store: Store, stream: str, entries: Sequence[str]) -> dict[str, Sequence[bytes]]:
+def _entries(
+    store: Store, stream: str, entries: Sequence[str], ends: tuple[str, str]
+) -> dict[str, Sequence[bytes]]:
     """Return the fields of those that are there."""
     if not entries:
         return {}
     wanted = set(entries)
-    page = store.run(scan_ops.page(stream, *_ends(entries), 2 * len(entries)))
-    found = {id.decode(): fields for id, fields in page if id.decode() in wanted}
+    page = store.run(scan_ops.page(stream, *ends, 2 * len(entries)))
+    found = {id: fields for raw, fields in page if (id := raw.decode()) in wanted}
     rest = [entry for entry in entries if entry not in found]
     if rest:
         rows = store.run_all([scan_ops.entry(stream, entry.encode()) for entry in rest])
@@ -88,10 +94,8 @@ def _entries(store: Store, stream: str, entries: Sequence[str]) -> dict[str, Seq
 
 
 def _ends(entries: Sequence[str]) -> tuple[str, str]:
-    def place(entry: str) -> tuple[int, ...]:
-        return tuple(map(int, entry.split("-")))
-
-    return min(entries, key=place), max(entries, key=place)
+    places = [*map(number, entries)]
+    return text(min(places)), text(max(places))
 
 
 def _fault(member: Member, fields: Sequence[bytes] | None, ours: set[str]) -> str | None:

@@ -54,7 +54,7 @@ class LeasedKey:
         """Return messages in the order in which they were published."""
         found = store.run(lease_ops.members(term, at.mark, at.first, at.count))
         read = [_read(each) for each in found]
-        gone = constant(None, at.count - len(found))
+        gone = [None] * (at.count - len(found))
         good, wrong = [each for each, _ in read], [error for _, error in read]
         return self.columns.batch(
             key=constant(term.queue, at.count),
@@ -72,7 +72,7 @@ class LeasedKey:
                 *gone,
             ],
             claim=constant(at.claim, at.count),
-            fault=[*constant(None, len(found)), *(TAKEN for _ in gone)],
+            fault=[*(None for _ in found), *(TAKEN for _ in gone)],
         )
 
 

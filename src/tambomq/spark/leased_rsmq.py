@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
 from tambomq.errors import QueueNotFound
 from tambomq.rsmq import lease_ops, scan_ops
 from tambomq.rsmq.keys import Keys
-from tambomq.rsmq.replies import tally
 from tambomq.spark import schemas
 from tambomq.spark.columns import Columns, constant
 from tambomq.spark.lease import Places
 from tambomq.spark.leased import TAKEN
+from tambomq.spark.rsmq_tables import first_ms, sent_ms
 from tambomq.store.call import Plan
 from tambomq.store.ledger import Settled, Term, digest
 from tambomq.store.sync import Store
-
-_MOMENT_LETTERS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +58,9 @@ class LeasedMessages:
             queue=constant(term.queue, len(ids)),
             id=ids,
             body=[None if f == TAKEN else body for f, body in zip(faults, bodies, strict=True)],
-            sent_at=[_sent_ms(id) for id in ids],
+            sent_at=sent_ms(ids),
             rc=[int(member.rc) for member in members],
-            first_received_at=[tally(each) or None for each in firsts],
+            first_received_at=first_ms(firsts),
             claim=constant(at.claim, len(ids)),
             fault=faults,
         )
@@ -74,10 +72,3 @@ def _fault(member: lease_ops.Member, body: bytes | None, rc: bytes | None) -> st
     if rc != member.rc:
         return TAKEN
     return None if digest(body) == member.digest else "changed"
-
-
-def _sent_ms(id: bytes) -> int | None:
-    try:
-        return int(id[:_MOMENT_LETTERS], 36) // 1000
-    except ValueError:
-        return None

@@ -12,21 +12,18 @@ from tambomq.errors import InvalidFormat, InvalidValue, MessageTooLong
 from tambomq.rsmq import sink_ops
 from tambomq.rsmq.keys import NAMESPACE, Keys, check_queue
 from tambomq.rsmq.model import UNLIMITED, check_seconds
+from tambomq.spark import schemas
 from tambomq.spark.fence import Mark, Task
 from tambomq.spark.options import Given
 from tambomq.spark.plain import told_in_one_line
 from tambomq.spark.sink import COMMON, Sink, sink_of
-from tambomq.spark.sink_rows import BODY, NUMBER, TEXT, Field, Layout, Rows, as_bytes, as_floats
+from tambomq.spark.sink_rows import Field, Layout, Rows, as_bytes, as_floats, fields
 from tambomq.store.call import Call
 from tambomq.store.sync import Store
 
 SOURCE: Final = "rsmq"
 OPTIONS: Final = (*COMMON, "ns")
-FIELDS: Final = (
-    Field("body", BODY, "what is sent; text as UTF-8", as_bytes),
-    Field("queue", TEXT, "the queue it goes to; null for that of the option queue"),
-    Field("delay_s", NUMBER, "seconds before it is visible; null for the queue's own", as_floats),
-)
+FIELDS: Final = fields(schemas.RSMQ_WRITTEN, body=as_bytes, delay_s=as_floats)
 
 
 def sink(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> Sink:

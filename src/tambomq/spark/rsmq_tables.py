@@ -7,25 +7,30 @@ a later time: it may be seen there again, or be missed if those who read there h
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final
+from itertools import compress
+from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tambomq.errors import InvalidFormat, QueueCorrupt, QueueNotFound
 from tambomq.rsmq import queue_ops, scan_ops
 from tambomq.rsmq.keys import Keys, check_queue
 from tambomq.rsmq.replies import moment, tally
 from tambomq.spark import schemas
-from tambomq.spark.columns import Columns, constant
-from tambomq.spark.paging import Pace
+from tambomq.spark.columns import BYTES, LONG, Columns, constant
+from tambomq.spark.paging import Pace, gathered
+from tambomq.spark.stream_fields import whole_numbers
 from tambomq.spark.table import Bounds, Range
 from tambomq.store.sync import Store
 
 _MOMENT_LETTERS: Final = 10
 _VISIBLE: Final = frozenset(("visible",))
+# `moment` knows no later one, and no earlier one than the same before 1970.
+_FOREVER: Final = 2**53
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,8 @@ class Messages:
         if not store.run(scan_ops.exists(self.keys, queue)):
             raise QueueNotFound(queue)
         low, high = _scores(bounds)
+        if pieces == 1:
+            return [Range(queue, low, high)]
         count = store.run(scan_ops.count(self.keys, queue, low, high))
         # An empty queue is a range too: Spark may come back to it with the same plan.
         pieces = max(1, min(pieces, -(-count // scan_ops.COUNT)))
@@ -65,22 +72,18 @@ class Messages:
         if bounds.only.get("state") == _VISIBLE and float(part.high.lstrip("(")) > now:
             # What becomes visible between plan and read is wanted too, so only here is it known.
             part = replace(part, high=f"({now + 1}")
-        for ids, scores in self._pages(store, part):
-            first = 0
-            while first < len(ids):
-                end = first + pace.count
-                yield self._rows(store, part.queue, ids[first:end], scores[first:end], now, pace)
-                first = end
+        for rows in gathered(self._rows(store, part, pace), pace):
+            yield self._batch(part.queue, rows, now)
 
     def _pages(self, store: Store, part: Range) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """Yield ids and scores, each id once: messages are ordered by score, then by id."""
         low, skip, last = part.low, 0, (float("-inf"), b"")
         while True:
             ids, scores = store.run(scan_ops.page(self.keys, part.queue, low, part.high, skip))
-            order = [(float(score), id) for score, id in zip(scores, ids, strict=True)]
+            order = _Order(ids, scores)
             # A page begins with what the last one ended with. If it does not, some of those that
             # are skipped have gone, and others, not seen yet, are skipped in their place.
-            if skip and (not order or order[0] > last):
+            if skip and (not ids or order[0] > last):
                 skip //= 2
                 continue
             new = bisect_right(order, last)
@@ -94,37 +97,38 @@ class Messages:
             else:
                 low, skip = scores[-1].decode(), scores.count(scores[-1]) - 1
 
-    def _rows(
-        self,
-        store: Store,
-        queue: str,
-        ids: list[bytes],
-        scores: list[bytes],
-        now: int,
-        pace: Pace,
-    ) -> pa.RecordBatch:
-        found = store.run(scan_ops.contents(self.keys, queue, ids))
-        pace.note(found[::3])
-        rows = list(
-            zip(ids, map(moment, scores), found[::3], found[1::3], found[2::3], strict=True)
-        )
-        if None in found[::3]:
-            # Damaged if it is still there, deleted meanwhile if it is not.
-            there = store.run(scan_ops.present(self.keys, queue, ids))
-            rows = [row for row, is_there in zip(rows, there, strict=True) if is_there]
-        received = [tally(row[3]) for row in rows]
+    def _rows(self, store: Store, part: Range, pace: Pace) -> Iterator[list[tuple[Any, ...]]]:
+        """Yield id, score, body, receive count and first receive of messages."""
+        for ids, scores in self._pages(store, part):
+            first = 0
+            while first < len(ids):
+                some = slice(first, first + pace.count)
+                first = some.stop
+                found = store.run(scan_ops.contents(self.keys, part.queue, ids[some]))
+                bodies = found[::3]
+                columns = ids[some], scores[some], bodies, found[1::3], found[2::3]
+                rows = [*zip(*columns, strict=True)]
+                if None in bodies:
+                    # Damaged if it is still there, deleted meanwhile if it is not.
+                    there = store.run(scan_ops.present(self.keys, part.queue, ids[some]))
+                    rows = [*compress(rows, there)]
+                if rows:
+                    yield rows
+                pace.note(bodies)
+
+    def _batch(self, queue: str, rows: Sequence[tuple[Any, ...]], now: int) -> pa.RecordBatch:
+        ids, scores, bodies, counts, firsts = zip(*rows, strict=True)
+        visible, received = _moments(scores), _tallies(counts)
+        waiting = pc.if_else(pc.greater(received, 0), "hidden", "delayed")
         return self.columns.batch(
-            queue=constant(queue, len(rows)),
-            id=[row[0] for row in rows],
-            body=[row[2] for row in rows],
-            sent_at=[_sent_ms(row[0]) for row in rows],
-            visible_at=[row[1] for row in rows],
-            state=[
-                "visible" if row[1] <= now else "hidden" if rc else "delayed"
-                for row, rc in zip(rows, received, strict=True)
-            ],
+            queue=constant(queue, len(ids)),
+            id=ids,
+            body=bodies,
+            sent_at=sent_ms(ids),
+            visible_at=visible,
+            state=pc.if_else(pc.less_equal(visible, now), "visible", waiting),
             rc=received,
-            first_received_at=[tally(row[4]) or None for row in rows],
+            first_received_at=first_ms(firsts),
         )
 
 
@@ -191,6 +195,51 @@ def _scores(bounds: Bounds) -> tuple[str, str]:
         "-inf" if low is None else f"({low - 1}",
         "+inf" if high is None else f"({high + 1}",
     )
+
+
+class _Order(Sequence[tuple[float, bytes]]):
+    """Where messages stand, told of those alone that are asked for."""
+
+    def __init__(self, ids: Sequence[bytes], scores: Sequence[bytes]) -> None:
+        self._ids, self._scores = ids, scores
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __getitem__(self, place: Any) -> Any:
+        return float(self._scores[place]), self._ids[place]
+
+
+def _moments(scores: Sequence[bytes]) -> pa.Array:
+    """Return the milliseconds that scores stand for; mostly they are written as such."""
+    found = whole_numbers(pa.array(scores, BYTES))
+    if found is not None:
+        ends = pc.min_max(found).as_py()
+        if -_FOREVER <= ends["min"] <= ends["max"] <= _FOREVER:
+            return found
+    return pa.array(map(moment, scores), LONG)
+
+
+def _tallies(counts: Sequence[bytes | None]) -> pa.Array:
+    if counts.count(None) == len(counts):
+        return constant(0, len(counts))
+    # What somebody has written there may be longer than any count.
+    return pa.array([min(tally(each), _FOREVER) for each in counts], LONG)
+
+
+def first_ms(values: Sequence[bytes | None]) -> Sequence[int | None]:
+    """Return when messages were received for the first time."""
+    if values.count(None) == len(values):
+        return constant(None, len(values))  # type: ignore[no-any-return]
+    return [tally(each) or None for each in values]
+
+
+def sent_ms(ids: Sequence[bytes]) -> list[int | None]:
+    """Return when messages were sent, as their ids say."""
+    try:
+        return [int(id[:_MOMENT_LETTERS], 36) // 1000 for id in ids]
+    except ValueError:
+        return [_sent_ms(id) for id in ids]
 
 
 def _sent_ms(id: bytes) -> int | None:

@@ -194,3 +194,40 @@ TAMBO_JOURNAL: Final = Columns(
     Column("delay_ms", LONG, "how long it was to wait"),
     Column("body", BYTES, "what was sent"),
 )
+
+# What a row may say that is written. One column must be there: the one of the body.
+
+RSMQ_WRITTEN: Final = Columns(
+    Column("body", "STRING or BINARY", "what is sent; text as UTF-8; never null"),
+    Column("queue", "STRING", "the queue it goes to; null for that of the option `queue`"),
+    Column("delay_s", "number", "seconds before it is visible; null for the queue's own"),
+)
+
+CHASQUI_WRITTEN: Final = Columns(
+    Column("payload", "any type", "the job's data; BINARY is MessagePack as it is; never null"),
+    Column("data", "any type", "the same by another name; only one of the two"),
+    Column("queue", "STRING", "the queue it goes to; null for that of the option `queue`"),
+    Column("name", "STRING", "what it is dispatched by; null for the option `name`"),
+    Column("id", "STRING", "its id, which counts once; null for a fresh one"),
+    Column("delay_ms", "whole number", "milliseconds before it waits for a worker; null for none"),
+    Column("run_at", "TIMESTAMP", "from when on it waits for a worker; null for now"),
+    Column("attempts", "whole number", "how often it may run; null where the worker decides"),
+    Column("backoff", "whole number or STRUCT", "ms between runs, or `kind`, `delay_ms`, …"),
+)
+
+GOMQ_WRITTEN: Final = Columns(
+    Column("payload", "STRING or BINARY", "what is published; text as UTF-8; never null"),
+    Column("key", "STRING", "the key it is published to; null for that of the option `key`"),
+)
+
+TAMBO_WRITTEN: Final = Columns(
+    Column("body", "STRING or BINARY", "what passed through; text as UTF-8; null for none"),
+    Column("queue", "STRING", "the queue it belongs to; null for that of the option `queue`"),
+    Column("event", "STRING", "what happened; null for sent"),
+    Column("id", "STRING", "the message's id; null for none"),
+    Column("at", "TIMESTAMP", "when it happened, to the millisecond; null for now"),
+    Column("name", "STRING", "the name it was dispatched by; null for none"),
+    Column("delay_ms", "whole number", "how long it was to wait; null for not at all"),
+    Column("attempt", "whole number", "which receive of the message it was; null for none"),
+    Column("reason", "STRING", "why the message is dead; null for none"),
+)

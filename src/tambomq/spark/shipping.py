@@ -14,6 +14,7 @@ from importlib import import_module, metadata, util
 from pathlib import Path
 from typing import Final
 
+from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 
@@ -22,11 +23,7 @@ from tambomq.spark import cache
 
 FORMATS: Final = ("rsmq", "chasqui", "gomq", "tambo")
 """Each has a module ``pyspark_<format>``, by which Spark finds it."""
-
-
-def is_local(master: str) -> bool:
-    """Whether the workers are threads of the driver, which see what it sees."""
-    return master == "local" or master.startswith("local[")
+_STREAMS: Final = "streaming_job"
 
 
 def ship(spark: SparkSession) -> None:
@@ -36,6 +33,8 @@ def ship(spark: SparkSession) -> None:
     if any(each.endswith(f"/{package.name}") for each in context.listFiles):
         return
     context.addPyFile(str(package))
+    # There Spark 4.3 looks for it when it plans a stream.
+    cache.put(Path(SparkFiles.getRootDirectory(), _STREAMS, package.name), package.read_bytes())
     # A source that Spark found by itself is not told of the zip; one that is registered is.
     for source in sources():
         spark.dataSource.register(source)

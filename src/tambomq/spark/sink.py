@@ -7,6 +7,7 @@ is left out (``onError`` = ``skip``), and counted.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -37,6 +38,7 @@ COMMON: Final = ("url", "queue", "onError", "run", "checkpointLocation", "queryN
 
 _SHOWN: Final = 5
 _AT_ONCE: Final = 500
+_AHEAD: Final = 2
 _log = logging.getLogger(__name__)
 
 
@@ -150,34 +152,42 @@ class Sink:
 
 
 class _Flight:
-    """Keeps one chunk on its way while the next is being packed."""
+    """Keeps chunks on their way while the next is being packed: one with the server, one behind.
+
+    None is sent before the one before it has arrived, and none after one that did not.
+    """
 
     def __init__(self, store: Store, task: Task, done: Written) -> None:
         self._store, self._task, self._done = store, task, done
         self._thread = ThreadPoolExecutor(1)
-        self._under_way: tuple[list[int], Future[list[int]]] | None = None
+        self._under_way = deque[tuple[list[int], Future[list[int]]]]()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, error: object, *_: object) -> None:
         try:
-            if error is None:
+            while error is None and self._under_way:
                 self._land()
         finally:
             self._thread.shutdown()
 
     def send(self, calls: Sequence[tuple[int, Call[int]]]) -> None:
         """Send calls as soon as those before them have arrived; raise what these came to."""
-        self._land()
+        if len(self._under_way) == _AHEAD:
+            self._land()
         if calls:
             counts, packed = [count for count, _ in calls], [call for _, call in calls]
-            self._under_way = counts, self._thread.submit(self._store.run_all, packed)
+            before = self._under_way[-1][1] if self._under_way else None
+            self._under_way.append((counts, self._thread.submit(self._go, before, packed)))
+
+    def _go(self, before: Future[list[int]] | None, calls: list[Call[int]]) -> list[int]:
+        for reply in before.result() if before else ():
+            self._task.settled(reply)
+        return self._store.run_all(calls)
 
     def _land(self) -> None:
-        if self._under_way is None:
-            return
-        (counts, future), self._under_way = self._under_way, None
+        counts, future = self._under_way.popleft()
         for count, reply in zip(counts, future.result(), strict=True):
             if self._task.settled(reply):
                 self._done.written += count

@@ -1,6 +1,7 @@
 """Pages of a stream by columns: the fields of all entries at once, without a loop over rows.
 
-Entries of one kind have the same fields in the same order, and a page has few kinds.
+Entries of one kind have the same fields in the same order, and a page has few kinds. Those of one
+length are mostly of one kind.
 """
 
 from __future__ import annotations
@@ -11,14 +12,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tambomq.spark.columns import BYTES, LONG, TEXT, TIME
+from tambomq.spark.columns import BYTES, LONG, TEXT, clock
 
-# What Spark can show: the years 1 to 9999.
-_EARLIEST_MS, _LATEST_MS = -62_135_596_800_000, 253_402_300_799_999
 _MOST: Final = 2**63 - 1
-# Arrow takes longer to make a number its own than to use it.
-_BEFORE: Final = pa.scalar(0, pa.int32())
-_MILLISECONDS: Final = pa.timestamp("ms", tz="UTC")
 
 
 class _Kind:
@@ -31,14 +27,19 @@ class _Kind:
         """Return the values of a field, the first of those that are repeated."""
         return self._values[self.names.index(name)] if name in self.names else None
 
+    @property
+    def repeats(self) -> bool:
+        """Whether a field is there twice."""
+        return len(set(self.names)) < len(self.names)
+
 
 class Fields:
     """The fields of a page."""
 
     def __init__(self, entries: Sequence[Sequence[bytes]]) -> None:
         """Sort *entries*, each of names and values in turn, by what fields they have."""
-        self._count = len(entries)
-        self._kinds = _one_kind(entries) or _kinds(entries)
+        self.count = len(entries)
+        self._kinds = _one_kind(entries, range(len(entries))) or _kinds(entries)
         self._order: pa.Array | None = None
         if len(self._kinds) > 1:
             there = [place for kind in self._kinds for place in kind.places]
@@ -49,19 +50,26 @@ class Fields:
         """All fields that any entry has."""
         return frozenset(name for kind in self._kinds for name in kind.names)
 
+    @property
+    def repeat(self) -> bool:
+        """Whether an entry has a field twice."""
+        return any(kind.repeats for kind in self._kinds)
+
     def values(self, name: bytes) -> Sequence[bytes | None]:
         """Return a field of each entry; `None` where it is missing."""
         if len(self._kinds) == 1:
-            return self._kinds[0].column(name) or [None] * self._count
-        found: list[bytes | None] = [None] * self._count
+            return self._kinds[0].column(name) or [None] * self.count
+        found: list[bytes | None] = [None] * self.count
         for kind in self._kinds:
             for place, value in zip(kind.places, kind.column(name) or (), strict=False):
                 found[place] = value
         return found
 
-    def array(self, name: bytes) -> pa.Array:
-        """Return the same as Arrow has it."""
+    def array(self, name: bytes) -> pa.Array | None:
+        """Return the same as Arrow has it; `None` if no entry has it."""
         columns = [(kind.column(name), len(kind.places)) for kind in self._kinds]
+        if all(column is None for column, _ in columns):
+            return None
         arrays = [
             pa.nulls(count, BYTES) if column is None else pa.array(column, BYTES)
             for column, count in columns
@@ -70,8 +78,13 @@ class Fields:
             return arrays[0]
         return pa.concat_arrays(arrays).take(self._order)
 
+    def column(self, name: bytes) -> pa.Array:
+        """Return the same, null where it is missing."""
+        found = self.array(name)
+        return pa.nulls(self.count, BYTES) if found is None else found
 
-def _one_kind(entries: Sequence[Sequence[bytes]]) -> list[_Kind]:
+
+def _one_kind(entries: Sequence[Sequence[bytes]], places: Sequence[int]) -> list[_Kind]:
     """Return the one kind that all *entries* are of; nothing if there are several."""
     try:
         columns = list(zip(*entries, strict=True))
@@ -80,46 +93,52 @@ def _one_kind(entries: Sequence[Sequence[bytes]]) -> list[_Kind]:
     if any(len(set(names)) > 1 for names in columns[::2]):
         return []
     names = tuple(each[0] for each in columns[::2])
-    return [_Kind(names, range(len(entries)), columns[1::2])]
+    return [_Kind(names, places, columns[1::2])]
 
 
 def _kinds(entries: Sequence[Sequence[bytes]]) -> list[_Kind]:
-    places: dict[tuple[bytes, ...], list[int]] = {}
-    for place, entry in enumerate(entries):
-        places.setdefault(tuple(entry[::2]), []).append(place)
+    lengths: dict[int, list[int]] = {}
+    for place, length in enumerate(map(len, entries)):
+        lengths.setdefault(length, []).append(place)
+    found = []
+    for places in lengths.values():
+        some = [entries[place] for place in places]
+        found += _one_kind(some, places) or _by_names(some, places)
+    return found
+
+
+def _by_names(entries: Sequence[Sequence[bytes]], places: Sequence[int]) -> list[_Kind]:
+    kinds: dict[tuple[bytes, ...], list[int]] = {}
+    for at, entry in enumerate(entries):
+        kinds.setdefault(tuple(entry[::2]), []).append(at)
     return [
-        _Kind(names, where, list(zip(*(entries[place][1::2] for place in where), strict=True)))
-        for names, where in places.items()
+        _Kind(
+            names,
+            [places[at] for at in where],
+            list(zip(*(entries[at][1::2] for at in where), strict=True)),
+        )
+        for names, where in kinds.items()
     ]
 
 
 def whole_numbers(texts: pa.Array) -> pa.Array | None:
     """Return decimal texts as numbers; `None` if one of them is none."""
     try:
-        return texts.cast(TEXT).cast(LONG)
+        words = texts.cast(TEXT)
+        # Else 0x10 would be one, too.
+        return words.cast(LONG) if pc.all(pc.ascii_is_decimal(words)).as_py() is not False else None
     except pa.ArrowInvalid:
         return None
 
 
-def moments(ids: Sequence[bytes]) -> pa.Array:
+def moments(ids: pa.Array) -> pa.Array:
     """Return the times that entry ids begin with."""
-    parts = pc.split_pattern(pa.array(ids, BYTES).cast(TEXT), "-", max_splits=1)
-    ms = whole_numbers(pc.list_element(parts, _BEFORE))
+    ends = pc.min_max(pc.find_substring(ids, b"-")).as_py()
+    ms = None
+    if ends["min"] == ends["max"]:
+        # All are as long, as they are for some centuries: no id has to be taken apart.
+        ms = whole_numbers(pc.binary_slice(ids, 0, ends["max"]))
     if ms is None:
-        far = (int(id.partition(b"-")[0]) for id in ids)
+        far = (int(id.partition(b"-")[0]) for id in ids.to_pylist())
         ms = pa.array([each if each <= _MOST else None for each in far], LONG)
     return clock(ms)
-
-
-def clock(ms: pa.Array) -> pa.Array:
-    """Return milliseconds as times; what no clock shows is null."""
-    ends = pc.min_max(ms).as_py()
-    if ends["min"] is not None and not _EARLIEST_MS <= ends["min"] <= ends["max"] <= _LATEST_MS:
-        shown = [each if _is_shown(each) else None for each in ms.to_pylist()]
-        ms = pa.array(shown, LONG)
-    # Seen as what they are, they need no arithmetic.
-    return ms.view(_MILLISECONDS).cast(TIME)
-
-
-def _is_shown(ms: int | None) -> bool:
-    return ms is not None and _EARLIEST_MS <= ms <= _LATEST_MS

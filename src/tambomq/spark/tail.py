@@ -21,10 +21,11 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from tambomq.errors import QueueError, SettingsError
+from tambomq.errors import EntriesLost, SettingsError
 from tambomq.spark import tail_offsets, tail_ops, tail_plan
 from tambomq.spark.batch import Decode, as_it_is
 from tambomq.spark.options import Given, Place, Wanted
+from tambomq.spark.paging import bounded, undisturbed
 from tambomq.spark.plain import told_in_one_line
 from tambomq.spark.stream_cuts import number, text
 from tambomq.spark.table import Bounds, Range, Table
@@ -171,9 +172,10 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         part: Any = partition
         store = self._place.open()
         try:
-            with told_in_one_line():
+            with told_in_one_line(), undisturbed():
                 for each, removed in part.ranges:
-                    yield from map(self._decode, self._table.read(store, each, Bounds()))
+                    for rows in self._table.read(store, each, Bounds()):
+                        yield from map(self._decode, bounded(rows))
                     self._check_kept(store, each, removed)
         finally:
             store.close()
@@ -271,7 +273,7 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _tell(self, queue: str, what: str) -> None:
         if self._how.fail_on_loss:
-            raise QueueError(
+            raise EntriesLost(
                 queue,
                 f"queue {queue!r}: {what}. Keep more entries or read more often; "
                 "to go on with what is left, set failOnDataLoss to false",

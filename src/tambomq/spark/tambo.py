@@ -1,65 +1,42 @@
-"""The format ``tambo``: the journals of queues, to be read and followed."""
+"""The format ``tambo``: the journals of queues, to be read, followed and written."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from tambomq.journal.keys import PROTOCOLS
-from tambomq.spark import payload, tail
-from tambomq.spark.batch import BatchReader
+from tambomq.spark import payload, tail, tambo_sink
 from tambomq.spark.options import Given
-from tambomq.spark.payload import Payload
-from tambomq.spark.plain import told_in_one_line
+from tambomq.spark.sink import Sink
+from tambomq.spark.source import QueueSource
 from tambomq.spark.tambo_tables import Journal
 
 NAME: Final = "tambo"
 TABLES: Final = ("journal",)
 OPTIONS: Final = (
-    *("url", "protocol", "queue", "table", "partitions"),
+    *("url", "protocol", "queue", "table", "partitions", "pushdown"),
     *tail.OPTIONS,
     *payload.OPTIONS,
 )
 
 
-class TamboSource(DataSource):
-    """Reads and follows the journals of one ``protocol``."""
+class TamboSource(QueueSource):
+    """Reads and follows the journals of one ``protocol``; appends to these."""
 
-    @classmethod
-    def name(cls) -> str:
-        """Return what ``format`` calls it."""
-        return NAME
-
-    def schema(self) -> str:
-        """Return the columns of the journal."""
-        with told_in_one_line():
-            given = self._given()
-            return self._payload(given).columns(self._table(given).columns).ddl
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what reads journals once."""
-        with told_in_one_line():
-            given = self._given()
-            decode = self._payload(given).bound(schema).apply
-            place, wanted = given.place(), given.wanted()
-            return BatchReader(self._table(given), place, wanted, given.parts(), decode)
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (Spark's name)
-        """Return what follows journals."""
-        with told_in_one_line():
-            given = self._given()
-            decode = self._payload(given).bound(schema).apply
-            return tail.tail_reader(given, self._table(given), decode)
-
-    def _given(self) -> Given:
-        return Given(NAME, self.options, OPTIONS)
-
-    def _payload(self, given: Given) -> Payload:
-        return Payload.given(given, "body")
+    format = NAME
+    known = OPTIONS
+    tables = TABLES
+    body = "body"
 
     def _table(self, given: Given) -> Journal:
-        given.one_of("table", TABLES, "journal")
+        self._kind(given)
         protocol = given.one_of("protocol", PROTOCOLS, given.text("protocol"))
         return Journal(protocol)
+
+    def _followed(self, given: Given) -> Journal:
+        return self._table(given)
+
+    def _sink(self, schema: StructType, *, overwrite: bool) -> Sink:
+        return tambo_sink.sink(self.options, schema, overwrite=overwrite)

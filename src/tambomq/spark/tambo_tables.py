@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -11,13 +14,17 @@ from tambomq.errors import QueueError
 from tambomq.journal import keys, ops, wire
 from tambomq.journal.ops import COUNT, Entry
 from tambomq.spark import schemas, tail_ops
-from tambomq.spark.columns import Columns, constant
+from tambomq.spark.columns import BYTES, Columns, constant
 from tambomq.spark.id_bounds import id_bounds
-from tambomq.spark.paging import Pace
-from tambomq.spark.stream_cuts import number, text
+from tambomq.spark.nodes import pages
+from tambomq.spark.paging import Pace, gathered
+from tambomq.spark.stream_cuts import text
+from tambomq.spark.stream_fields import Fields, moments, whole_numbers
 from tambomq.spark.table import Bounds, Range
 from tambomq.spark.tail_offsets import within
 from tambomq.store.sync import Store
+
+_SAMPLED: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +40,7 @@ class Journal:
 
     def names(self, store: Store) -> Iterator[str]:
         """Yield all queues with a journal."""
-        cursor = b"0"
-        while True:
-            cursor, found = store.run(ops.queues(self.protocol, cursor))
-            yield from found
-            if cursor == b"0":
-                return
+        return chain.from_iterable(pages(store, partial(ops.queues, self.protocol)))
 
     def key(self, queue: str) -> str:
         """Return the key of the stream."""
@@ -70,27 +72,43 @@ class Journal:
 
     def read(self, store: Store, part: Range, bounds: Bounds) -> Iterator[pa.RecordBatch]:  # noqa: ARG002  (they are in its range)
         """Yield entries, the oldest first."""
-        journal, pace = keys.Keys(self.protocol, part.queue), Pace(COUNT)
-        low, asked = part.low, pace.count
+        pace = Pace(COUNT)
+        for rows in gathered(self._pages(store, part, pace), pace):
+            yield self._rows(part.queue, rows)
+
+    def _pages(self, store: Store, part: Range, pace: Pace) -> Iterator[list[Entry]]:
+        journal, low, asked = keys.Keys(self.protocol, part.queue), part.low, pace.count
         while page := store.run(ops.read(journal, low, part.high, asked)):
-            yield self._rows(part.queue, page, pace)
+            yield page
             if len(page) < asked:
                 return
+            sample = page[:: max(1, len(page) // _SAMPLED)]
+            pace.note(b"".join(fields) for _, fields in sample)
             low, asked = f"({page[-1][0].decode()}", pace.count
 
-    def _rows(self, queue: str, page: Sequence[Entry], pace: Pace) -> pa.RecordBatch:
-        entries = [wire.by_name(fields) for _, fields in page]
-        bodies = wire.column(entries, keys.BODY)
-        pace.note(bodies)
+    def _rows(self, queue: str, page: Sequence[Entry]) -> pa.RecordBatch:
+        ids, entries = zip(*page, strict=True)
+        fields, places = Fields(entries), pa.array(ids, BYTES)
+        if fields.repeat:
+            # Of those that are there twice the last counts.
+            fields = Fields([[*chain(*wire.by_name(each).items())] for each in entries])
         return self.columns.batch(
             protocol=constant(self.protocol, len(page)),
             queue=constant(queue, len(page)),
-            entry_id=[id for id, _ in page],
-            recorded_at=[number(id) >> 64 for id, _ in page],
-            event=wire.column(entries, keys.EVENT),
-            id=wire.column(entries, keys.ID),
-            at=[wire.number(each) for each in wire.column(entries, keys.AT)],
-            name=wire.column(entries, keys.NAME),
-            delay_ms=[wire.number(each) for each in wire.column(entries, keys.DELAY)],
-            body=bodies,
+            entry_id=places,
+            recorded_at=moments(places),
+            event=fields.column(keys.EVENT),
+            id=fields.column(keys.ID),
+            at=_numbers(fields, keys.AT),
+            name=fields.column(keys.NAME),
+            delay_ms=_numbers(fields, keys.DELAY),
+            body=fields.column(keys.BODY),
         )
+
+
+def _numbers(fields: Fields, name: bytes) -> Any:
+    texts = fields.array(name)
+    if texts is None:
+        return constant(None, fields.count)
+    found = whole_numbers(texts)
+    return [wire.number(each) for each in texts.to_pylist()] if found is None else found

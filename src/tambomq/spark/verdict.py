@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
 
 from tambomq.chasqui import lease_ops as chasqui_ops
+from tambomq.chasqui.job import MAX_ATTEMPTS
 from tambomq.errors import InvalidValue, SettingsError
 from tambomq.rsmq import lease_ops as rsmq_ops
 from tambomq.rsmq.keys import NAMESPACE
@@ -44,17 +45,21 @@ class _Bench:
     source: str
     lease: str
     ns: str
+    max_attempts: int = MAX_ATTEMPTS
 
     def plan(self, queue: str, claim: int, verdicts: Verdicts) -> Plan[None]:
         return _JUDGES[self.source](self, queue, claim, verdicts)
 
 
 def _rsmq(bench: _Bench, queue: str, claim: int, verdicts: Verdicts) -> Plan[None]:
-    return rsmq_ops.judge(RsmqKeys(bench.ns), queue, bench.lease, claim, verdicts)
+    # RSMQ has no place for why a message is to be tried again.
+    plain = [(id, told.split(" ", 1)[0] if told[:1] == "r" else told) for id, told in verdicts]
+    return rsmq_ops.judge(RsmqKeys(bench.ns), queue, bench.lease, claim, plain)
 
 
 def _chasqui(bench: _Bench, queue: str, claim: int, verdicts: Verdicts) -> Plan[None]:
-    return chasqui_ops.judge(queue, bench.lease, claim, verdicts)
+    most = bench.max_attempts
+    return chasqui_ops.judge(queue, bench.lease, claim, verdicts, max_attempts=most)
 
 
 _JUDGES: Final[dict[str, Callable[[_Bench, str, int, Verdicts], Plan[None]]]] = {
@@ -65,15 +70,28 @@ _NAMED_BY: Final = {"rsmq": "id", "chasqui": "entry_id"}
 
 
 def settle(
-    rows: DataFrame, *, lease: str, url: str = URL, source: str = "rsmq", ns: str = NAMESPACE
+    rows: DataFrame,
+    *,
+    lease: str,
+    url: str = URL,
+    source: str = "rsmq",
+    ns: str = NAMESPACE,
+    max_attempts: int = MAX_ATTEMPTS,
 ) -> int:
     """Write down what is to become of *rows*; how many are not done.
 
     They have the columns queue, claim and id (of ``chasqui``: entry_id) as they were read, and
-    ``verdict``: ``done``, ``retry`` (after ``delay_ms``) or ``dead`` (because of ``reason``).
-    Rows that are left out are done. *source* is the format they were read with.
+    ``verdict``: ``done``, ``retry`` (after ``delay_ms``) or ``dead``; ``reason`` says why. Rows
+    that are left out are done. *source* is the format they were read with: ``rsmq`` or
+    ``chasqui``. A job of ``chasqui`` that has run *max_attempts* times, or as often as it says
+    itself, is dead instead of retried.
     Raises `SettingsError` for columns that are missing; a verdict that is none fails the batch.
     """
+    if source == "gomq":
+        raise SettingsError(
+            "GOMQ knows neither retries nor dead letters: a row is done with its batch; "
+            "to have it again, write it with format 'gomq'"
+        )
     if source not in _JUDGES:
         raise SettingsError(f"source must be one of {', '.join(_JUDGES)}, not {source!r}")
     name = _NAMED_BY[source]
@@ -84,7 +102,7 @@ def settle(
     for each, kind in _OPTIONAL.items():
         column = f.col(each) if each in rows.columns else f.lit(None)
         columns.append(column.cast(kind).alias(each))
-    bench = _Bench(Place(url), source, lease, ns)
+    bench = _Bench(Place(url), source, lease, ns, max_attempts)
     # Not by Arrow: PySpark wants pandas for that.
     counts = rows.select(columns).rdd.mapPartitions(partial(_written, bench)).collect()
     return sum(counts)
@@ -120,4 +138,4 @@ def _spelled(row: Row) -> str:
         raise InvalidValue("verdict", word, f"one of {', '.join(WORDS)}")
     if not 0 <= delay <= _LONGEST_MS:
         raise InvalidValue("delay_ms", delay, f"from 0 to {_LONGEST_MS}")
-    return f"r{delay}"
+    return f"r{delay} {reason[:MOST_REASON]}".rstrip(" ")

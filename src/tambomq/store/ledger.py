@@ -7,17 +7,18 @@ A *lease* is a name on a queue that one query has at a time. What it takes is wr
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from tambomq.errors import QueueError
-from tambomq.store.call import Arg
+from tambomq.errors import LeaseLost, LeaseTaken, QueueError
+from tambomq.store.call import Arg, Call, Plan, results
 
 CHUNK: Final = 1000
 """Messages of one script, which takes some 3 ms; others wait no longer than that."""
 
+_LOOKED_AT: Final = ("label", "until", "hidden_until", "acked", "claim")
 _ENDS: Final = 256
 """The digest looks at so many bytes at either end of a body. parts/digest.lua does the same."""
 
@@ -84,6 +85,72 @@ class Opened(msgspec.Struct, frozen=True):
     mark: str
 
 
+class Holding(msgspec.Struct, frozen=True):
+    """A lease, as people look at it."""
+
+    name: str
+    state: str
+    """``held`` by a query that is alive; ``away``: the next with this name goes on with its claim;
+    ``dead``: others may have its messages by now; ``free``: it has nothing."""
+    holder: str
+    """Who has it, or had it last; '' where it was given up."""
+    until_ms: int
+    """When it ends, or ended, unless it is renewed; 0 where it was given up."""
+    acked: int
+    """Claims that are over."""
+    claim: int
+    """The open claim; 0 for none."""
+    size: int
+    """Messages of the open claim."""
+
+
+def listing(leases: str, look: Callable[[str], tuple[str, Call[int]]]) -> Plan[list[Holding]]:
+    """Return the leases whose names are in the set *leases*.
+
+    *look* returns the key of a ledger, and what asks for the size of its claim.
+    """
+    listed = Call("SMEMBERS", (leases,), (), names, repeatable=True)
+    now = Call("TIME", (), (), _milliseconds, repeatable=True)
+    found, now_ms = results((yield (listed, now)))
+    calls: list[Call[Any]] = []
+    for ledger, size in map(look, found):
+        calls += (Call("HMGET", (ledger,), _LOOKED_AT, list, repeatable=True), size)
+    replies = results((yield calls)) if calls else []
+    rows = zip(found, replies[::2], replies[1::2], strict=True)
+    return [_holding(name, fields, size, now_ms) for name, fields, size in rows]
+
+
+def _holding(name: str, fields: Sequence[bytes | None], size: int, now_ms: int) -> Holding:
+    until, hidden, acked, claim = (_number(each) for each in fields[1:])
+    state = "free"
+    if now_ms < until:
+        state = "held"
+    elif claim:
+        state = "away" if now_ms < hidden else "dead"
+    return Holding(name, state, text(fields[0]), until, acked, claim, size if claim else 0)
+
+
+def loose(queue: str, lease: str, reply: Sequence[Any]) -> Sequence[Any]:
+    """Return what a script answered about a lease that is nobody's; raise `LeaseTaken`."""
+    if reply[0] == b"held":
+        raise LeaseTaken(queue, lease, text(reply[1]))
+    return reply
+
+
+def forgotten(queue: str, lease: str, reply: Sequence[Any]) -> bool:
+    """Return whether there was a lease to forget; raise `QueueError` if it may not be."""
+    word, number = loose(queue, lease, reply)
+    if word == b"open":
+        told = f"lease {lease!r} on queue {queue!r} has claim {number} open"
+        raise QueueError(queue, f"{told}: give its messages back first, or finish its query")
+    return bool(number)
+
+
+def names(reply: Iterable[bytes]) -> list[str]:
+    """Return the names of leases in order."""
+    return sorted(map(text, reply))
+
+
 def standing(reply: Sequence[Any]) -> Standing:
     """Return what an attempt to have a lease came to."""
     word, *rest = reply
@@ -102,16 +169,15 @@ def standing(reply: Sequence[Any]) -> Standing:
 
 
 def granted(term: Term, reply: Sequence[Any]) -> Sequence[Any]:
-    """Return what a script answered; raise `QueueError` if it refused."""
-    lease = f"lease {term.lease!r} on queue {term.queue!r}"
+    """Return what a script answered; raise `LeaseLost`, or `QueueError` for another checkpoint."""
     if reply[0] == b"fenced":
         who = f"{text(reply[1])} has it now" if reply[1] else "it was given up"
-        raise QueueError(term.queue, f"{lease} is lost: {who}; this query changes nothing any more")
+        raise LeaseLost(term.queue, term.lease, who)
     if reply[0] == b"astray":
         raise QueueError(
             term.queue,
-            f"{lease} is at claim {reply[1]}, which this checkpoint does not know: "
-            "another checkpoint has used it, or this one is an old copy",
+            f"lease {term.lease!r} on queue {term.queue!r} is at claim {reply[1]}, which this "
+            "checkpoint does not know: another has used it, or this one is an old copy",
         )
     return reply
 
@@ -147,6 +213,15 @@ def digest(body: bytes) -> bytes:
     # Not against anybody: it finds a body that was replaced.
     short = hashlib.sha1(ends, usedforsecurity=False).hexdigest()[:12]
     return b"%d:%b" % (len(body), short.encode())
+
+
+def _milliseconds(reply: Sequence[bytes]) -> int:
+    return int(reply[0]) * 1000 + int(reply[1]) // 1000
+
+
+def _number(value: bytes | None) -> int:
+    """Return a number of a ledger; what somebody else has put there is 0."""
+    return int(value) if value and value.isdigit() else 0
 
 
 def text(value: bytes | None) -> str:

@@ -218,6 +218,6 @@ def translate(error: hiredis.ReplyError, keys: tuple[str, ...]) -> StoreError:
     if kind == "CROSSSLOT":
         return StoreError(
             "on a cluster the keys of one operation must share a slot: "
-            "put the namespace in braces, such as {tag}"
+            "put the namespace in braces, such as {tag}; a journal cannot be kept on a cluster"
         )
     return StoreError(text)

@@ -45,20 +45,30 @@ for i, line in ipairs(redis.call('LRANGE', members, 0, count - 1)) do
   entries[i] = jobs[i][1]
 end
 
+-- What cannot be read has no id, and was not run.
+local function failed(id, name, attempt, reason)
+  if id ~= '' then
+    note(events, events_cap, 'failed', id, now, name, 'attempt', attempt, 'reason', reason)
+  end
+end
+
 local function carry_out(verdict, entry, id, name, attempt)
-  local kind, word, more = verdict:match('^(%a)(%w+) (.*)$')
-  if kind == 'r' then
-    redis.call('ZADD', delayed, now + word, more)
-    note(events, events_cap, 'retry-scheduled', id, now, name, 'attempt', attempt + 1, 'backoff_ms', word)
+  local wait_ms, size, rest = verdict:match('^r(%d+) (%d+) (.*)$')
+  if wait_ms then
+    redis.call('ZADD', delayed, now + wait_ms, rest:sub(size + 1))
+    failed(id, name, attempt, rest:sub(1, size))
+    note(events, events_cap, 'retry-scheduled', id, now, name, 'attempt', attempt + 1, 'backoff_ms', wait_ms)
     return 3
   end
+  local reason, detail = verdict:match('^d(%S+) (.*)$')
   local row = redis.call('XRANGE', stream, entry, entry)[1]
   local fields = row and row[2] or {}
-  for _, item in ipairs({'source_id', entry, 'reason', word, 'detail', more}) do
+  for _, item in ipairs({'source_id', entry, 'reason', reason, detail ~= '' and 'detail' or nil, detail}) do
     fields[#fields + 1] = item
   end
   redis.call('XADD', dlq, '*', unpack(fields))
-  note(events, events_cap, 'dlq', id, now, name, 'attempt', attempt, 'reason', word)
+  failed(id, name, attempt, detail)
+  note(events, events_cap, 'dlq', id, now, name, 'attempt', attempt, 'reason', reason)
   trim(dlq, dlq_cap, events, events_cap, now, 'dlq')
   return 4
 end

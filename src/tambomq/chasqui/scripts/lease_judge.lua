@@ -3,7 +3,7 @@
 -- KEYS  ledger          hash  {chasqui:<queue>}:lease:<lease>
 --       verdicts        hash  {chasqui:<queue>}:lease:<lease>:verdicts
 -- ARGV  number          of the claim
---       entry, verdict  …  a job's, 'r<ms> <member>', 'd<reason> <detail>', or '' for done
+--       entry, verdict  …  a job's, and what lease_acknowledge carries out; '' for done
 -- REPLY 1 written down, 0 if the claim is not open
 
 local ledger, verdicts = KEYS[1], KEYS[2]

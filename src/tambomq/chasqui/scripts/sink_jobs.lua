@@ -46,6 +46,17 @@ end
 redis.call('ZCARD', delayed)
 redis.call('ZCARD', window)
 
+-- Ids are looked up together, and remembered together: one by one it takes three times as long.
+local asked, lately, fresh, now = {}, {}, {}, now_ms()
+for i = 11, #ARGV, 5 do
+  if ARGV[i + 1] ~= '0' and ARGV[i + 4] == '' then
+    asked[#asked + 1] = ARGV[i]
+  end
+end
+for n, at in ipairs(#asked > 0 and redis.call('ZMSCORE', window, unpack(asked)) or {}) do
+  lately[asked[n]] = at and tonumber(at) > now - window_ms
+end
+
 local markers, place = {unpack(KEYS, 7)}, 1
 for i = 11, #ARGV, 5 do
   local id, ttl, payload, name, run_at = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
@@ -61,16 +72,22 @@ for i = 11, #ARGV, 5 do
         redis.call('SET', index, payload, 'EX', ttl)
       end
     end
-  elseif not (keyed and seen(window, id)) then
+  elseif not lately[id] then
     if name == '' then
       redis.call('XADD', stream, '*', 'd', payload)
     else
       redis.call('XADD', stream, '*', 'd', payload, 'n', name)
     end
     if keyed then
-      remember(window, id)
+      lately[id], fresh[#fresh + 1], fresh[#fresh + 2] = true, now, id
     end
   end
+end
+if #fresh > 0 then
+  redis.call('ZREMRANGEBYSCORE', window, '-inf', now - window_ms)
+  redis.call('ZADD', window, unpack(fresh))
+  redis.call('ZREMRANGEBYRANK', window, 0, -1 - window_ids)
+  redis.call('PEXPIRE', window, window_ms)
 end
 if overflow == 'trim' then
   trim(stream, cap, events, events_cap, ts, 'stream')

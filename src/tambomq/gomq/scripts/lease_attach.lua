@@ -23,6 +23,14 @@ if held[1] and held[1] ~= owner and alive then
 end
 redis.call('SADD', leases, lease)
 redis.call('HSET', ledger, 'owner', owner, 'label', label, 'until', now + lease_ms)
-local stored = redis.call('HMGET', ledger, 'acked', 'claim', 'mark', 'released', 'hidden_until')
+local stored = redis.call('HMGET', ledger, 'acked', 'claim', 'mark', 'released', 'hidden_until',
+  'lapsed')
+local lapsed = now >= (tonumber(stored[5]) or 0)
+-- Remembered with the claim: whoever attaches again before it has ended is told the same.
+if lapsed and stored[2] then
+  redis.call('HSET', ledger, 'lapsed', stored[3])
+elseif stored[2] and stored[6] == stored[3] then
+  lapsed = true
+end
 return {'ours', tonumber(stored[1]) or 0, tonumber(stored[2]) or 0, stored[3] or '',
-  tonumber(stored[4]) or 0, now >= (tonumber(stored[5]) or 0) and 1 or 0}
+  tonumber(stored[4]) or 0, lapsed and 1 or 0}

@@ -1,0 +1,149 @@
+"""Jobs on their way from or to another queue, as calls and plans nobody has made yet.
+
+How they go, and what a batch is: `tambomq.store.transit`. Jobs that wait and jobs that are delayed
+go; dead letters, repeatable specs and results stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from tambomq.chasqui import scan_ops
+from tambomq.chasqui.keys import RETURNED, Keys
+from tambomq.chasqui.ops import OURS, Policy
+from tambomq.chasqui.wire import decode_envelope, decode_member, encode_member
+from tambomq.errors import ForeignLeader, InvalidFormat, QueueFull, RemoteProtocolError
+from tambomq.store import transit
+from tambomq.store.call import Arg, Call, Plan, load_script, results
+from tambomq.store.transit import BATCH, KEEP_S, ROOM, Batch
+
+_TAKE = load_script("tambomq.chasqui", "move_take")
+_TAKE_LATER = load_script("tambomq.chasqui", "move_take_later")
+_PUT = load_script("tambomq.chasqui", "move_put", "note", "room")
+
+_FULL = -3
+_UNKNOWN = "?"
+
+
+class Leaving(msgspec.Struct, frozen=True):
+    """A job as it left its queue."""
+
+    envelope: bytes
+    name: str
+    due_ms: int = 0
+    """When it is due; 0 if it waited."""
+    taken_ms: int = 0
+    """For how long no other may have its id; 0 if another may."""
+
+
+class Coming(msgspec.Struct, frozen=True):
+    """A job as it is to be added."""
+
+    id: str
+    name: str
+    envelope: bytes
+    run_at_ms: int = 0
+    """When it is due; 0 for now."""
+    taken_ms: int = 0
+
+
+def take(keys: Keys, id: str, run: str) -> Call[Batch]:
+    """Let jobs leave that wait and that no worker has; or return what is in transit already."""
+    where = (keys.stream, keys.move(id), keys.transit(id))
+    return Call(_TAKE, where, (run, BATCH, ROOM, RETURNED), transit.batch, repeatable=True)
+
+
+def take_later(keys: Keys, id: str, run: str) -> Plan[Batch]:
+    """Let delayed jobs leave, the first due first; or return what is in transit already."""
+    page = scan_ops.members(keys.delayed, "-inf", "+inf", 0, BATCH)
+    members, _ = results((yield (page,)))[0]
+    where = [keys.delayed, keys.move(id), keys.transit(id)]
+    room, words = ROOM, list[Arg]([run])
+    for member in members:
+        if room <= 0:
+            break
+        job = _id(member)
+        where += (keys.marker(job), keys.index(job))
+        words.append(member)
+        room -= len(member)
+    call = Call(_TAKE_LATER, tuple(where), tuple(words), transit.batch, repeatable=True)
+    taken: Batch = results((yield (call,)))[0]
+    return taken
+
+
+def in_flight(keys: Keys) -> Plan[int]:
+    """Return how many jobs workers have, of whichever group."""
+    listed = Call("XINFO GROUPS", (keys.stream,), (), _pending, repeatable=True)
+    # An error means that there is no stream.
+    outcome = (yield (listed,))[0]
+    return outcome if isinstance(outcome, int) else 0
+
+
+def leaving(row: tuple[bytes, bytes]) -> Leaving:
+    """Return the job that a row of a batch is."""
+    head, body = row
+    if head[:2] == b"w ":
+        return Leaving(body, head[2:].decode("utf-8", "replace"))
+    _, due, taken = head.split(b" ")
+    try:
+        name, envelope = decode_member(body)
+    except RemoteProtocolError:
+        name, envelope = "", body
+    return Leaving(envelope, name, max(1, int(due)), int(taken))
+
+
+def put(
+    keys: Keys, policy: Policy, query: str, number: int, mark: str, ts: int, jobs: Sequence[Coming]
+) -> Call[bool]:
+    """Add the jobs of batch *number*; false if they were added before.
+
+    Raises `QueueFull` or `ForeignLeader`, and adds nothing. An id does not count once here: each
+    job that left its queue arrives.
+    """
+    waiting = sum(not job.run_at_ms for job in jobs)
+    where = [keys.stream, keys.events, keys.delayed, keys.promoter_lock, keys.fence(query)]
+    ours = OURS if policy.dialect == "page" else ""
+    bound = (policy.max_stream_len, policy.events_cap, ts, ours, waiting)
+    words: list[Arg] = [number, mark, KEEP_S, *bound]
+    for job in jobs:
+        body = _stored(policy, job)
+        head = len(body) - len(job.envelope)
+        words += (job.id, job.name, job.run_at_ms or "", job.taken_ms, head, body)
+        if job.run_at_ms and job.taken_ms:
+            where += (keys.marker(job.id), keys.index(job.id))
+    decode = partial(_added, keys.queue, policy)
+    return Call(_PUT, tuple(where), tuple(words), decode, repeatable=True)
+
+
+def _stored(policy: Policy, job: Coming) -> bytes:
+    if not job.run_at_ms:
+        return job.envelope
+    try:
+        return encode_member(job.name, job.envelope, policy.dialect)
+    except InvalidFormat:
+        # It came from where names may be longer; our promoters read both dialects.
+        return encode_member(job.name, job.envelope, "engine")
+
+
+def _id(member: bytes) -> str:
+    try:
+        return decode_envelope(decode_member(member)[1]).id or _UNKNOWN
+    except RemoteProtocolError:
+        return _UNKNOWN
+
+
+def _pending(reply: list[Any]) -> int:
+    groups = (dict(zip(row[::2], row[1::2], strict=True)) for row in reply)
+    return sum(int(group[b"pending"]) for group in groups)
+
+
+def _added(queue: str, policy: Policy, reply: Any) -> bool:
+    if isinstance(reply, bytes):
+        raise ForeignLeader(queue, reply.decode("utf-8", "replace"))
+    if reply == _FULL:
+        raise QueueFull(queue, policy.max_stream_len)
+    return bool(reply)

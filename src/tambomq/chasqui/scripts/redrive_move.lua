@@ -1,0 +1,50 @@
+#!lua
+-- redrive_move: let dead letters wait for a worker again, and write down what they were.
+--
+-- KEYS  dlq         stream  {chasqui:<queue>}:dlq
+--       stream      stream  {chasqui:<queue>}:stream
+--       events      stream  {chasqui:<queue>}:events
+--       record      hash    {chasqui:<queue>}:redrive:<id>
+--       ledger      stream  {chasqui:<queue>}:redrive:<id>:moved
+-- ARGV  cap         jobs that the stream may hold
+--       events_cap  events that are kept; 0 writes none
+--       ts          now, in ms
+--       keep_s      for how long it is remembered
+--       letter, id, payload, name  …  a letter, and its job: id, envelope, name or ''
+-- REPLY how many this redrive has moved since it began, 0, 0, and 1 if there was no room for the
+--       rest; nil if it is undone, or not known
+
+local dlq, stream, events, record, ledger = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local cap, events_cap, ts, keep_s = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+local known = redis.call('HMGET', record, 'state', 'moved')
+if not known[1] or known[1] == 'undone' then
+  return nil
+end
+-- Read each key before the first write: one of another type then stops us in time.
+redis.call('XLEN', ledger)
+local free, count, full = room(stream, cap), 0, 0
+
+for i = 5, #ARGV, 4 do
+  local letter, id, payload, name = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
+  local row = redis.call('XRANGE', dlq, letter, letter)[1]
+  if row and count >= free then
+    full = 1
+    break
+  elseif row then
+    local entry
+    if name == '' then
+      entry = redis.call('XADD', stream, '*', 'd', payload)
+    else
+      entry = redis.call('XADD', stream, '*', 'd', payload, 'n', name)
+    end
+    redis.call('XADD', ledger, '*', 'from', letter, 'to', entry, unpack(row[2]))
+    redis.call('XDEL', dlq, letter)
+    note(events, events_cap, 'waiting', id, ts, name)
+    count = count + 1
+  end
+end
+redis.call('HSET', record, 'moved', (tonumber(known[2]) or 0) + count)
+redis.call('EXPIRE', record, keep_s)
+redis.call('EXPIRE', ledger, keep_s)
+return {(tonumber(known[2]) or 0) + count, 0, 0, full}

@@ -1,0 +1,126 @@
+"""``tambo pipeline audit``: whether all that must hold in Redis does, and mending what does not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final
+
+import click
+
+from tambomq.cli.long_input import progress
+from tambomq.cli.output import emit, emit_json, emit_table, example, yes_option
+from tambomq.cli.pipeline_client import confirm, every_command, open_store
+from tambomq.pipeline.audit import PARTS, RULES, Audit
+from tambomq.rsmq.keys import NAMESPACE
+from tambomq.store.findings import Finding
+
+FOUND: Final = 4
+SHOWN: Final = 200
+
+
+@click.command(
+    epilog=example(
+        "tambo pipeline audit",
+        "tambo pipeline audit chasqui gomq --json",
+        "tambo pipeline audit --repair",
+    )
+    + "\n\nExit codes: 0 all is well or was mended, 4 something is wrong; else as everywhere."
+)
+@click.argument("parts", nargs=-1, type=click.Choice(PARTS), metavar="[PROTOCOL]...")
+@click.option("--ns", default=NAMESPACE, metavar="NAME", help=f"RSMQ's namespace. [{NAMESPACE}]")
+@click.option("--repair", is_flag=True, help="Mend what can be mended, after showing what it is.")
+@click.option("--rules", is_flag=True, help="Show what is looked for, and stop.")
+@yes_option
+@every_command
+@click.pass_context
+def audit(
+    ctx: click.Context,
+    parts: tuple[str, ...],
+    *,
+    ns: str,
+    repair: bool,
+    rules: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Look for damage in what all protocols keep: rsmq, chasqui, gomq, journal.
+
+    Queues may be in use meanwhile. Nothing is changed without --repair.
+    """
+    wanted = parts or PARTS
+    if rules:
+        _show_rules(wanted, as_json=as_json)
+        return
+    work = Audit(open_store(), ns=ns)
+    queues, found = 0, list[Finding]()
+    with progress("looking", "queues", None) as tick:
+        for _, wrong in work.look(wanted):
+            queues += 1
+            found += wrong
+            tick(queues, queues)
+    if not as_json:
+        _show(queues, found)
+    mended = _mend(work, found, yes=yes, quiet=as_json) if repair else Counter[str]()
+    if as_json:
+        emit_json(
+            {"queues": queues, "findings": [_object(each) for each in found], "mended": mended}
+        )
+    if sum(mended.values()) < len(found):
+        ctx.exit(FOUND)
+
+
+def _mend(work: Audit, found: list[Finding], *, yes: bool, quiet: bool) -> Counter[str]:
+    able = [each for each in found if each.rule.repair]
+    mended = Counter[str]()
+    if not able:
+        return mended
+    confirm(f"Mend {len(able)} of {len(found)}?", yes=yes)
+    with progress("mending", "findings", len(able)) as tick:
+        for place, each in enumerate(able, 1):
+            # What is right by now, somebody else has mended.
+            work.mend(each)
+            mended[each.rule.name] += 1
+            tick(place, place)
+    if not quiet:
+        emit(f"Mended {sum(mended.values())}.")
+    return mended
+
+
+def _show(queues: int, found: list[Finding]) -> None:
+    if not found:
+        emit(f"Looked at {queues} queues: all is well.")
+        return
+    rows = [
+        (each.rule.name, each.where, each.told, each.rule.repair or "(look yourself)")
+        for each in found[:SHOWN]
+    ]
+    emit_table(("rule", "where", "found", "repair"), rows)
+    if len(found) > SHOWN:
+        emit(f"… and {len(found) - SHOWN} more: --json has all.")
+    emit("")
+    counts = Counter(each.rule for each in found)
+    meanings = [(rule.name, count, rule.meaning) for rule, count in counts.most_common()]
+    emit_table(("rule", "times", "meaning"), meanings)
+
+
+def _show_rules(parts: tuple[str, ...], *, as_json: bool) -> None:
+    rules = [rule for part in parts for rule in RULES[part]]
+    if as_json:
+        emit_json([{"rule": r.name, "meaning": r.meaning, "repair": r.repair} for r in rules])
+        return
+    emit_table(
+        ("rule", "meaning", "repair"),
+        [(rule.name, rule.meaning, rule.repair or "(look yourself)") for rule in rules],
+    )
+
+
+def _object(finding: Finding) -> dict[str, Any]:
+    return {
+        "rule": finding.rule.name,
+        "queue": finding.queue,
+        "key": finding.key,
+        "item": finding.item,
+        "found": finding.told,
+        "meaning": finding.rule.meaning,
+        "repair": finding.rule.repair,
+    }

@@ -1,0 +1,53 @@
+"""Which server ``tambo pipeline`` is told, and what all its commands share."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from tambomq.cli.chasqui_client import confirm
+from tambomq.cli.output import Command, json_option, verbose_option
+from tambomq.store.connect import URL
+from tambomq.store.sync import Store
+
+__all__ = ["confirm", "every_command", "open_store", "redis_url"]
+
+ENV: Final = ("TAMBO_REDIS_URL", "REDIS_URL")
+# Somebody sits and waits: long enough for a server that restarts, short enough to ask again.
+PATIENCE_S: Final = 5.0
+_URL: Final = "tambomq.pipeline.redis_url"
+
+
+def every_command(command: Command) -> Command:
+    """Give *command* what all have: ``--json``, ``--redis-url``, ``--verbose``."""
+    url = click.option(
+        "--redis-url",
+        metavar="URL",
+        envvar=ENV,
+        show_envvar=True,
+        expose_value=False,
+        callback=_remember,
+        help=f"The server. [{URL}]",
+    )
+    for option in (verbose_option, url, json_option):
+        command = option(command)
+    return command
+
+
+def redis_url() -> str:
+    """Return the server that the command line or the environment names."""
+    url: str = click.get_current_context().meta.get(_URL, URL)
+    return url
+
+
+def open_store() -> Store:
+    """Return the server; it is closed when the command ends. The first call connects."""
+    store = Store(redis_url(), patience_s=PATIENCE_S)
+    click.get_current_context().call_on_close(store.close)
+    return store
+
+
+def _remember(ctx: click.Context, param: click.Parameter, value: str | None) -> None:  # noqa: ARG001  (click's signature)
+    if value is not None:
+        ctx.meta[_URL] = value

@@ -1,0 +1,102 @@
+"""``tambo pipeline replay``: what a lake has kept goes into a queue again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from tambomq.cli.long_input import progress
+from tambomq.cli.output import NothingThere, emit, emit_json, example
+from tambomq.cli.pipeline_client import every_command, open_store, redis_url
+from tambomq.cli.pipeline_spark import master_option, open_lake, open_spark
+from tambomq.ids import letters
+from tambomq.pipeline import pace
+from tambomq.pipeline.address import address
+from tambomq.pipeline.bodies import KINDS
+from tambomq.pipeline.migrate import Place, end_of
+from tambomq.rsmq.keys import NAMESPACE
+
+_ID_LETTERS: Final = 10
+_WHAT: Final = ("sent", "dead", "all")
+
+
+@click.command(
+    name="replay",
+    epilog=example(
+        "tambo pipeline replay --to chasqui:trial --speed 2x \\",
+        "  --where \"queue = 'orders' AND at >= '2026-01-01 10:00' AND at < '2026-01-01 11:00'\"",
+    ),
+)
+@click.option(
+    "--to", "target", required=True, metavar="QUEUE", help="Where to: rsmq:…, chasqui:…, gomq:…"
+)
+@click.option(
+    "--from",
+    "lake",
+    type=click.Path(path_type=Path, file_okay=False),
+    envvar="TAMBO_LAKE",
+    show_envvar=True,
+    metavar="DIR",
+    help="The lake. [beside the data of `tambo serve`]",
+)
+@click.option("--where", default="", metavar="SQL", help="Which rows of bronze. [all]")
+@click.option(
+    "--what",
+    type=click.Choice(_WHAT),
+    default=_WHAT[0],
+    help="What was sent, what died, or whatever has a body. [sent]",
+)
+@click.option("--speed", default="max", metavar="N", help="1x as it was, 2x, max. [max]")
+@click.option("--id", metavar="NAME", help="A name for this replay, or the one to go on with.")
+@click.option("--ns", default=NAMESPACE, metavar="NAME", help=f"RSMQ's namespace. [{NAMESPACE}]")
+@click.option("--name", default="", metavar="NAME", help="What new ChasquiMQ jobs are called.")
+@click.option(
+    "--payload", "kind", type=click.Choice(KINDS), default=KINDS[0], help="As in migrate."
+)
+@click.option("--dry-run", is_flag=True, help="Tell how much would be sent, and send nothing.")
+@master_option
+@every_command
+def replay_command(target: str, *, as_json: bool, **given: Any) -> None:
+    """Send what a lake has kept once more, in the order it had, under new ids.
+
+    Interrupted, the same command with the --id that it told goes on: nothing is sent twice.
+    """
+    from tambomq.pipeline.replay import check_id, replay, rows
+
+    there = Place(address(target), redis_url(), given["ns"])
+    speed, id = pace.speed(given["speed"]), check_id(given["id"] or letters(_ID_LETTERS))
+    end = end_of(open_store(), there, kind=given["kind"], name=given["name"])
+    lake = open_lake(given["lake"])
+    spark = open_spark("tambo pipeline replay", given["master"])
+    found = rows(lake.read(spark, "bronze"), given["where"], given["what"])
+    if given["dry_run"]:
+        _show_plan(there, sum(1 for _ in found), as_json=as_json)
+        return
+    # Whoever is interrupted must know how to go on.
+    click.echo(f"replay {id}", err=True)
+    with progress("sending", "messages", None, shown=not as_json) as tick:
+        done = replay(found, end, id, speed=speed, tick=lambda sent: tick(sent, sent))
+    if not done.sent + done.before:
+        raise NothingThere(_nothing(given["where"]))
+    if as_json:
+        counts = {"sent": done.sent, "sent_before": done.before}
+        emit_json({"id": id, "to": target, **counts, "origins": done.origins or None})
+        return
+    emit(f"sent {done.sent} messages to {there.address}")
+    if done.before:
+        emit(f"{done.before} were sent before")
+    emit(f"what they were called: {done.origins or 'their ids begin with it'}")
+
+
+def _show_plan(there: Place, count: int, *, as_json: bool) -> None:
+    if as_json:
+        emit_json({"to": str(there.address), "rows": count})
+    else:
+        emit(f"would send {count} messages to {there.address}")
+
+
+def _nothing(where: str) -> str:
+    chosen = f" that {where} is true of" if where else ""
+    return f"the lake has no bodies{chosen}: nothing was sent"

@@ -1,0 +1,137 @@
+"""``tambo pipeline report``: what the lake tells, as a page, as tables and as JSON."""
+
+from __future__ import annotations
+
+import re
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+
+from tambomq.cli.output import emit, emit_json, emit_table, example
+from tambomq.cli.pipeline_client import every_command
+from tambomq.cli.pipeline_spark import lake_option, master_option, open_lake, open_spark
+from tambomq.clock import now_ms
+from tambomq.errors import SettingsError
+
+if TYPE_CHECKING:
+    from tambomq.pipeline.figures import Figures, Line
+
+OUT: Final = "tambo-report.html"
+SHOWN: Final = 30
+_SPAN: Final = re.compile(r"(\d+)([mhdw])")
+_UNITS_MS: Final = {"m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
+
+
+class Span(click.ParamType[int]):
+    """How long ago: ``90m``, ``24h``, ``7d``, ``2w``."""
+
+    name = "span"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        """Return milliseconds."""
+        if isinstance(value, int):
+            return value
+        if (found := _SPAN.fullmatch(value)) is None:
+            self.fail(f"{value!r} is no span such as 90m, 24h, 7d or 2w", param, ctx)
+        return int(found[1]) * _UNITS_MS[found[2]]
+
+
+@click.command(
+    epilog=example(
+        "tambo pipeline report",
+        "tambo pipeline report --since 24h --queue 'chasqui:*' --out today.html --open",
+        "tambo pipeline report --json",
+    )
+)
+@click.option("--since", type=Span(), metavar="SPAN", help="Not what is older: 90m, 24h, 7d. [all]")
+@click.option("--queue", "queues", multiple=True, metavar="PATTERN", help="Only these; repeatable.")
+@click.option(
+    "--out", default=OUT, metavar="FILE", help=f"Where the page goes; - for nowhere. [{OUT}]"
+)
+@click.option("--open", "show", is_flag=True, help="Open the page in the browser.")
+@lake_option
+@master_option
+@every_command
+def report(
+    *,
+    since: int | None,
+    queues: tuple[str, ...],
+    out: str,
+    show: bool,
+    lake: Path | None,
+    master: str | None,
+    as_json: bool,
+) -> None:
+    """Make a page of charts from the lake, and print the same as tables.
+
+    Patterns are as in `chasqui:orders` and `rsmq:*`. Times are of UTC.
+    """
+    from tambomq.pipeline.report import figures
+
+    found_lake = open_lake(lake)
+    spark = open_spark("tambo-report", master)
+    begin = None if since is None else now_ms() - since
+    found = figures(spark, found_lake, from_ms=begin, queues=queues)
+    path = None if out == "-" else _write(found, Path(out))
+    if as_json:
+        emit_json(msgspec.to_builtins(found))
+        return
+    _show(found)
+    if path:
+        emit(f"\nThe page is {path}")
+        if show:
+            webbrowser.open(path.as_uri())
+
+
+def _write(figures: Figures, path: Path) -> Path:
+    from tambomq.pipeline.page import html
+
+    path = path.expanduser().absolute()
+    try:
+        path.write_text(html(figures), "utf-8")
+    except OSError as error:
+        raise SettingsError(
+            f"cannot write {path}: {error.strerror}; choose another --out"
+        ) from error
+    return path
+
+
+def _show(figures: Figures) -> None:
+    from tambomq.pipeline.page import duration, period
+
+    totals = figures.totals
+    emit(period(figures))
+    emit(
+        f"{totals.entered:,} entered, {totals.done:,} done, {totals.failed:,} runs failed, "
+        f"{totals.retried:,} retried, {totals.dead:,} dead, {figures.backlog:,} not ended yet\n"
+    )
+    columns = ("queue", "name", "entered", "done", "failed", "dead", "backlog", "oldest")
+    spreads = ("wait p50", "p95", "p99", "run p50", "p95", "p99")
+    emit_table((*columns, *spreads), [_row(line) for line in figures.lines[:SHOWN]])
+    if len(figures.lines) > SHOWN:
+        emit(f"… and {len(figures.lines) - SHOWN} more: the page and --json have all.")
+    if figures.reasons:
+        emit("")
+        rows = [(each.reason, each.error, each.dead, each.queue) for each in figures.reasons]
+        emit_table(("dead by reason", "error", "times", "most in"), rows)
+    if figures.slowest:
+        emit("")
+        slow = [(each.queue, each.name, duration(each.run.p95)) for each in figures.slowest]
+        emit_table(("slowest", "name", "p95 of the run"), slow)
+
+
+def _row(line: Line) -> tuple[Any, ...]:
+    from tambomq.pipeline.page import NOTHING, duration
+
+    counts = line.counts
+    spreads = [getattr(each, p) for each in (line.wait, line.run) for p in ("p50", "p95", "p99")]
+    return (
+        f"{line.protocol}:{line.queue}",
+        line.name,
+        *(counts.entered, counts.done, counts.failed, counts.dead, line.backlog),
+        duration(line.oldest_age_s * 1000) if line.backlog else NOTHING,
+        *(duration(ms) for ms in spreads),
+    )

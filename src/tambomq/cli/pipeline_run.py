@@ -1,0 +1,190 @@
+"""``tambo pipeline run``: fill the lake, once or for as long as it is let."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tambomq.cli.chasqui_values import duration
+from tambomq.cli.output import NothingThere, emit, emit_json, example
+from tambomq.cli.pipeline_client import every_command, redis_url
+from tambomq.cli.pipeline_spark import lake_option, master_option, open_spark
+
+if TYPE_CHECKING:
+    from tambomq.pipeline.progress import Progress
+    from tambomq.pipeline.run import Plan
+
+Show = Any
+"""Called with what a batch was, the rows in the lake, and how many came late."""
+
+
+def _milliseconds(_ctx: click.Context, _param: click.Parameter, text: str) -> int:
+    return duration(text)
+
+
+@click.command(
+    epilog=example(
+        "tambo pipeline run --once",
+        "tambo pipeline run --queue 'chasqui:*' --queue rsmq:orders --every 5s",
+    )
+)
+@click.option(
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="PATTERN",
+    help="What to follow: rsmq:orders, 'chasqui:*'; may be repeated. [all]",
+)
+@click.option("--once", is_flag=True, help="Take what is there now, and end.")
+@click.option(
+    "--every",
+    default="10s",
+    callback=_milliseconds,
+    metavar="TIME",
+    help="How often to look for more. [10s]",
+)
+@click.option(
+    "--watermark",
+    default="1m",
+    callback=_milliseconds,
+    metavar="TIME",
+    help="How long after its end more may be told of a job. [1m]",
+)
+@click.option(
+    "--give-up",
+    default="7d",
+    callback=_milliseconds,
+    metavar="TIME",
+    help="How long to wait for the end of a job nothing is told of. [7d]",
+)
+@click.option(
+    "--batch-rows",
+    type=click.IntRange(1000, 100_000_000),
+    default=400_000,
+    metavar="N",
+    help="About how many rows to take at once. [400000]",
+)
+@click.option(
+    "--on-loss",
+    type=click.Choice(["stop", "count"]),
+    default="stop",
+    help="If entries were trimmed before they were read. [stop]",
+)
+@lake_option
+@master_option
+@every_command
+def run(  # noqa: PLR0913  (one for each option)
+    queues: tuple[str, ...],
+    *,
+    once: bool,
+    every: int,
+    watermark: int,
+    give_up: int,
+    batch_rows: int,
+    on_loss: str,
+    lake: Path | None,
+    master: str | None,
+    as_json: bool,
+) -> None:
+    """Follow queues into the lake: their events, dead letters and journals.
+
+    It goes on where it was when it ended, however that was. Ctrl-C ends it after its batch.
+    """
+    # Spark takes half a second to import: not for a help page. This one tells if it is missing.
+    import_module("tambomq.spark.driver")
+    from tambomq.pipeline.batch import Rules
+    from tambomq.pipeline.lake import Lake, default_path
+    from tambomq.pipeline.run import Plan
+
+    plan = Plan(
+        redis_url(),
+        queues,
+        once=once,
+        every_s=every / 1000,
+        batch_rows=batch_rows,
+        rules=Rules(watermark, give_up),
+        fail_on_loss=on_loss == "stop",
+    )
+    _look(plan)
+    found = Lake.make(lake or default_path())
+    with found.locked(), _shown(as_json=as_json) as show:
+        _run(found, plan, master, show)
+
+
+def _look(plan: Plan) -> None:
+    """Say so if there is nothing to follow; end if nothing is to be waited for."""
+    from tambomq.pipeline.run import streams
+
+    if streams(plan):
+        return
+    what = " or ".join(plan.queues) or "any protocol"
+    if plan.once:
+        raise NothingThere(f"there is no queue of {what} with events or a journal")
+    click.echo(f"no queue of {what} has events or a journal yet: waiting for one", err=True)
+
+
+def _run(lake: Any, plan: Plan, master: str | None, show: Show) -> None:
+    from tambomq.pipeline.batch import LATE_ROWS
+    from tambomq.pipeline.lake import BRONZE
+    from tambomq.pipeline.run import Pipeline
+
+    pipeline = Pipeline(open_spark("tambo pipeline", master), lake, plan)
+    with _interrupts() as is_to_end:
+        for progress in pipeline.follow(is_to_end):
+            version = pipeline.version
+            total = sum(file.rows for file in version.of(BRONZE))
+            show(progress, total, version.facts.get(LATE_ROWS, 0))
+
+
+@contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """Yield what tells whether we were asked to end. Asked twice, we end at once."""
+    asked: list[int] = []
+
+    def note(number: int, _frame: object) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    # Spark sets one of its own, which would stop in the middle.
+    before = {each: signal.signal(each, note) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+@contextmanager
+def _shown(*, as_json: bool) -> Iterator[Show]:
+    """Yield what shows a batch: a line of JSON, one line on a terminal that changes, or a line."""
+    if as_json:
+        yield _emit_object
+    elif sys.stderr is None or not sys.stderr.isatty():
+        yield lambda progress, total, late: emit(progress.line(total, late))
+    else:
+        from rich.console import Console
+
+        with Console(stderr=True).status("starting Spark …") as status:
+            last: list[str] = []
+
+            def show(progress: Progress, total: int, late: int) -> None:
+                last[:] = [progress.line(total, late)]
+                status.update(last[0])
+
+            yield show
+        for line in last:
+            emit(line)
+
+
+def _emit_object(progress: Progress, total: int, late: int) -> None:
+    import dataclasses
+
+    emit_json({**dataclasses.asdict(progress), "total_rows": total, "late_rows": late})

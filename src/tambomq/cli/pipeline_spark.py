@@ -1,0 +1,50 @@
+"""A session of Spark for commands: where it runs, and the lake they look into."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tambomq.cli.output import Command
+
+if TYPE_CHECKING:
+    from tambomq.pipeline.lake import Lake
+
+
+def master_option(command: Command) -> Command:
+    """Give *command* ``--master``."""
+    return click.option(
+        "--master", metavar="MASTER", help="Where Spark runs. [all cores of this machine]"
+    )(command)
+
+
+def lake_option(command: Command) -> Command:
+    """Give *command* ``--lake``."""
+    return click.option(
+        "--lake",
+        type=click.Path(path_type=Path, file_okay=False),
+        envvar="TAMBO_LAKE",
+        show_envvar=True,
+        metavar="DIR",
+        help="The lake. [beside the data of `tambo serve`]",
+    )(command)
+
+
+def open_spark(app: str, master: str | None) -> Any:
+    """Return a session that ends with the command."""
+    # Spark takes half a second to import: not for a help page.
+    from tambomq.spark import session
+
+    # What goes wrong is told in one line; Spark would add its own hundreds.
+    spark = session(app, master=master, conf={"spark.log.level": "OFF"})
+    click.get_current_context().call_on_close(spark.stop)
+    return spark
+
+
+def open_lake(path: Path | None) -> Lake:
+    """Return the lake that is there; raise `SettingsError` if none is."""
+    from tambomq.pipeline.lake import Lake, default_path
+
+    return Lake.open(path or default_path())

@@ -1,0 +1,214 @@
+"""What must hold for the keys of GOMQ, how to see where it does not, and how to mend it.
+
+What two keys say of each other is looked at in one script, so keys in use are not taken for
+damaged ones. A repair is the same script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from tambomq.gomq import keys, scan_ops, wire
+from tambomq.gomq.ops import names
+from tambomq.store.call import Call, Plan, load_script, results
+from tambomq.store.findings import Finding, Rule, shown
+
+_AUDIT = load_script("tambomq.gomq", "audit")
+_PAGE: Final = 1000
+_KEEP_S: Final = 3600
+
+UNREADABLE: Final = Rule(
+    "gomq.undecodable-message",
+    "an element of a queue is no message; it reaches its observers as an empty one",
+)
+NO_PEER: Final = Rule(
+    "gomq.queue-without-peer",
+    "messages wait for a client that is not known; nobody observes them, nobody takes them back",
+    "know it again: it is disconnected if it stays silent, and what only it had goes back",
+)
+NOBODY: Final = Rule(
+    "gomq.queue-of-nobody", "messages wait for a consumer that is not subscribed to their key"
+)
+UNLISTED: Final = Rule(
+    "gomq.consumers-without-subscribed-key",
+    "a key has consumers, but its messages are not dispatched",
+    "list the key",
+)
+EMPTY: Final = Rule(
+    "gomq.subscribed-key-without-consumers",
+    "messages of a key are dispatched, but to nobody",
+    "take the key off the list",
+)
+FORGOTTEN: Final = Rule(
+    "gomq.consumer-without-subscription",
+    "a consumer gets messages of a key that it does not know it is subscribed to",
+    "note the subscription",
+)
+HALF: Final = Rule(
+    "gomq.subscription-without-consumer",
+    "a consumer believes to be subscribed to a key, and gets nothing",
+    "make it a consumer of the key",
+)
+
+RULES: Final = (UNREADABLE, NO_PEER, NOBODY, UNLISTED, EMPTY, FORGOTTEN, HALF)
+_WORDS: Final = {
+    NO_PEER.name: "peer",
+    UNLISTED.name: "unlisted",
+    EMPTY.name: "empty",
+    FORGOTTEN.name: "pair",
+    HALF.name: "pair",
+}
+
+
+class Space(msgspec.Struct):
+    """What is there of GOMQ: the names of keys, without what they begin with."""
+
+    queues: list[str] = []
+    consumers: list[str] = []
+    subscriptions: list[str] = []
+    messages: list[str] = []
+
+
+def space() -> Plan[Space]:
+    """Return which keys there are, of the types that they should have."""
+    found = Space()
+    wanted = (
+        (keys.QUEUE, "list", found.queues),
+        (keys.CONSUMERS, "set", found.consumers),
+        (keys.SUBSCRIPTIONS, "set", found.subscriptions),
+        (keys.MESSAGES, "list", found.messages),
+    )
+    for prefix, kind, into in wanted:
+        cursor = b"0"
+        while True:
+            words = (cursor, "MATCH", f"{prefix}*", "COUNT", _PAGE, "TYPE", kind)
+            call = Call("SCAN", (), words, tuple, repeatable=True)
+            ((cursor, page),) = results((yield (call,)))
+            into += [name.removeprefix(prefix) for name in names(page)]
+            if cursor == b"0":
+                break
+    return found
+
+
+def everything(found: Space) -> Plan[list[Finding]]:
+    """Return what is wrong with the keys that were found."""
+    subscribed = set(results((yield (_members(keys.SUBSCRIBED_KEYS),)))[0])
+    consumers = yield from _sets(keys.CONSUMERS, found.consumers)
+    subscriptions = yield from _sets(keys.SUBSCRIPTIONS, found.subscriptions)
+    doubts = list(_doubts(subscribed, consumers, subscriptions))
+    owners = {(key, who) for key, whose in consumers.items() for who in whose}
+    doubts += _lists(found.messages, owners)
+    wrong = [each for each in doubts if each.rule == NOBODY]
+    doubts = [each for each in doubts if each.rule != NOBODY]
+    wrong += yield from _confirmed(doubts)
+    for key in found.queues:
+        wrong += yield from _elements(key, keys.queue(key))
+    for rest in found.messages:
+        wrong += yield from _elements(rest, keys.MESSAGES + rest)
+    return wrong
+
+
+def _confirmed(doubts: list[Finding]) -> Plan[list[Finding]]:
+    """Return those that hold at a second look; of a list with several readings, if all do."""
+    wrong: dict[tuple[str, bytes, str], Finding] = {}
+    sound = set()
+    for first in range(0, len(doubts), _PAGE):
+        page = doubts[first : first + _PAGE]
+        answers = results((yield [_look(each, mend=False) for each in page]))
+        for each, is_wrong in zip(page, answers, strict=True):
+            if is_wrong:
+                told = "" if each.rule == NO_PEER else each.told
+                wrong.setdefault((each.key, each.item, told), each)
+            elif each.rule == NO_PEER:
+                sound.add(each.key)
+    return [each for each in wrong.values() if each.rule != NO_PEER or each.key not in sound]
+
+
+def mend(finding: Finding) -> Call[bool]:
+    """Put it right, if it is still wrong; whether it was."""
+    return _look(finding, mend=True)
+
+
+def _look(finding: Finding, *, mend: bool) -> Call[bool]:
+    other, mine, its, last = finding.hints
+    args = (_WORDS[finding.rule.name], mine, its, int(mend), _KEEP_S)
+    return Call(_AUDIT, (finding.key, other, last), args, bool, repeatable=True)
+
+
+def _doubt(
+    rule: Rule, queue: str, key: str, other: str, *, mine: str = "", its: str = "", last: str = ""
+) -> Finding:
+    told = f"{other} has no {its}" if its else f"{other} is not there"
+    return Finding(rule, queue, key, mine.encode(), told, (other, mine, its, last or other))
+
+
+def _doubts(
+    subscribed: set[str], consumers: dict[str, list[str]], subscriptions: dict[str, list[str]]
+) -> Iterator[Finding]:
+    """Yield what looks wrong; it may have been caught between two looks."""
+    every = keys.SUBSCRIBED_KEYS
+    for key, whose in consumers.items():
+        own = keys.consumers(key)
+        if keys.queue(key) not in subscribed:
+            yield _doubt(UNLISTED, key, own, every, its=keys.queue(key))
+        for who in whose:
+            if key not in subscriptions.get(who, ()):
+                yield _doubt(FORGOTTEN, key, own, keys.subscriptions(who), mine=who, its=key)
+    for name in subscribed:
+        key = name.removeprefix(keys.QUEUE)
+        if key not in consumers:
+            yield _doubt(EMPTY, key, every, keys.consumers(key), mine=name)
+    for who, wanted in subscriptions.items():
+        for key in wanted:
+            if who not in consumers.get(key, ()):
+                own = keys.subscriptions(who)
+                yield _doubt(HALF, key, own, keys.consumers(key), mine=key, its=who)
+
+
+def _lists(found: Iterable[str], owners: set[tuple[str, str]]) -> Iterator[Finding]:
+    """Yield who waits for whom; names may hold underscores, so each way to read one is tried."""
+    prefixes = {f"{key}_{consumer}_": (key, consumer) for key, consumer in owners}
+    for rest in found:
+        places = [place + 1 for place, letter in enumerate(rest) if letter == "_"]
+        ways = [prefixes[rest[:place]] for place in places if rest[:place] in prefixes]
+        if not ways:
+            yield Finding(NOBODY, rest, keys.MESSAGES + rest)
+        for key, consumer in ways:
+            peer = rest[len(key) + len(consumer) + 2 :]
+            own, last = keys.messages(key, consumer, peer), keys.last_action(peer)
+            yield _doubt(NO_PEER, key, own, keys.peers(consumer), its=peer, last=last)
+
+
+def _sets(prefix: str, found: list[str]) -> Plan[dict[str, list[str]]]:
+    members: dict[str, list[str]] = {}
+    for first in range(0, len(found), _PAGE):
+        page = found[first : first + _PAGE]
+        answers = results((yield [_members(prefix + name) for name in page]))
+        members |= {name: held for name, held in zip(page, answers, strict=True) if held}
+    return members
+
+
+def _elements(queue: str, key: str) -> Plan[list[Finding]]:
+    wrong: list[Finding] = []
+    first = 0
+    while True:
+        (page,) = results((yield (scan_ops.page(key, first, scan_ops.COUNT),)))
+        wrong += [
+            Finding(UNREADABLE, queue, key, b"%d" % (first + place), shown(element))
+            for place, element in enumerate(page)
+            if not wire.is_message(element)
+        ]
+        first += len(page)
+        if len(page) < scan_ops.COUNT:
+            return wrong
+
+
+def _members(key: str) -> Call[list[str]]:
+    return Call("SMEMBERS", (key,), (), _sorted, repeatable=True)
+
+
+def _sorted(reply: Iterable[Any]) -> list[str]:
+    return sorted(names(list(reply)))

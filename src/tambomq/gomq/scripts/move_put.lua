@@ -1,0 +1,39 @@
+#!lua
+-- move_put: publish the messages of a batch that comes from another queue, all of them and once.
+--
+-- KEYS  queue    list  QUEUE_<key>
+--       fence    hash  FENCE_<key>_<query>
+--       origins  hash  ORIGINS_<key>_<query>
+-- ARGV  number   of the batch; each is higher than those before it
+--       mark     what else is to be remembered of the last
+--       keep_s   for how long that is remembered
+--       id, old, message  …  the message's id; what it was called before, '' for nothing to
+--                remember; what is appended
+-- REPLY 1 appended, 0 was appended before
+
+local queue, fence, origins = KEYS[1], KEYS[2], KEYS[3]
+local number, mark, keep_s = ARGV[1], ARGV[2], ARGV[3]
+
+local known = redis.call('HMGET', fence, 'last', 'count', 'sum')
+if tonumber(number) <= (tonumber(known[1]) or 0) then
+  return 0
+end
+redis.call('HLEN', origins)
+local messages, names, sum = {}, {}, tonumber(known[3]) or 0
+for i = 4, #ARGV, 3 do
+  local id, old, message = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  messages[#messages + 1] = message
+  if old ~= '' then
+    names[#names + 1], names[#names + 2] = id, old
+  end
+  sum = (sum + tonumber(redis.sha1hex(message):sub(1, 12), 16)) % 2 ^ 48
+end
+redis.call('RPUSH', queue, unpack(messages))
+if #names > 0 then
+  redis.call('HSET', origins, unpack(names))
+  redis.call('EXPIRE', origins, keep_s)
+end
+redis.call('HSET', fence, 'last', number, 'mark', mark,
+  'count', (tonumber(known[2]) or 0) + #messages, 'sum', string.format('%.0f', sum))
+redis.call('EXPIRE', fence, keep_s)
+return 1

@@ -1,0 +1,14 @@
+-- forget: wait for a reader no longer.
+--
+-- KEYS  journal  stream  {tambo:<protocol>:<queue>}:journal
+--       state    hash    {tambo:<protocol>:<queue>}:journal:state
+-- ARGV  reader   its name
+-- REPLY 1 forgotten, 0 was not known
+
+local journal, state = KEYS[1], KEYS[2]
+local reader = ARGV[1]
+
+redis.call('XLEN', journal)
+local known = redis.call('HDEL', state, 'committed:' .. reader, 'read:' .. reader) > 0
+trim(journal, state)
+return known and 1 or 0

@@ -1,0 +1,45 @@
+-- readers: for other scripts: forget the entries that no reader needs any more.
+--
+-- KEYS  none
+-- ARGV  none
+-- REPLY none
+
+local ENTRY = 100
+
+-- Whether an entry stands behind another. Their numbers have more digits than Lua can count.
+local function is_later(id, other)
+  local ms, seq = id:match('^0*(%d-)%-0*(%d-)$')
+  local other_ms, other_seq = other:match('^0*(%d-)%-0*(%d-)$')
+  if ms ~= other_ms then
+    return #ms > #other_ms or #ms == #other_ms and ms > other_ms
+  end
+  return #seq > #other_seq or #seq == #other_seq and seq > other_seq
+end
+
+local function field(entry, name)
+  for place = 1, #entry[2], 2 do
+    if entry[2][place] == name then
+      return entry[2][place + 1]
+    end
+  end
+end
+
+-- The last entry that all have read stays: it shows that nothing behind it is gone.
+local function trim(journal, state)
+  local least
+  local fields = redis.call('HGETALL', state)
+  for place = 1, #fields, 2 do
+    local id = fields[place]:sub(1, 10) == 'committed:' and fields[place + 1]
+    if id and (not least or is_later(least, id)) then
+      least = id
+    end
+  end
+  local dropped = least and redis.call('XTRIM', journal, 'MINID', '=', least) or 0
+  local first = redis.call('XRANGE', journal, '-', '+', 'COUNT', 1)[1]
+  local upto = first and tonumber(field(first, 'o'))
+  if upto then
+    local size = ENTRY + #(field(first, 'd') or '') + #(field(first, 'r') or '')
+    redis.call('HSET', state, 'gone', string.format('%.0f', math.max(0, upto - size)))
+  end
+  return dropped
+end

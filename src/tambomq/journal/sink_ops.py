@@ -1,0 +1,59 @@
+"""Recording in chunks that are recorded once, as calls nobody has made yet.
+
+A chunk and the token that says it was written are one script: whoever appends the chunk again,
+after whatever went wrong, appends nothing. So each call may be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, compress, groupby
+from typing import TypeAlias
+
+from tambomq.journal.keys import Keys
+from tambomq.store.call import Arg, Call, load_script
+
+_RECORD = load_script("tambomq.journal", "sink_record")
+
+Field: TypeAlias = tuple[bytes, bytes | None]
+"""A name, and the value that all entries have, which is not empty; `None` if each has its own."""
+Entry: TypeAlias = Sequence[bytes | None]
+"""Its own values; `None` for a field that it leaves out."""
+
+
+def record(
+    keys: Keys, query: str, mark: Sequence[Arg], fields: Sequence[Field], entries: Sequence[Entry]
+) -> Call[int]:
+    """Append *entries* unless *mark* says they are there: 1, or 0 if they were before.
+
+    *mark* is the batch, the chunk's token and digest, and how many seconds to keep these; -1 means
+    that another digest was kept, -2 that the batch is over.
+    """
+    words: list[Arg] = []
+    for has, run in _runs(entries):
+        pattern = _pattern(fields, has)
+        words += (len(run), len(pattern), *pattern)
+        own = run if all(has) else (compress(entry, has) for entry in run)
+        words += chain.from_iterable(own)  # type: ignore[arg-type]  # None is what `has` leaves out
+    where = (keys.journal, keys.fence(query))
+    return Call(_RECORD, where, (*mark, *words), decode=int, repeatable=True)
+
+
+def _runs(entries: Sequence[Entry]) -> Iterator[tuple[tuple[bool, ...], Sequence[Entry]]]:
+    """Yield entries that have the same fields, in their order, and which of their own these are."""
+    if not any(None in values for values in zip(*entries, strict=True)):
+        yield (True,) * len(entries[0]), entries
+        return
+    for has, run in groupby(entries, lambda entry: tuple(each is not None for each in entry)):
+        yield has, list(run)
+
+
+def _pattern(fields: Sequence[Field], has: Iterable[bool]) -> list[bytes]:
+    """Return names and values by turns, nothing in place of those that are an entry's own."""
+    words, left = list[bytes](), iter(has)
+    for name, value in fields:
+        if value is not None:
+            words += (name, value)
+        elif next(left):
+            words += (name, b"")
+    return words

@@ -1,0 +1,104 @@
+"""All that must hold in Redis, looked at protocol by protocol, and mended where that is asked.
+
+What each protocol holds to be true stands in its ``audit_ops``. Looking changes nothing, and
+neither does a repair of what has become right meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from tambomq.chasqui import audit_ops as chasqui_ops
+from tambomq.errors import InvalidValue
+from tambomq.gomq import audit_ops as gomq_ops
+from tambomq.journal import audit_ops as journal_ops
+from tambomq.rsmq import audit_ops as rsmq_ops
+from tambomq.rsmq import queue_ops
+from tambomq.rsmq.keys import NAMESPACE, Keys, is_queue
+from tambomq.spark.nodes import pages
+from tambomq.store.call import Call
+from tambomq.store.findings import Finding, Rule
+from tambomq.store.sync import Store
+
+RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
+    "rsmq": rsmq_ops.RULES,
+    "chasqui": chasqui_ops.RULES,
+    "gomq": gomq_ops.RULES,
+    "journal": journal_ops.RULES,
+}
+PARTS: Final = tuple(RULES)
+
+
+class Audit:
+    """Looks at what one server holds."""
+
+    def __init__(self, store: Store, *, ns: str = NAMESPACE) -> None:
+        self._store, self._rsmq = store, Keys(ns)
+
+    def look(self, parts: Iterable[str] = PARTS) -> Iterator[tuple[str, list[Finding]]]:
+        """Yield each queue that was looked at, as ``protocol:name``, and what is wrong with it."""
+        for part in parts:
+            if part not in _LOOKS:
+                raise InvalidValue("protocol", part, f"one of {', '.join(PARTS)}")
+        for part in parts:
+            for name, wrong in _LOOKS[part](self):
+                yield f"{part}:{name}", wrong
+
+    def mend(self, finding: Finding) -> bool:
+        """Put it right; false if it was right already. Only what has a repair."""
+        protocol = finding.rule.name.partition(".")[0]
+        if protocol == "rsmq":
+            return self._store.run(rsmq_ops.mend(self._rsmq, finding))
+        if protocol == "chasqui":
+            return self._store.run(chasqui_ops.mend(finding))
+        return self._store.run(gomq_ops.mend(finding))
+
+    def look_at_rsmq(self) -> Iterator[tuple[str, list[Finding]]]:
+        """Yield RSMQ's queues, listed or not."""
+        listed = self._store.run(queue_ops.list_queues(self._rsmq))
+        pages = self._pages(lambda cursor: rsmq_ops.candidates(self._rsmq, cursor))
+        for name in sorted({*filter(is_queue, listed), *pages}):
+            yield name, self._store.follow(rsmq_ops.queue(self._rsmq, name))
+
+    def look_at_chasqui(self) -> Iterator[tuple[str, list[Finding]]]:
+        """Yield ChasquiMQ's queues."""
+        queues: dict[str, tuple[set[str], set[str]]] = {}
+        for name, kind, rest in self._pages(chasqui_ops.space):
+            ids, specs = queues.setdefault(name, (set(), set()))
+            if kind == "didx":
+                ids.add(rest)
+            elif kind == "repeat" and rest.startswith("spec:"):
+                specs.add(rest.removeprefix("spec:"))
+        for name, (ids, specs) in sorted(queues.items()):
+            found = self._store.follow(chasqui_ops.queue(name))
+            found += self._store.follow(chasqui_ops.of_ids(name, sorted(ids)))
+            found += self._store.follow(chasqui_ops.of_specs(name, sorted(specs)))
+            found += self._store.follow(chasqui_ops.of_locks(name))
+            yield name, found
+
+    def look_at_gomq(self) -> Iterator[tuple[str, list[Finding]]]:
+        """Yield GOMQ's keys, all at once: what is wrong is wrong between them."""
+        space = self._store.follow(gomq_ops.space())
+        found = self._store.follow(gomq_ops.everything(space))
+        by_queue: dict[str, list[Finding]] = {key: [] for key in space.queues + space.consumers}
+        for each in found:
+            by_queue.setdefault(each.queue, []).append(each)
+        yield from sorted(by_queue.items())
+
+    def look_at_journals(self) -> Iterator[tuple[str, list[Finding]]]:
+        """Yield the journals of all protocols."""
+        for key in sorted(set(self._pages(journal_ops.strangers))):
+            yield key, self._store.follow(journal_ops.journal(key))
+
+    def _pages(self, page: Callable[[bytes], Call[tuple[bytes, list[Any]]]]) -> Iterator[Any]:
+        for found in pages(self._store, page):
+            yield from found
+
+
+_LOOKS: Final = {
+    "rsmq": Audit.look_at_rsmq,
+    "chasqui": Audit.look_at_chasqui,
+    "gomq": Audit.look_at_gomq,
+    "journal": Audit.look_at_journals,
+}

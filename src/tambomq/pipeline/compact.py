@@ -1,0 +1,229 @@
+"""Keeping a lake small: small files become large ones, old days are let go, and leftovers deleted.
+
+Without Spark, since nothing has to be known of the rows. A pipeline may run meanwhile: what changes
+is one entry of the log, and files are deleted only an hour after nobody can ask for them any more.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path, PurePosixPath
+from typing import Final
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tambomq.clock import now_ms
+from tambomq.errors import LakeError
+from tambomq.pipeline.lake import BRONZE, CLOSED, LATE, MINUTES, Lake, is_full
+from tambomq.pipeline.table_log import Entry, File, Version, by_table, sync
+
+AIM_BYTES: Final = 128 << 20
+"""About so large are files that are read well."""
+SMALL_BYTES: Final = AIM_BYTES // 2
+KEPT_MS: Final = 3_600_000
+"""So long may somebody read a version that is not the latest any more."""
+KEPT_TABLES: Final = (BRONZE, CLOSED, LATE, MINUTES)
+"""What is open is written anew by each batch."""
+_DATE: Final = "date="
+_WHERE: Final = ["protocol", "queue", "name"]
+_EMPTY: Final = bytes.fromhex("02010f01c8000800")
+"""A sketch of nothing, as Spark writes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What was done."""
+
+    merged: int
+    """Small files that were put together."""
+    into: int
+    dropped_days: int
+    """Days of tables that were let go."""
+    dropped_rows: int
+    deleted: int
+    """Files that nobody needed any more."""
+    freed_bytes: int
+
+
+def compact(lake: Lake, *, retain_days: int | None = None) -> Kept:
+    """Put small files together; forget what is older than *retain_days*. Raises `LakeError`."""
+    try:
+        return _compact(lake, retain_days)
+    except OSError as error:
+        if not is_full(error):
+            raise
+        raise LakeError(f"the disk of {lake.path} is full; the lake is as it was: make room") from (
+            error
+        )
+
+
+def _compact(lake: Lake, retain_days: int | None) -> Kept:
+    version = lake.log.version()
+    old = _old(version, retain_days)
+    gone = {file.path for files in old.values() for file in files}
+    add: dict[str, list[File]] = defaultdict(list)
+    remove: dict[str, list[File]] = defaultdict(list, {table: [*f] for table, f in old.items()})
+    merged = 0
+    try:
+        if left := _carried(lake, old.get(MINUTES, []), retain_days):
+            add[MINUTES].append(left)
+        for table in KEPT_TABLES:
+            files = [file for file in version.of(table) if file.path not in gone]
+            for group in groups(files):
+                add[table].append(_together(lake, group))
+                remove[table] += group
+                merged += len(group)
+        if remove:
+            entry = Entry(at_ms=now_ms(), by="compact", add=dict(add), remove=by_table(remove))
+            lake.log.commit(entry)
+    except BaseException:
+        for file in (file for files in add.values() for file in files):
+            (lake.path / file.path).unlink(missing_ok=True)
+        raise
+    deleted, freed = vacuum(lake)
+    days = {(table, day_of(file)) for table, files in old.items() for file in files}
+    rows = sum(file.rows for files in old.values() for file in files)
+    into = sum(map(len, add.values())) - bool(left)
+    return Kept(merged, into, len(days), rows, deleted, freed)
+
+
+def groups(files: Iterable[File]) -> Iterator[list[File]]:
+    """Yield small files of one folder that together are as large as a file should be."""
+    by_folder: dict[PurePosixPath, list[File]] = defaultdict(list)
+    for file in files:
+        if file.bytes < SMALL_BYTES:
+            by_folder[PurePosixPath(file.path).parent].append(file)
+    for small in by_folder.values():
+        group: list[File] = []
+        for file in small:
+            if group and sum(each.bytes for each in group) + file.bytes > AIM_BYTES:
+                if len(group) > 1:
+                    yield group
+                group = []
+            group.append(file)
+        if len(group) > 1:
+            yield group
+
+
+def day_of(file: File) -> date | None:
+    """Return the day that the folder of *file* names."""
+    for part in PurePosixPath(file.path).parts:
+        if part.startswith(_DATE):
+            try:
+                return date.fromisoformat(part.removeprefix(_DATE))
+            except ValueError:
+                return None
+    return None
+
+
+def vacuum(lake: Lake, now: float | None = None) -> tuple[int, int]:
+    """Delete files that no version of the last hour has; return how many, and their bytes."""
+    now = time.time() if now is None else now
+    since_ms = int(now * 1000) - KEPT_MS
+    version = lake.log.version()
+    wanted = {path for files in version.files.values() for path in files}
+    for entry in lake.log.entries():
+        if entry.at_ms >= since_ms:
+            wanted |= {path for paths in entry.remove.values() for path in paths}
+    deleted = freed = 0
+    for path in _data_files(lake):
+        about = path.stat()
+        # What is written just now is in no version yet.
+        if path.relative_to(lake.path).as_posix() in wanted or about.st_mtime * 1000 >= since_ms:
+            continue
+        path.unlink(missing_ok=True)
+        deleted, freed = deleted + 1, freed + about.st_size
+    lake.log.forget_before(since_ms)
+    return deleted, freed
+
+
+def _data_files(lake: Lake) -> Iterator[Path]:
+    for folder in ("bronze", "silver", "gold", "staging"):
+        yield from (path for path in (lake.path / folder).rglob("*") if path.is_file())
+
+
+def _together(lake: Lake, group: Sequence[File]) -> File:
+    """Write the rows of *group* into one file, in their order."""
+    paths = [lake.path / file.path for file in group]
+    # Files of an older TamboMQ lack columns of a newer one.
+    schema = pa.unify_schemas([pq.read_schema(path).remove_metadata() for path in paths])
+    made = paths[0].parent / f"{uuid4().hex}.parquet"
+    try:
+        with pq.ParquetWriter(made, schema, compression="snappy") as writer:
+            for path in paths:
+                for batch in pq.ParquetFile(path).iter_batches():
+                    writer.write_table(_shaped(pa.Table.from_batches([batch]), schema))
+        return _noted(lake, made)
+    except BaseException:
+        made.unlink(missing_ok=True)
+        raise
+
+
+def _shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    columns = [
+        table[field.name].cast(field.type)
+        if field.name in table.schema.names
+        else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _noted(lake: Lake, made: Path) -> File:
+    sync(made)
+    sync(made.parent)
+    path = made.relative_to(lake.path).as_posix()
+    return File(path, pq.read_metadata(made).num_rows, made.stat().st_size)
+
+
+# ── days that are over ───────────────────────────────────────────────────────
+
+
+def _first_day(retain_days: int) -> date:
+    return datetime.now(UTC).date() - timedelta(days=retain_days)
+
+
+def _old(version: Version, retain_days: int | None) -> dict[str, list[File]]:
+    if retain_days is None:
+        return {}
+    first = _first_day(retain_days)
+    found = {
+        table: [f for f in version.of(table) if (day := day_of(f)) is not None and day < first]
+        for table in KEPT_TABLES
+    }
+    return {table: files for table, files in found.items() if files}
+
+
+def _carried(lake: Lake, old: Sequence[File], retain_days: int | None) -> File | None:
+    """Write how many had come in and not ended in minutes that are let go: later ones need it."""
+    if not old or retain_days is None:
+        return None
+    counts = ["entered", "gone", "carried"]
+    tables = [pq.ParquetFile(lake.path / file.path).read([*_WHERE, *counts]) for file in old]
+    sums = pa.concat_tables(tables).group_by(_WHERE).aggregate([(name, "sum") for name in counts])
+    rows = [
+        ([row[name] for name in _WHERE], row["entered_sum"] - row["gone_sum"] + row["carried_sum"])
+        for row in sums.to_pylist()
+    ]
+    if not (rows := [row for row in rows if row[1]]):
+        return None
+    day = _first_day(retain_days)
+    schema = pq.read_schema(lake.path / old[0].path).remove_metadata()
+    minute = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    made = lake.path / MINUTES / f"{_DATE}{day}" / f"{uuid4().hex}.parquet"
+    made.parent.mkdir(parents=True, exist_ok=True)
+    filled = [_row(schema, minute, where, left) for where, left in rows]
+    pq.write_table(pa.Table.from_pylist(filled, schema=schema), made)
+    return _noted(lake, made)
+
+
+def _row(schema: pa.Schema, minute: datetime, where: list[str], left: int) -> dict[str, object]:
+    row: dict[str, object] = {field.name: 0 for field in schema if field.type == pa.int64()}
+    row |= dict(zip(_WHERE, where, strict=True))
+    return {**row, "minute": minute, "carried": left, "waits": _EMPTY, "runs": _EMPTY}

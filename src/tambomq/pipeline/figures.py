@@ -1,0 +1,97 @@
+"""What a report says, as plain values: the page, the tables and the JSON show the same."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+STEPS_S: Final = (60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600)
+MOST_POINTS: Final = 120
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """How long something took, in milliseconds; `None` where nothing did."""
+
+    p50: int | None = None
+    p95: int | None = None
+    p99: int | None = None
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """How much happened."""
+
+    entered: int = 0
+    done: int = 0
+    failed: int = 0
+    retried: int = 0
+    dead: int = 0
+
+
+class Point(msgspec.Struct, frozen=True):
+    """A step of time."""
+
+    at_ms: int
+    counts: Counts = Counts()
+    backlog: int = 0
+    """At its end."""
+    wait: Spread = Spread()
+    run: Spread = Spread()
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A queue, or the jobs of one name in it."""
+
+    protocol: str
+    queue: str
+    name: str
+    counts: Counts
+    backlog: int
+    oldest_age_s: int
+    wait: Spread
+    run: Spread
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """Why jobs are dead."""
+
+    reason: str
+    error: str
+    dead: int
+    queue: str
+    """One of the queues, that with the most."""
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """A report."""
+
+    lake: str
+    made_ms: int
+    from_ms: int
+    until_ms: int
+    step_s: int
+    totals: Counts
+    backlog: int
+    wait: Spread
+    run: Spread
+    points: list[Point]
+    lines: list[Line]
+    """By protocol, queue and name; the busiest first."""
+    slowest: list[Line]
+    """Those whose runs take the longest."""
+    reasons: list[Reason]
+
+
+def step_of(from_ms: int, until_ms: int) -> int:
+    """Return how many seconds a step has, so that not too many points are shown."""
+    length_s = max(0, until_ms - from_ms) / 1000
+    for step in STEPS_S:
+        if length_s / step <= MOST_POINTS:
+            return step
+    return STEPS_S[-1] * (1 + int(length_s / STEPS_S[-1] / MOST_POINTS))
+
+
+def steps(from_ms: int, until_ms: int, step_s: int) -> list[int]:
+    """Return where each step begins, in milliseconds: all that have a part of the time."""
+    step = step_s * 1000
+    return list(range(from_ms - from_ms % step, max(until_ms, from_ms + 1), step))

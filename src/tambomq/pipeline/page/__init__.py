@@ -1,0 +1,162 @@
+"""A report as one HTML file, which needs nothing else: figures, charts, colours and all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from html import escape
+from importlib import resources
+from string import Template
+from typing import Final
+
+import msgspec
+
+from tambomq.pipeline.charts import HALF, Series, bars, lines, short
+from tambomq.pipeline.figures import Figures, Line, Spread
+
+NOTHING: Final = "\N{EN DASH}"
+_STEPS: Final = {60: "minute", 3600: "hour", 86_400: "day", 7 * 86_400: "week"}
+_SPREADS: Final = ("p50", "p95", "p99")
+_COLUMNS: Final = (
+    *("entered", "done", "failed", "retried", "dead", "backlog", "oldest"),
+    *("wait p50", "p95", "p99", "run p50", "p95", "p99"),
+)
+
+
+def html(figures: Figures) -> str:
+    """Return the page."""
+    template = Template(resources.files(__name__).joinpath("report.html").read_text("utf-8"))
+    at = [point.at_ms for point in figures.points]
+    return template.substitute(
+        period=escape(period(figures)),
+        step=step(figures.step_s),
+        tiles=_tiles(figures),
+        throughput=_throughput(figures, at),
+        throughput_legend=_legend("entered", "done", "failed", "dead"),
+        spread_legend=_legend(*_SPREADS),
+        waits=_spreads("waits", figures, at, [point.wait for point in figures.points]),
+        runs=_spreads("runs", figures, at, [point.run for point in figures.points]),
+        backlog=_backlog(figures, at),
+        reasons=_reasons(figures),
+        slowest=_slowest(figures),
+        table=_table(figures.lines),
+        footer=escape(f"From {figures.lake}, made {_moment(figures.made_ms)} by TamboMQ."),
+        # Whatever a queue is called, it does not end the script.
+        json=msgspec.json.encode(figures).decode().replace("<", "\\u003c"),
+    )
+
+
+def period(figures: Figures) -> str:
+    """Return the time that is reported on, in words."""
+    return f"{_moment(figures.from_ms)} to {_moment(figures.until_ms)}"
+
+
+def step(step_s: int) -> str:
+    """Return how long a step is, in words."""
+    if step_s in _STEPS:
+        return _STEPS[step_s]
+    whole, unit = (step_s // 60, "minutes") if step_s < 3600 else (step_s // 3600, "hours")  # noqa: PLR2004  (an hour)
+    return f"{whole} {unit}"
+
+
+def duration(ms: int | None) -> str:
+    """Return how long something took, in few letters."""
+    if ms is None:
+        return NOTHING
+    for size, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")):
+        if ms >= size:
+            return f"{ms / size:.1f}".removesuffix(".0") + f" {unit}"
+    return f"{ms} ms"
+
+
+def named(line: Line) -> str:
+    """Return what a line is about."""
+    return f"{line.protocol}:{line.queue}" + (f" {line.name}" if line.name else "")
+
+
+def _moment(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%d %b %Y %H:%M UTC")
+
+
+def _tiles(figures: Figures) -> str:
+    totals = figures.totals
+    tiles = (
+        ("entered", short(totals.entered), "entered"),
+        ("done", short(totals.done), "done"),
+        ("failed", short(totals.failed), "failed runs"),
+        ("dead", short(totals.dead), "dead"),
+        ("backlog", short(figures.backlog), "not ended yet"),
+        ("", duration(figures.wait.p95), "p95 of the wait"),
+        ("", duration(figures.run.p95), "p95 of the run"),
+    )
+    return "".join(
+        f'<div class="tile {kind}"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
+        for kind, value, name in tiles
+    )
+
+
+def _legend(*kinds: str) -> str:
+    words = {"failed": "failed runs"}
+    parts = (f'<span><i class="{kind}"></i>{words.get(kind, kind)}</span>' for kind in kinds)
+    return f'<div class="legend">{"".join(parts)}</div>'
+
+
+def _throughput(figures: Figures, at: Sequence[int]) -> str:
+    counts = [point.counts for point in figures.points]
+    series = [
+        Series("entered", "entered", [each.entered for each in counts], filled=True),
+        Series("done", "done", [each.done for each in counts]),
+        Series("failed runs", "failed", [each.failed for each in counts]),
+        Series("dead", "dead", [each.dead for each in counts]),
+    ]
+    return lines("throughput", at, series, step_s=figures.step_s)
+
+
+def _backlog(figures: Figures, at: Sequence[int]) -> str:
+    values = [point.backlog for point in figures.points]
+    series = [Series("backlog", "backlog", values, filled=True)]
+    return lines("backlog", at, series, step_s=figures.step_s)
+
+
+def _spreads(id: str, figures: Figures, at: Sequence[int], spreads: Sequence[Spread]) -> str:
+    series = [Series(name, name, [getattr(each, name) for each in spreads]) for name in _SPREADS]
+    return lines(id, at, series, step_s=figures.step_s, width=HALF)
+
+
+def _reasons(figures: Figures) -> str:
+    if not figures.reasons:
+        return '<p class="none">Nothing has died.</p>'
+    rows = [
+        (": ".join(filter(None, (each.reason, each.error))) or "(none told)", each.dead)
+        for each in figures.reasons
+    ]
+    return bars([(name, dead, f"{dead:,}") for name, dead in rows], "dead")
+
+
+def _slowest(figures: Figures) -> str:
+    if not figures.slowest:
+        return '<p class="none">Nothing has run.</p>'
+    rows = [(named(each), each.run.p95 or 0) for each in figures.slowest]
+    return bars([(name, ms, duration(ms)) for name, ms in rows], "p95")
+
+
+def _table(found: Sequence[Line]) -> str:
+    head = "".join(f"<th>{name}</th>" for name in _COLUMNS)
+    rows = "".join(f"<tr>{_row(line)}</tr>" for line in found)
+    words = '<th class="text">queue</th><th class="text">name</th>'
+    return f"<table><thead><tr>{words}{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def _row(line: Line) -> str:
+    counts = line.counts
+    place = escape(f"{line.protocol}:{line.queue}")
+    cells = [f'<td class="text" title="{place}">{place}</td>']
+    cells.append(f'<td class="text">{escape(line.name)}</td>')
+    numbers = (counts.entered, counts.done, counts.failed, counts.retried)
+    cells += [f"<td>{number:,}</td>" for number in numbers]
+    cells.append(f'<td class="{"bad" if counts.dead else ""}">{counts.dead:,}</td>')
+    cells.append(f"<td>{line.backlog:,}</td>")
+    cells.append(f"<td>{duration(line.oldest_age_s * 1000) if line.backlog else NOTHING}</td>")
+    times = [getattr(spread, name) for spread in (line.wait, line.run) for name in _SPREADS]
+    cells += [f"<td>{duration(ms)}</td>" for ms in times]
+    return "".join(cells)

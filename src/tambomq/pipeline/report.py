@@ -1,0 +1,243 @@
+"""A report from the lake: what Spark adds up, and what becomes of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
+from pyspark.sql import functions as f
+
+from tambomq.clock import now_ms
+from tambomq.errors import SettingsError
+from tambomq.pipeline.figures import (
+    Counts,
+    Figures,
+    Line,
+    Point,
+    Reason,
+    Spread,
+    step_of,
+    steps,
+)
+from tambomq.pipeline.lake import Lake
+
+COUNTED: Final = ("entered", "done", "failed", "retried", "dead")
+SERIES: Final = ("protocol", "queue", "name")
+MOST_REASONS: Final = 12
+MOST_SLOW: Final = 10
+MOST_LINES: Final = 500
+_MINUTE_MS: Final = 60_000
+# One in so many of the rank: 99 of 100 is told from 98 and 100 of a million.
+_ACCURACY: Final = 10_000
+_SHARES: Final = (0.5, 0.95, 0.99)
+
+
+def figures(
+    spark: SparkSession,
+    lake: Lake,
+    *,
+    from_ms: int | None = None,
+    until_ms: int | None = None,
+    queues: Iterable[str] = (),
+) -> Figures:
+    """Return what the lake tells of a time; raise `SettingsError` where it tells nothing.
+
+    *queues* are patterns of ``protocol:queue``; none means all.
+    """
+    version = lake.log.version()
+    gold = _chosen(lake.read(spark, "gold", version), queues).cache()
+    silver = _chosen(lake.read(spark, "silver", version), queues)
+    try:
+        first, last = _ends(gold)
+        begin = max(first, from_ms) if from_ms is not None else first
+        end = min(last, until_ms) if until_ms is not None else last
+        if begin >= end:
+            raise SettingsError(
+                f"the lake {lake.path} has nothing of that time: it goes from "
+                f"{_shown(first)} to {_shown(last)}"
+            )
+        return _figures(lake, gold, silver, begin, end)
+    finally:
+        gold.unpersist()
+
+
+def _figures(lake: Lake, gold: DataFrame, silver: DataFrame, begin: int, end: int) -> Figures:
+    step_s = step_of(begin, end)
+    now = gold.where(_within("minute", begin, end))
+    ran = silver.where(_within("first_run_at", begin, end))
+    ended = silver.where(_within("finished_at", begin, end))
+    spreads = (_spreads(ran, "wait_ms"), _spreads(ended, "run_ms"))
+    lines = _lines(gold, now, ran, ended, end)
+    slow = sorted(lines, key=lambda line: -(line.run.p95 or -1))
+    return Figures(
+        lake=str(lake.path),
+        made_ms=now_ms(),
+        from_ms=begin,
+        until_ms=end,
+        step_s=step_s,
+        totals=_counts(now.agg(*map(_sum, COUNTED)).first()),
+        backlog=sum(line.backlog for line in lines),
+        wait=spreads[0],
+        run=spreads[1],
+        points=_points(gold, now, ran, ended, steps(begin, end, step_s)),
+        lines=lines[:MOST_LINES],
+        slowest=[line for line in slow[:MOST_SLOW] if line.run.p95 is not None],
+        reasons=_reasons(ended),
+    )
+
+
+def _points(
+    gold: DataFrame, now: DataFrame, ran: DataFrame, ended: DataFrame, places: list[int]
+) -> list[Point]:
+    step = places[1] - places[0] if len(places) > 1 else _MINUTE_MS
+    counts = {
+        row.step: _counts(row)
+        for row in now.groupBy(_step("minute", step)).agg(*map(_sum, COUNTED)).collect()
+    }
+    waits = _spreads_by(ran, [_step("first_run_at", step)], "wait_ms")
+    runs = _spreads_by(ended, [_step("finished_at", step)], "run_ms")
+    grown = _growth(gold, step)
+    backlog = sum(change for at, change in grown.items() if at < places[0])
+    points = []
+    for at in places:
+        backlog += grown.get(at, 0)
+        wait, run = waits.get((at,), Spread()), runs.get((at,), Spread())
+        points.append(Point(at, counts.get(at, Counts()), backlog, wait, run))
+    return points
+
+
+def _growth(gold: DataFrame, step: int) -> dict[int, int]:
+    """Return by how much all backlogs together grew in each step."""
+    before = f.lag("backlog", 1, 0).over(Window.partitionBy(*SERIES).orderBy("minute"))
+    changes = gold.withColumn("change", f.col("backlog") - before)
+    rows = changes.groupBy(_step("minute", step)).agg(f.sum("change").alias("change")).collect()
+    return {row.step: row.change for row in rows}
+
+
+def _lines(
+    gold: DataFrame, now: DataFrame, ran: DataFrame, ended: DataFrame, end: int
+) -> list[Line]:
+    counts = {_key(row): row for row in now.groupBy(*SERIES).agg(*map(_sum, COUNTED)).collect()}
+    last = f.max_by(f.struct("backlog", "oldest_age_s", "minute"), "minute").alias("last")
+    held = {
+        _key(row): row.last
+        for row in gold.where(_ms("minute") < end).groupBy(*SERIES).agg(last).collect()
+    }
+    waits = _spreads_by(ran, map(f.col, SERIES), "wait_ms")
+    runs = _spreads_by(ended, map(f.col, SERIES), "run_ms")
+    found = []
+    for key in counts.keys() | {key for key, each in held.items() if each.backlog}:
+        at = held.get(key)
+        since_s = (end - _ms_of(at.minute)) // 1000 - 60 if at and at.backlog else 0
+        found.append(
+            Line(
+                *key,
+                counts=_counts(counts.get(key)),
+                backlog=at.backlog if at else 0,
+                oldest_age_s=((at and at.oldest_age_s) or 0) + max(0, since_s),
+                wait=waits.get(key, Spread()),
+                run=runs.get(key, Spread()),
+            )
+        )
+    return sorted(found, key=lambda line: (-line.counts.entered, line.protocol, line.queue))
+
+
+def _reasons(ended: DataFrame) -> list[Reason]:
+    dead = ended.where(f.col("outcome") == "dead").select(
+        f.coalesce("reason", f.lit("")).alias("reason"),
+        _shape(f.coalesce("error", f.lit(""))).alias("error"),
+        "queue",
+    )
+    by = dead.groupBy("reason", "error", "queue").agg(f.count("*").alias("n"))
+    rows = (
+        by.groupBy("reason", "error")
+        .agg(f.sum("n").alias("dead"), f.max_by("queue", "n").alias("queue"))
+        .orderBy(f.desc("dead"), "reason", "error")
+        .limit(MOST_REASONS)
+        .collect()
+    )
+    return [Reason(row.reason, row.error, row.dead, row.queue) for row in rows]
+
+
+def _shape(text: Column) -> Column:
+    """Return *text* without what differs from one error to the next of its kind."""
+    masked = f.regexp_replace(text, r"'[^']*'|\"[^\"]*\"", "'…'")
+    masked = f.regexp_replace(masked, r"\b[0-9a-fA-F]{8,}\b|\b\d+\b", "#")
+    return f.substring(masked, 1, 120)
+
+
+def _chosen(table: DataFrame, queues: Iterable[str]) -> DataFrame:
+    wanted = list(queues)
+    if not wanted:
+        return table
+    where = f.concat_ws(":", "protocol", "queue")
+    found = f.lit(False)  # noqa: FBT003  (a column of Spark's)
+    for pattern in wanted:
+        found = found | where.rlike(_regex(pattern))
+    return table.where(found)
+
+
+def _regex(pattern: str) -> str:
+    """Return a glob of ``*`` and ``?`` as Java's regular expression."""
+    words = {"*": ".*", "?": "."}
+    return "^" + "".join(words.get(c, f"\\Q{c}\\E") for c in pattern) + "$"
+
+
+def _ends(gold: DataFrame) -> tuple[int, int]:
+    row: Any = gold.agg(f.min(_ms("minute")).alias("a"), f.max(_ms("minute")).alias("b")).first()
+    if row.a is None:
+        raise SettingsError("the lake tells nothing of these queues: `tambo pipeline run` fills it")
+    return row.a, row.b + _MINUTE_MS
+
+
+def _ms(column: str) -> Column:
+    return f.unix_millis(column)
+
+
+def _ms_of(moment: datetime) -> int:
+    return round(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1000)
+
+
+def _within(column: str, begin: int, end: int) -> Column:
+    return (_ms(column) >= begin) & (_ms(column) < end)
+
+
+def _step(column: str, step: int) -> Column:
+    return (_ms(column) - f.pmod(_ms(column), f.lit(step))).alias("step")
+
+
+def _sum(column: str) -> Column:
+    return f.coalesce(f.sum(column), f.lit(0)).alias(column)
+
+
+def _percentiles(column: str) -> Column:
+    shares = f.array(*map(f.lit, _SHARES))
+    return f.percentile_approx(column, shares, f.lit(_ACCURACY)).alias("p")
+
+
+def _spreads(table: DataFrame, column: str) -> Spread:
+    row: Any = table.agg(_percentiles(column)).first()
+    return _spread(row.p)
+
+
+def _spreads_by(table: DataFrame, by: Iterable[Column], of: str) -> dict[Any, Spread]:
+    rows = table.groupBy(*by).agg(_percentiles(of)).collect()
+    return {tuple(row)[:-1]: _spread(row.p) for row in rows}
+
+
+def _spread(found: list[int] | None) -> Spread:
+    return Spread(*found) if found else Spread()
+
+
+def _counts(row: Row | None) -> Counts:
+    return Counts(*(row[name] for name in COUNTED)) if row else Counts()
+
+
+def _key(row: Row) -> tuple[str, str, str]:
+    return row.protocol, row.queue, row["name"]
+
+
+def _shown(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")

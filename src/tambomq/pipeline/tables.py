@@ -1,0 +1,132 @@
+"""Every table of the lake and its columns. docs/guides/pipeline.md shows the same."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tambomq.spark.columns import BYTES, LONG, TEXT, TIME, Column, Columns
+
+_PLACE: Final = (
+    Column("protocol", TEXT, "rsmq, chasqui, gomq or kqueue"),
+    Column("queue", TEXT, "the queue it happened in"),
+)
+
+TAILED: Final = Columns(
+    *_PLACE,
+    Column("source", TEXT, "where it was read: events, dlq or journal"),
+    Column("entry_id", TEXT, "its place there"),
+    Column("recorded_at", TIME, "when it came there, as its place says"),
+    Column("at", TIME, "when it happened, by the clock of who tells it"),
+    Column("event", TEXT, "what happened; dlq for what lies among the dead letters"),
+    Column("id", TEXT, "the job or message; null where it is about none"),
+    Column("name", TEXT, "the job's dispatch name, or the consumer; null where there is none"),
+    Column("attempt", LONG, "which run of the job, or which receive, from 1 on"),
+    Column("duration_us", LONG, "microseconds that the handler took"),
+    Column("delay_ms", LONG, "milliseconds until the first run"),
+    Column("backoff_ms", LONG, "milliseconds until the next run"),
+    Column("reason", TEXT, "what was raised, or why it is dead"),
+    Column("detail", TEXT, "of a dead letter, what the handler raised"),
+    Column("body", BYTES, "what was sent, where it was recorded"),
+    Column("others", TEXT, "all that has no column, as JSON"),
+)
+"""What is read, before it is in a file."""
+
+BRONZE: Final = Columns(
+    *TAILED,
+    Column("date", "DATE", "the day it was recorded"),
+)
+
+STATE: Final = Columns(
+    *_PLACE,
+    Column("id", TEXT, "the job or message"),
+    Column("named", "STRUCT<place: BIGINT, text: STRING>", "the first name that was told"),
+    Column("enqueued_ms", LONG, "when it was told to have come in"),
+    Column("ready_ms", LONG, "when it was first told to wait for a worker"),
+    Column("delay_ms", LONG, "how long it was to wait"),
+    Column("first_run_ms", LONG, "when its first run began"),
+    Column("last_run_ms", LONG, "when its last run began"),
+    Column("final_ms", LONG, "when it was last told to be at its end"),
+    Column("buried_ms", LONG, "when it came among the dead letters"),
+    Column("attempts", LONG, "runs it had"),
+    Column("rescheduled", LONG, "how often it was told to run again"),
+    Column("last", LONG, "place and phase of what was told last"),
+    Column("ran", "STRUCT<place: BIGINT, number: BIGINT>", "microseconds that its last run took"),
+    Column("why", "STRUCT<place: BIGINT, text: STRING>", "why it is dead"),
+    Column("erred", "STRUCT<place: BIGINT, text: STRING>", "what its last failed run raised"),
+    Column("body_bytes", LONG, "how long its body is"),
+    Column("events", LONG, "rows of bronze about it"),
+    Column("seen_ms", LONG, "when the last of them was recorded"),
+    Column("born", LONG, "how many of them tell of its beginning"),
+)
+"""A life as far as it is known. Any two of the same job can be put together."""
+
+CLOSED: Final = Columns(
+    *STATE,
+    Column("date", "DATE", "the day it ended"),
+)
+
+SILVER: Final = Columns(
+    *_PLACE,
+    Column("id", TEXT, "the job or message"),
+    Column("name", TEXT, "the job's dispatch name; empty where it has none"),
+    Column("enqueued_at", TIME, "when it was added or sent; null where nobody told"),
+    Column("delay_ms", LONG, "milliseconds it was to wait before it could run"),
+    Column("first_run_at", TIME, "when it was first run or received"),
+    Column("last_run_at", TIME, "when it was last run or received"),
+    Column("finished_at", TIME, "when it came to its end; null while it has not"),
+    Column("attempts", LONG, "how often it was run or received"),
+    Column("retries", LONG, "how often it was to be run again"),
+    Column(
+        "outcome",
+        TEXT,
+        "waiting, delayed, running, retrying, done, dead, cancelled, or sent where nobody "
+        "tells what becomes of it",
+    ),
+    Column("wait_ms", LONG, "milliseconds from when it could run to its first run"),
+    Column("run_ms", LONG, "milliseconds its last run took"),
+    Column("reason", TEXT, "why it is dead"),
+    Column("error", TEXT, "what its last failed run raised"),
+    Column("body_bytes", LONG, "how long its body is, where that was recorded"),
+    Column("events", LONG, "rows of bronze about it"),
+)
+
+MINUTES: Final = Columns(
+    Column("minute", TIME, "the minute"),
+    *_PLACE,
+    Column("name", TEXT, "the job's dispatch name"),
+    Column("entered", LONG, "came in"),
+    Column("done", LONG, "came to a good end"),
+    Column("failed", LONG, "runs that raised"),
+    Column("retried", LONG, "runs that were to follow"),
+    Column("dead", LONG, "came to a bad end"),
+    Column("gone", LONG, "ended in any way, so that they wait no more"),
+    Column("emptied", TIME, "when the last of those that came in then was gone"),
+    Column("carried", LONG, "of minutes that are kept no more: entered less gone"),
+    Column("waits", BYTES, "a sketch of wait_ms of those that ran first then"),
+    Column("runs", BYTES, "a sketch of run_ms of those that ended then"),
+    Column("date", "DATE", "the day"),
+)
+"""Partial sums of gold, to be added up."""
+
+GOLD: Final = Columns(
+    Column("minute", TIME, "the minute; one with nothing in it has no row"),
+    *_PLACE,
+    Column("name", TEXT, "the job's dispatch name; empty where it has none"),
+    Column("entered", LONG, "jobs or messages that came in"),
+    Column("done", LONG, "those that came to a good end"),
+    Column("failed", LONG, "runs that raised"),
+    Column("retried", LONG, "runs that were to follow one that failed"),
+    Column("dead", LONG, "those that came to a bad end"),
+    Column("backlog", LONG, "those that have come in and not ended, at the end of the minute"),
+    Column(
+        "oldest_age_s",
+        LONG,
+        "seconds from the minute in which the oldest of these came in to this one; null if none",
+    ),
+    Column("wait_p50_ms", LONG, "half of those that ran first in this minute had waited less"),
+    Column("wait_p95_ms", LONG, "95 of 100"),
+    Column("wait_p99_ms", LONG, "99 of 100"),
+    Column("run_p50_ms", LONG, "half of those that ended in this minute had run less long"),
+    Column("run_p95_ms", LONG, "95 of 100"),
+    Column("run_p99_ms", LONG, "99 of 100"),
+)

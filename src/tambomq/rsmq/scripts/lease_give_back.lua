@@ -1,0 +1,45 @@
+#!lua flags=allow-oom
+-- lease_give_back: let everybody have messages of a claim whose query is gone, before their time.
+--
+-- KEYS  messages  zset  <ns>:<queue>
+--       data      hash  <ns>:<queue>:Q
+--       ledger    hash  <ns>:<queue>:lease:<lease>
+--       members   list  <ns>:<queue>:lease:<lease>:members
+-- ARGV  first     the place of the first message
+--       count     how many, at most 1000
+--       gone      who had it and is known to be dead; '' for nobody
+-- REPLY how many messages were looked at, and how many of them are visible now; 'held' and who has
+--       the lease
+
+local messages, data, ledger, members = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local first, count, gone = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local lease = redis.call('HMGET', ledger, 'owner', 'until', 'label', 'claim')
+if lease[1] and now < (tonumber(lease[2]) or 0) and (gone == '' or lease[3] ~= gone) then
+  return {'held', lease[3] or ''}
+elseif not lease[4] then
+  return {0, 0}
+end
+-- Who comes back in between has to look whether others have had them.
+redis.call('HSET', ledger, 'until', now, 'hidden_until', now)
+
+local lines = redis.call('LRANGE', members, first, first + count - 1)
+local names, scores = {}, {}
+for i, line in ipairs(lines) do
+  local _, _, id = member(line)
+  names[i] = id .. ':rc'
+end
+local stored = #names > 0 and redis.call('HMGET', data, unpack(names)) or {}
+for i, line in ipairs(lines) do
+  local rc, _, id = member(line)
+  if stored[i] == rc then
+    scores[#scores + 1] = now
+    scores[#scores + 1] = id
+  end
+end
+if #scores > 0 then
+  redis.call('ZADD', messages, 'XX', unpack(scores))
+end
+return {#lines, #scores / 2}

@@ -1,0 +1,66 @@
+#!lua flags=allow-oom
+-- move_take: let messages that nobody has in hand leave a queue, and write down what they were.
+--
+-- KEYS  messages  zset  <ns>:<queue>
+--       data      hash  <ns>:<queue>:Q
+--       move      hash  <ns>:<queue>:move:<id>
+--       transit   list  <ns>:<queue>:move:<id>:transit
+-- ARGV  run       a name for the move, if it is new
+--       count     messages at most
+--       room      bytes at which no more are added
+--       skip      how many to pass over
+--       later     1 for those that are delayed and were never received, 0 for those that wait
+-- REPLY the move's name, the batch's number, how many of those looked at stay, and the batch: for
+--       each message '<due or 0> <rc> <id>' and its body; nil when there is no such queue
+
+local messages, data, move, transit = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local run, count, room, skip = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+local later = ARGV[5] == '1'
+
+if redis.call('HSETNX', move, 'run', run) == 0 then
+  run = redis.call('HGET', move, 'run')
+end
+local number = tonumber(redis.call('HGET', move, 'number') or 0)
+if redis.call('EXISTS', transit) == 1 then
+  return {run, number, 0, redis.call('LRANGE', transit, 0, -1)}
+elseif redis.call('HEXISTS', data, 'vt') == 0 then
+  return nil
+end
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local low, high = '-inf', now
+if later then
+  low, high = '(' .. now, '+inf'
+end
+local found = redis.call('ZRANGEBYSCORE', messages, low, high, 'WITHSCORES', 'LIMIT', skip, count)
+local names = {}
+for i = 1, #found, 2 do
+  names[i], names[i + 1] = found[i], found[i] .. ':rc'
+end
+local stored = #names > 0 and redis.call('HMGET', data, unpack(names)) or {}
+
+local rows, gone, fields, stay = {}, {}, {}, 0
+for i = 1, #found, 2 do
+  local id, body, rc = found[i], stored[i], tonumber(stored[i + 1]) or 0
+  if room <= 0 then
+    break
+  elseif not body or (later and rc > 0) then
+    stay = stay + 1
+  else
+    rows[#rows + 1] = string.format('%.0f %.0f %s', later and tonumber(found[i + 1]) or 0, rc, id)
+    rows[#rows + 1] = body
+    gone[#gone + 1] = id
+    for _, suffix in ipairs({'', ':rc', ':fr', ':why'}) do
+      fields[#fields + 1] = id .. suffix
+    end
+    room = room - #body
+  end
+end
+if #gone > 0 then
+  redis.call('RPUSH', transit, unpack(rows))
+  redis.call('HSET', move, 'number', number + 1)
+  redis.call('ZREM', messages, unpack(gone))
+  redis.call('HDEL', data, unpack(fields))
+end
+return {run, number + 1, stay, rows}

@@ -1,0 +1,46 @@
+"""What a journal says, for tests that compare it with what was done."""
+
+from __future__ import annotations
+
+from tambomq.journal import ops
+from tambomq.journal.keys import Keys
+from tambomq.journal.ops import State
+from tambomq.journal.wire import Record, record_of
+from tambomq.store.sync import Store
+
+
+def records(url: str, protocol: str, queue: str) -> list[Record]:
+    """Return all that a journal holds, in order."""
+    store, keys = Store(url), Keys(protocol, queue)
+    found: list[Record] = []
+    low = "-"
+    try:
+        while page := store.run(ops.read(keys, low)):
+            found += [record_of(fields) for _, fields in page]
+            low = f"({page[-1][0].decode()}"
+    finally:
+        store.close()
+    return found
+
+
+def bodies(url: str, protocol: str, queue: str) -> list[bytes | None]:
+    """Return the bodies of all that was sent, in order."""
+    return [each.body for each in records(url, protocol, queue) if each.event == "sent"]
+
+
+def state(url: str, protocol: str, queue: str) -> State | None:
+    """Return what the journal holds."""
+    store = Store(url)
+    try:
+        return store.run(ops.state(Keys(protocol, queue)))
+    finally:
+        store.close()
+
+
+def commit_all(url: str, protocol: str, queue: str, reader: str = "etl") -> int:
+    """Let *reader* have read everything."""
+    store, keys = Store(url), Keys(protocol, queue)
+    try:
+        return store.run(ops.commit(keys, reader, store.run(ops.last_id(keys)) or "0-0"))
+    finally:
+        store.close()

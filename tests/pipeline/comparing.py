@@ -1,0 +1,88 @@
+"""What is in a lake, beside what should be in it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tambomq.pipeline.lake import Lake
+from tests.pipeline import truth
+from tests.pipeline.truth import Life, Where
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_OFF = 0.0133
+"""By how much of all the rank of a quantile may be off, as the sketch says."""
+
+
+def seen(lives: Sequence[Life]) -> list[Life]:
+    """Return those that anybody told of."""
+    return [life for life in lives if life.events]
+
+
+def rows(spark: SparkSession, lake: Lake, table: str) -> list[dict[str, Any]]:
+    """Return all rows of a table, times in milliseconds."""
+    found: list[dict[str, Any]] = lake.read(spark, table).toArrow().to_pylist()
+    return [{name: _plain(value) for name, value in row.items()} for row in found]
+
+
+def silver(spark: SparkSession, lake: Lake) -> dict[Where, dict[str, Any]]:
+    """Return the rows of silver by protocol, queue and id; each must be there once."""
+    found = rows(spark, lake, "silver")
+    by_id = {(row.pop("protocol"), row.pop("queue"), row.pop("id")): row for row in found}
+    assert len(by_id) == len(found)
+    return by_id
+
+
+def is_silver(spark: SparkSession, lake: Lake, lives: Sequence[Life]) -> None:
+    """See that silver says of *lives* what is true, and no more."""
+    found, wanted = silver(spark, lake), truth.silver(seen(lives))
+    differ = [(key, found.get(key), wanted.get(key)) for key in {*found, *wanted}]
+    differ = [each for each in differ if each[1] != each[2]]
+    assert not differ, (len(differ), differ[:3])
+
+
+def is_gold(spark: SparkSession, lake: Lake, lives: Sequence[Life]) -> None:
+    """See that gold says of *lives* what is true; percentiles within the sketch's error."""
+    wanted = truth.gold(seen(lives))
+    found = rows(spark, lake, "gold")
+    keys = {(row["minute"], (row["protocol"], row["queue"], row["name"])) for row in found}
+    assert len(keys) == len(found)
+    assert keys == set(wanted), sorted(keys ^ set(wanted))[:5]
+    for row in found:
+        minute = wanted[row["minute"], (row["protocol"], row["queue"], row["name"])]
+        for name in ("entered", "done", "failed", "retried", "dead", "backlog", "oldest_age_s"):
+            assert row[name] == getattr(minute, name), (name, row, minute)
+        for rank in (50, 95, 99):
+            _is_quantile(row[f"wait_p{rank}_ms"], rank / 100, minute.waits)
+            _is_quantile(row[f"run_p{rank}_ms"], rank / 100, minute.runs)
+
+
+def is_bronze(spark: SparkSession, lake: Lake, lives: Sequence[Life]) -> None:
+    """See that bronze has every row once."""
+    found = lake.read(spark, "bronze")
+    places = found.select("protocol", "queue", "source", "entry_id")
+    about_jobs = found.where("event <> 'drained'").count()
+    assert about_jobs == sum(life.events for life in lives)
+    assert places.distinct().count() == found.count()
+
+
+def _is_quantile(value: int | None, rank: float, of: list[int]) -> None:
+    if not of or value is None:
+        assert not of
+        assert value is None
+        return
+    ordered, count = sorted(of), len(of)
+    low, high = bisect_left(ordered, value) / count, bisect_right(ordered, value) / count
+    # Between two values any rank is that of both.
+    slack = _OFF + 1 / count
+    assert low - slack <= rank <= high + slack, (value, rank, low, high, count)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return (value - _EPOCH) // timedelta(milliseconds=1)
+    return value

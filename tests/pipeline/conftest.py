@@ -1,0 +1,20 @@
+"""Lakes to fill."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tambomq.pipeline.lake import Lake
+from tests import sparking
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    sparking.longer(items, Path(__file__).parent)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """A lake with nothing in it."""
+    return Lake.make(tmp_path / "lake")

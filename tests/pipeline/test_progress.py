@@ -1,0 +1,42 @@
+"""What is shown of a batch, from what Spark tells."""
+
+from __future__ import annotations
+
+import json
+
+from tambomq.pipeline.progress import Progress
+
+
+def told(**more: object) -> dict[str, object]:
+    end = {"rsmq:journal:q": {"id": "5000-0", "lost": 3}, "chasqui:events:q": {"id": "9000-1"}}
+    latest = {"rsmq:journal:q": {"id": "7500-0"}, "chasqui:events:q": {"id": "9000-1"}}
+    source = {"endOffset": json.dumps(end), "latestOffset": json.dumps(latest)}
+    batch = {"batchId": 4, "numInputRows": 1000, "durationMs": {"triggerExecution": 2000}}
+    return {**batch, "sources": [source], **more}
+
+
+def test_rows_time_lag_and_losses_are_told() -> None:
+    assert Progress.told(told()) == Progress(4, 1000, 2.0, 2.5, 2, 3)
+
+
+def test_a_query_that_has_told_nothing_yet_is_shown() -> None:
+    assert Progress.told({}) == Progress(0, 0, 0, 0, 0, 0)
+
+
+def test_a_source_that_does_not_know_where_its_end_is_has_no_lag() -> None:
+    source = {"endOffset": {"rsmq:journal:q": {"id": "5000-0"}}, "latestOffset": None}
+    assert Progress.told(told(sources=[source])).lag_s == 0
+
+
+def test_a_line_has_all_that_matters() -> None:
+    line = Progress.told(told()).line(total=5000, late=2)
+    for part in ("batch 4", "1,000 rows in 2.0 s (500/s)", "lag 2.5 s", "2 streams", "5,000 rows"):
+        assert part in line
+    assert line.endswith("3 lost  ·  2 late")
+
+
+def test_a_line_is_silent_of_what_is_not_there() -> None:
+    line = Progress(1, 0, 0.1, 0, 1, 0).line(0, 0)
+    assert "idle" in line
+    assert "lost" not in line
+    assert "late" not in line

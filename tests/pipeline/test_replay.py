@@ -1,0 +1,210 @@
+"""What was recorded is sent again: in order, at its pace, once, and remembers what it was."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from tambomq.chasqui.keys import Keys as ChasquiKeys
+from tambomq.chasqui.packing import decode_payload, encode_payload
+from tambomq.chasqui.wire import decode_envelope
+from tambomq.errors import QueueError, SettingsError
+from tambomq.gomq import keys as gomq_keys
+from tambomq.gomq import wire as gomq_wire
+from tambomq.pipeline import pace
+from tambomq.pipeline.address import address
+from tambomq.pipeline.migrate import Place, end_of
+from tambomq.pipeline.moving import End
+from tambomq.pipeline.replay import Recorded, replay
+from tambomq.store.sync import Store
+from tests.pipeline.dying import dies_after
+from tests.servers import Server
+
+
+def record(n: int, protocol: str = "rsmq", **others: Any) -> Recorded:
+    body = encode_payload({"n": n}) if protocol == "chasqui" else b"body %d" % n
+    fields: dict[str, Any] = {
+        "protocol": protocol,
+        "queue": "orders",
+        "source": "journal",
+        "entry_id": f"{1000 + n}-0",
+        "id": f"old-{n}",
+        "name": "mail" if protocol == "chasqui" else "",
+        "at_ms": 1000 + n,
+        "delay_ms": 0,
+        "body": body,
+    }
+    return Recorded(**{**fields, **others})
+
+
+class Clock:
+    """Time that passes only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+
+    def monotonic(self) -> float:
+        return sum(self.slept)
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(round(seconds, 3))
+
+
+@pytest.fixture
+def store(server: Server) -> Iterator[Store]:
+    opened = Store(server.url)
+    yield opened
+    opened.close()
+
+
+def end(store: Store, server: Server, target: str) -> End:
+    return end_of(store, Place(address(target), server.url))
+
+
+def test_jobs_come_back_with_their_data_and_remember_their_ids(
+    store: Store, server: Server, db: redis.Redis
+) -> None:
+    done = replay([record(n, "chasqui") for n in range(700)], end(store, server, "chasqui:b"), "r")
+    assert (done.sent, done.before, done.origins) == (700, 0, "")
+    found: Any = db.xrange(ChasquiKeys("b").stream)
+    jobs = [decode_envelope(fields[b"d"]) for _, fields in found]
+    assert [decode_payload(job.payload) for job in jobs] == [{"n": n} for n in range(700)]
+    assert [job.id for job in jobs[:2]] == ["old-0~r.1", "old-1~r.2"]
+    assert {fields[b"n"] for _, fields in found} == {b"mail"}
+
+
+def test_messages_come_back_in_order_and_it_is_kept_what_they_were(
+    store: Store, server: Server, db: redis.Redis
+) -> None:
+    done = replay([record(n) for n in range(700)], end(store, server, "rsmq:b"), "r")
+    ids: Any = db.zrange("rsmq:b", 0, -1)
+    bodies: Any = db.hmget("rsmq:b:Q", ids)
+    old: Any = db.hmget(done.origins, ids)
+    assert bodies == [b"body %d" % n for n in range(700)]
+    assert old == [b"old-%d" % n for n in range(700)]
+
+
+def test_what_is_published_again_has_a_new_id_that_leads_to_the_old(
+    store: Store, server: Server, db: redis.Redis
+) -> None:
+    rows = [record(0, "chasqui"), record(1, id="")]
+    done = replay(rows, end(store, server, "gomq:b"), "r")
+    elements: Any = db.lrange(gomq_keys.queue("b"), 0, -1)
+    found = [gomq_wire.decode(each) for each in elements]
+    assert [each.payload for each in found] == [b'{"n":0}', b"body 1"]
+    old: Any = db.hmget(done.origins, [each.id for each in found])
+    assert old == [b"old-0", b"rsmq:journal:orders:1001-0"]
+
+
+@pytest.mark.parametrize("target", ["rsmq:b", "chasqui:b", "gomq:b"])
+def test_killed_anywhere_and_run_again_each_is_sent_once(
+    store: Store, server: Server, db: redis.Redis, target: str
+) -> None:
+    rows = [record(n) for n in range(1200)]
+    sizes: dict[str, Callable[[], Any]] = {
+        "rsmq": lambda: db.zcard("rsmq:b"),
+        "chasqui": lambda: db.xlen(ChasquiKeys("b").stream),
+        "gomq": lambda: db.llen(gomq_keys.queue("b")),
+    }
+    size = sizes[target.partition(":")[0]]
+    for trips in range(1, 40):
+        db.flushall()
+        killed = dies_after(trips, lambda: replay(rows, end(store, server, target), "r"))
+        replay(rows, end(store, server, target), "r")
+        assert size() == 1200, trips
+        if not killed:
+            assert trips > 3
+            return
+    pytest.fail("it takes more trips than are tried")
+
+
+def test_other_rows_under_the_same_id_are_refused(store: Store, server: Server) -> None:
+    target = end(store, server, "gomq:b")
+    replay([record(n) for n in range(10)], target, "r")
+    with pytest.raises(QueueError, match="10 other rows"):
+        replay([record(n) for n in range(5, 30)], target, "r")
+    with pytest.raises(QueueError, match="10 other rows"):
+        replay([record(n) for n in range(9)], target, "r")
+    # More of the same is fine: the rest is sent.
+    assert replay([record(n) for n in range(12)], target, "r").sent == 2
+
+
+def test_rows_keep_their_distance_in_time(
+    store: Store, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, sent = Clock(), list[int]()
+    monkeypatch.setattr("tambomq.pipeline.replay.time", clock)
+    rows = [record(n, at_ms=at) for n, at in enumerate((0, 10, 20, 2000, 2010, 10_000))]
+    replay(rows, end(store, server, "gomq:b"), "r", speed=2.0, tick=sent.append)
+    assert clock.slept == [1.0, 4.0]
+    assert sent == [3, 5, 6]
+
+
+def test_delays_shrink_with_the_speed(store: Store, server: Server, db: redis.Redis) -> None:
+    rows = [record(0, delay_ms=600_000)]
+    replay(rows, end(store, server, "chasqui:b"), "r", speed=2.0)
+    scores: Any = db.zrange(ChasquiKeys("b").delayed, 0, -1, withscores=True)
+    wait_s = scores[0][1] / 1000 - time.time()
+    assert 200 < wait_s < 301
+    replay(rows, end(store, server, "chasqui:c"), "r")
+    assert db.xlen(ChasquiKeys("c").stream) == 1
+
+
+@pytest.mark.parametrize("id", ["", "a b", "x" * 161])
+def test_an_id_that_cannot_be_is_refused(store: Store, server: Server, id: str) -> None:
+    with pytest.raises(SettingsError, match="--id"):
+        replay([], end(store, server, "gomq:b"), id)
+
+
+# ── how fast, how many, for how long ─────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "value"),
+    [
+        (pace.rate, "200/s", 200.0),
+        (pace.rate, "60/min", 1.0),
+        (pace.rate, "5", 5.0),
+        (pace.seconds, "500ms", 0.5),
+        (pace.seconds, "2h", 7200.0),
+        (pace.share, "1%", 0.01),
+        (pace.speed, "2x", 2.0),
+        (pace.speed, "max", None),
+    ],
+)
+def test_quantities_are_read(read: Any, text: str, value: object) -> None:
+    assert read(text) == value
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        *((pace.rate, text) for text in ("", "0/s", "-1/s", "5/day", "x")),
+        *((pace.seconds, text) for text in ("", "-1s", "1d")),
+        *((pace.share, text) for text in ("1", "0%", "101%", "%")),
+        *((pace.speed, text) for text in ("2", "0x", "fast", "-1x")),
+    ],
+)
+def test_what_is_no_quantity_is_told(read: Any, text: str) -> None:
+    with pytest.raises(SettingsError, match="is written like"):
+        read(text)
+
+
+def test_a_pace_lets_so_many_go_in_a_second() -> None:
+    assert (pace.Pace(200, 250).step, pace.Pace(1, 250).step, pace.Pace(None, 250).step) == (
+        40,
+        1,
+        250,
+    )
+    assert pace.Pace(200, 250).wait_s(400, 1.5) == pytest.approx(0.5)
+    assert pace.Pace(200, 250).wait_s(100, 1.5) == 0
+    assert pace.Pace(None, 250).wait_s(10**6, 0) == 0
+
+
+@pytest.mark.parametrize(("total", "share", "some"), [(1000, 0.01, 10), (5, 0.01, 1), (0, 1, 0)])
+def test_a_share_of_some_is_one_at_least(total: int, share: float, some: int) -> None:
+    assert pace.part_of(total, share) == some

@@ -1,0 +1,202 @@
+"""A report from a lake says what happened, in figures, in tables, as JSON and in a browser."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tambomq.cli import pipeline_report
+from tambomq.cli.main import tambo
+from tambomq.errors import SettingsError
+from tambomq.pipeline.charts import short
+from tambomq.pipeline.figures import Counts, Figures
+from tambomq.pipeline.lake import Lake
+from tambomq.pipeline.page import html
+from tambomq.pipeline.report import figures
+from tambomq.pipeline.run import Pipeline, Plan
+from tests.cli.transcript import Done, call
+from tests.pipeline import browser
+from tests.pipeline.truth import Life
+from tests.pipeline.workload import Workload
+from tests.servers import Server, binaries
+
+JOBS = 600
+MINUTE_MS = 60_000
+
+
+Filled = tuple[Lake, list[Life]]
+Run = Callable[..., Done]
+
+
+@pytest.fixture(scope="module")
+def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Filled:
+    """A lake, and the truth of what is in it."""
+    lake = Lake.make(tmp_path_factory.mktemp("report") / "lake")
+    with Server(binaries.valkey()) as server:
+        traffic = Workload(server.url, minutes=10)
+        traffic.fill(JOBS)
+        traffic.close()
+        pipeline = Pipeline(spark, lake, Plan(server.url, once=True))
+        pipeline.start()
+        for _ in pipeline.follow(lambda: False):
+            pass
+    return lake, traffic.lives
+
+
+@pytest.fixture(scope="module")
+def told(spark: SparkSession, filled: Filled) -> Figures:
+    return figures(spark, filled[0])
+
+
+@pytest.fixture
+def run(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command, with the session of all tests."""
+    monkeypatch.setattr(pipeline_report, "open_spark", lambda *_: spark)
+    return partial(call, tambo, "tambo", "pipeline", "report", url="redis://127.0.0.1:1")
+
+
+def totals(lives: list[Life]) -> Counts:
+    ends = Counter(life.outcome for life in lives if life.finished_ms is not None)
+    return Counts(
+        entered=len(lives),
+        done=ends["done"],
+        failed=sum(len(life.failed_ms) for life in lives),
+        retried=sum(len(life.retried_ms) for life in lives),
+        dead=ends["dead"],
+    )
+
+
+def left(lives: list[Life]) -> int:
+    return sum(life.finished_ms is None for life in lives)
+
+
+def test_totals_are_the_truth(told: Figures, filled: Filled) -> None:
+    assert told.totals == totals(filled[1])
+    assert told.backlog == left(filled[1])
+
+
+def test_points_add_up_to_the_totals(told: Figures, filled: Filled) -> None:
+    names = Counts.__struct_fields__
+    sums = {name: sum(getattr(point.counts, name) for point in told.points) for name in names}
+    assert Counts(**sums) == told.totals
+    assert told.points[-1].backlog == left(filled[1])
+    assert [b.at_ms - a.at_ms for a, b in pairwise(told.points)] == [MINUTE_MS] * (
+        len(told.points) - 1
+    )
+
+
+def test_lines_are_the_truth_of_each_name(told: Figures, filled: Filled) -> None:
+    by_name: dict[tuple[str, str, str], list[Life]] = {}
+    for life in filled[1]:
+        by_name.setdefault((life.protocol, life.queue, life.name), []).append(life)
+    found = {(line.protocol, line.queue, line.name): line for line in told.lines}
+    assert {key: line.counts for key, line in found.items()} == {
+        key: totals(lives) for key, lives in by_name.items()
+    }
+    assert {key: line.backlog for key, line in found.items()} == {
+        key: left(lives) for key, lives in by_name.items()
+    }
+
+
+def test_spreads_are_those_of_all_runs(told: Figures, filled: Filled) -> None:
+    runs = sorted(life.run_ms for life in filled[1] if life.run_ms is not None)
+    waits = sorted(life.wait_ms for life in filled[1] if life.wait_ms is not None)
+    assert told.run.p50 == runs[math.ceil(0.5 * len(runs)) - 1]
+    assert told.wait.p99 == waits[math.ceil(0.99 * len(waits)) - 1]
+
+
+def test_reasons_are_counted_by_their_shape(told: Figures, filled: Filled) -> None:
+    dead = Counter(life.reason for life in filled[1] if life.outcome == "dead")
+    found = Counter[str]()
+    for each in told.reasons:
+        found[each.reason] += each.dead
+    assert found == dead
+
+
+def test_a_part_of_the_time_is_told(spark: SparkSession, filled: Filled, told: Figures) -> None:
+    middle = told.points[len(told.points) // 2].at_ms
+    early = figures(spark, filled[0], until_ms=middle)
+    late = figures(spark, filled[0], from_ms=middle)
+    assert early.totals.entered + late.totals.entered == told.totals.entered
+    assert late.points[0].at_ms == middle
+    assert late.backlog == told.backlog
+
+
+def test_some_queues_are_told(spark: SparkSession, filled: Filled) -> None:
+    found = figures(spark, filled[0], queues=["rsmq:*", "gomq:*"])
+    assert {line.protocol for line in found.lines} == {"rsmq", "gomq"}
+    with pytest.raises(SettingsError, match="tells nothing"):
+        figures(spark, filled[0], queues=["rsmq:none"])
+
+
+def test_a_time_before_all_is_refused(spark: SparkSession, filled: Filled) -> None:
+    with pytest.raises(SettingsError, match="nothing of that time: it goes from"):
+        figures(spark, filled[0], until_ms=1000)
+
+
+def test_an_empty_lake_says_how_to_fill_it(spark: SparkSession, lake: Lake) -> None:
+    with pytest.raises(SettingsError, match="tambo pipeline run"):
+        figures(spark, lake)
+
+
+def test_the_command_prints_tables_and_writes_a_page(
+    run: Run, filled: Filled, tmp_path: Path
+) -> None:
+    out = tmp_path / "page.html"
+    done = run("--lake", str(filled[0].path), "--out", str(out))
+    assert done.code == 0, done.err
+    assert f"{len(filled[1]):,} entered" in done.out
+    assert "chasqui:orders" in done.out
+    assert "<svg" in out.read_text()
+
+
+def test_the_command_tells_programs(run: Run, filled: Filled) -> None:
+    done = run("--lake", str(filled[0].path), "--out", "-", "--json")
+    assert json.loads(done.out)["totals"]["entered"] == len(filled[1])
+
+
+def test_a_page_that_cannot_be_written_is_told(run: Run, filled: Filled, tmp_path: Path) -> None:
+    done = run("--lake", str(filled[0].path), "--out", str(tmp_path / "no" / "page.html"))
+    assert done.code == 1
+    assert "choose another --out" in done.err
+
+
+def test_a_span_must_be_one(run: Run) -> None:
+    assert "no span such as" in run("--since", "yesterday").err
+
+
+def test_a_lake_that_is_none_is_told(run: Run, tmp_path: Path) -> None:
+    assert "tambo pipeline run" in run("--lake", str(tmp_path / "none")).err
+
+
+@pytest.mark.interop
+@pytest.mark.skipif(browser.found() is None, reason="there is no browser")
+def test_a_browser_shows_the_numbers_of_gold(
+    spark: SparkSession, filled: Filled, told: Figures, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    # A script that runs after the page's own, in the middle of a chart.
+    probe = """<script>
+    const chart = document.getElementById("throughput"), box = chart.getBoundingClientRect();
+    const where = {clientX: box.left + box.width / 2, clientY: box.top + 50, bubbles: true};
+    chart.dispatchEvent(new PointerEvent("pointermove", where));
+    </script>"""
+    page.write_text(html(told).replace("</body>", f"{probe}</body>"))
+    shown = browser.opened(page)
+    sums = filled[0].read(spark, "gold").groupBy().sum("entered", "done", "failed", "dead").first()
+    assert sums is not None
+    tiles = re.findall(r'<div class="tile[^"]*"><b>([^<]+)</b>', shown)
+    assert tiles[:4] == [short(value) for value in sums]
+    middle = told.points[(len(told.points) - 1) // 2 : len(told.points) // 2 + 1]
+    tip = re.search(r'<div class="tip"[^>]*display: block[^>]*>(.*?)</div></div>', shown)
+    assert tip is not None
+    assert any(f"entered {point.counts.entered:,}" in tip[1] for point in middle)

@@ -1,0 +1,160 @@
+"""The pipeline over traffic whose end is known: what is in the lake is what happened."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import redis
+from pyspark.sql import SparkSession
+
+from tambomq.chasqui.keys import Keys
+from tambomq.errors import LakeError
+from tambomq.pipeline import lake as lakes
+from tambomq.pipeline.batch import LATE_ROWS, Rules
+from tambomq.pipeline.compact import compact
+from tambomq.pipeline.lake import BRONZE, CLOSED, COLUMNS, Lake
+from tambomq.pipeline.run import Pipeline, Plan
+from tambomq.spark.columns import TEXT, Column, Columns
+from tests.pipeline import comparing
+from tests.pipeline.truth import Life
+from tests.pipeline.workload import Workload
+from tests.servers import Server, binaries
+
+JOBS = 5000
+SOON = Rules(watermark_ms=0, give_up_ms=10**12)
+
+pytestmark = pytest.mark.timeout(600)  # many batches, on a machine with others
+
+
+class Filled(NamedTuple):
+    """A lake with all that happened on a server."""
+
+    server: Server
+    lake: Lake
+    lives: list[Life]
+
+
+def run(spark: SparkSession, lake: Lake, plan: Plan) -> int:
+    """Let a pipeline take what there is; return how many rows that was."""
+    return sum(each.rows for each in Pipeline(spark, lake, plan).follow(lambda: False))
+
+
+@pytest.fixture(scope="module")
+def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
+    with Server(binaries.valkey()) as server:
+        traffic = Workload(server.url)
+        traffic.fill(JOBS)
+        traffic.close()
+        lake = Lake.make(tmp_path_factory.mktemp("filled") / "lake")
+        run(spark, lake, Plan(server.url, once=True, batch_rows=12_000, rules=SOON))
+        yield Filled(server, lake, traffic.lives)
+
+
+@pytest.fixture
+def copied(filled: Filled, tmp_path: Path) -> Filled:
+    """The same lake, to be changed."""
+    shutil.copytree(filled.lake.path, tmp_path / "lake", dirs_exist_ok=True)
+    return filled._replace(lake=Lake.open(tmp_path / "lake", writable=True))
+
+
+def test_bronze_has_every_entry_once(spark: SparkSession, filled: Filled) -> None:
+    assert filled.lake.log.version().number > 1
+    comparing.is_bronze(spark, filled.lake, filled.lives)
+
+
+def test_silver_is_the_truth(spark: SparkSession, filled: Filled) -> None:
+    assert filled.lake.log.version().of(CLOSED)
+    comparing.is_silver(spark, filled.lake, filled.lives)
+
+
+def test_gold_is_the_truth(spark: SparkSession, filled: Filled) -> None:
+    comparing.is_gold(spark, filled.lake, filled.lives)
+
+
+def test_files_lie_by_protocol_queue_and_day(filled: Filled) -> None:
+    folders = {Path(file.path).parts[1:3] for file in filled.lake.log.version().of(BRONZE)}
+    assert ("protocol=chasqui", "queue=mail%2Fout 7") in folders
+    assert ("protocol=kqueue", "queue=ticks") in folders
+
+
+def test_what_was_taken_is_not_taken_again(spark: SparkSession, copied: Filled) -> None:
+    before = copied.lake.log.version().number
+    assert run(spark, copied.lake, Plan(copied.server.url, once=True)) == 0
+    assert copied.lake.log.version().number == before
+
+
+def test_what_is_told_of_a_closed_job_is_kept_as_late_and_counted(
+    spark: SparkSession, copied: Filled
+) -> None:
+    closed = next(life for life in copied.lives if life.queue == "orders" and life.finished_ms)
+    fields: Any = {"e": "completed", "id": closed.id, "ts": "1", "attempt": "9"}
+    with redis.Redis.from_url(copied.server.url) as db:
+        place = db.xadd(Keys("orders").events, fields)
+    try:
+        assert run(spark, copied.lake, Plan(copied.server.url, once=True, rules=SOON)) == 1
+        (late,) = comparing.rows(spark, copied.lake, "late")
+        assert (late["id"], late["attempt"]) == (closed.id, 9)
+        assert copied.lake.log.version().facts[LATE_ROWS] == 1
+        comparing.is_silver(spark, copied.lake, copied.lives)
+        assert copied.lake.read(spark, "bronze").where("attempt = 9").count() == 1
+    finally:
+        with redis.Redis.from_url(copied.server.url) as db:
+            db.xdel(Keys("orders").events, place)
+
+
+def test_compaction_changes_no_row(spark: SparkSession, copied: Filled) -> None:
+    before = len(copied.lake.log.version().of(BRONZE))
+    done = compact(copied.lake)
+    assert done.merged > done.into > 0
+    assert len(copied.lake.log.version().of(BRONZE)) < before
+    comparing.is_bronze(spark, copied.lake, copied.lives)
+    comparing.is_silver(spark, copied.lake, copied.lives)
+    comparing.is_gold(spark, copied.lake, copied.lives)
+
+
+def test_a_column_that_files_are_too_old_to_have_is_null(
+    spark: SparkSession, filled: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wider = Columns(*COLUMNS[BRONZE], Column("colour", TEXT, "which colour it has"))
+    monkeypatch.setitem(COLUMNS, BRONZE, wider)
+    found = filled.lake.read(spark, "bronze")
+    assert "colour" in found.columns
+    assert found.where("colour IS NOT NULL").count() == 0
+    assert found.count() == sum(file.rows for file in filled.lake.log.version().of(BRONZE))
+
+
+def test_another_checkpoint_is_refused(spark: SparkSession, copied: Filled) -> None:
+    shutil.rmtree(copied.lake.checkpoint)
+    before = copied.lake.log.version().number
+    with pytest.raises(LakeError, match="filled with another checkpoint"):
+        run(spark, copied.lake, Plan(copied.server.url, once=True))
+    assert copied.lake.log.version().number == before
+
+
+def test_a_full_disk_is_no_success_and_the_batch_comes_again(
+    spark: SparkSession, server: Server, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traffic = Workload(server.url)
+    traffic.fill(60)
+    traffic.close()
+    adopt = lakes.Lake.adopt
+
+    def full(self: Lake, table: str, written: Path) -> Any:
+        if table == CLOSED:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return adopt(self, table, written)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(lakes.Lake, "adopt", full)
+        with pytest.raises(LakeError, match="is full; the batch was not taken"):
+            run(spark, lake, Plan(server.url, once=True, rules=SOON))
+    assert lake.log.version().number == 0
+    assert [*lake.path.rglob("*.parquet")] == []
+    run(spark, lake, Plan(server.url, once=True, rules=SOON))
+    comparing.is_bronze(spark, lake, traffic.lives)
+    comparing.is_silver(spark, lake, traffic.lives)

@@ -1,0 +1,131 @@
+"""What is followed, and how its entries become rows of bronze."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+import redis
+
+from tambomq.chasqui.keys import Keys
+from tambomq.chasqui.wire import encode_fresh
+from tambomq.errors import SettingsError
+from tambomq.journal import ops
+from tambomq.journal.keys import Keys as JournalKeys
+from tambomq.journal.wire import Record
+from tambomq.pipeline.sources import Followed, Stream, chosen
+from tambomq.spark.options import Place
+from tambomq.spark.table import Bounds, Range
+from tambomq.spark.tail import TailReader
+from tambomq.store.sync import Store
+from tests.servers import Server
+
+NAME = "a:b/ü 007"
+
+
+@pytest.fixture
+def store(server: Server) -> Iterator[Store]:
+    found = Store(server.url)
+    yield found
+    found.close()
+
+
+def rows(store: Store, stream: str) -> list[dict[str, Any]]:
+    table = Followed(chosen(()))
+    found = table.read(store, Range(stream, "-", "+"), Bounds())
+    return [row for batch in found for row in batch.to_pylist()]
+
+
+def test_patterns_mean_all_that_is_told_of_a_queue() -> None:
+    assert chosen(["chasqui:orders", "rsmq:a*"]).patterns == (
+        "chasqui:events:orders",
+        "chasqui:dlq:orders",
+        "chasqui:journal:orders",
+        "rsmq:journal:a*",
+    )
+
+
+@pytest.mark.parametrize("patterns", [(), ("*",), ("rsmq:*", "chasqui:*", "gomq:*", "kqueue:*")])
+def test_without_patterns_all_is_followed(patterns: tuple[str, ...]) -> None:
+    wanted = chosen(patterns)
+    for each in ("chasqui:events:x", "chasqui:dlq:x:y", "gomq:journal:x", "kqueue:journal:x"):
+        assert wanted.includes(each)
+
+
+@pytest.mark.parametrize("pattern", ["orders", "nats:orders", "rsmq:", ":x", ""])
+def test_what_no_queue_can_be_called_is_refused(pattern: str) -> None:
+    with pytest.raises(SettingsError, match=r"no queue is called .*: say rsmq:NAME, "):
+        chosen([pattern])
+
+
+def test_a_queue_may_have_any_name() -> None:
+    stream = Stream("chasqui", "dlq", NAME)
+    assert Stream.named(str(stream)) == stream
+
+
+def test_streams_are_found_by_what_is_in_redis(store: Store, db: redis.Redis) -> None:
+    db.xadd(Keys(NAME).events, {"e": "waiting", "id": "x", "ts": "1"})
+    for protocol in ("rsmq", "kqueue"):
+        store.follow(ops.append(JournalKeys(protocol, NAME), [Record(1, b"body")]))
+    assert sorted(Followed(chosen(())).names(store)) == [
+        f"chasqui:dlq:{NAME}",
+        f"chasqui:events:{NAME}",
+        f"kqueue:journal:{NAME}",
+        f"rsmq:journal:{NAME}",
+    ]
+    assert [*Followed(chosen(["kqueue:*"])).names(store)] == [f"kqueue:journal:{NAME}"]
+
+
+def test_no_field_of_an_event_is_lost(store: Store, db: redis.Redis) -> None:
+    fields: Any = {"e": "progress", "id": "j", "ts": "1700000000000", "n": "mail", "percent": "7"}
+    db.xadd(Keys(NAME).events, {**fields, "colour": "red"})
+    (row,) = rows(store, f"chasqui:events:{NAME}")
+    assert (row["protocol"], row["source"], row["queue"]) == ("chasqui", "events", NAME)
+    assert (row["event"], row["id"], row["name"]) == ("progress", "j", "mail")
+    assert row["at"].timestamp() == 1_700_000_000
+    assert msgspec.json.decode(row["others"]) == {"percent": 7, "colour": "red"}
+
+
+def test_a_dead_letter_keeps_its_body_and_all_that_is_known_of_it(
+    store: Store, db: redis.Redis
+) -> None:
+    letter: Any = {
+        "source_id": "5-0",
+        "reason": "unrecoverable",
+        "detail": "no such user",
+        "n": "mail",
+    }
+    db.xadd(Keys(NAME).dlq, {"d": encode_fresh("j", b"\x2a", 1234), **letter})
+    db.xadd(Keys(NAME).dlq, {"d": b"garbage", "source_id": "6-0", "reason": "decode_failed"})
+    good, bad = rows(store, f"chasqui:dlq:{NAME}")
+    assert (good["event"], good["id"], good["reason"]) == ("dlq", "j", "unrecoverable")
+    assert (good["detail"], good["body"]) == ("no such user", b"\x2a")
+    assert msgspec.json.decode(good["others"]) == {"source_id": "5-0", "created_ms": 1234}
+    assert (bad["id"], bad["body"]) == (None, b"garbage")
+    assert "error" in msgspec.json.decode(bad["others"])
+
+
+def test_a_record_of_a_journal_keeps_its_body(store: Store) -> None:
+    records = [Record(5000, b"\x00\xff", id="m", name="n", delay_ms=3)]
+    store.follow(ops.append(JournalKeys("rsmq", NAME), records))
+    (row,) = rows(store, f"rsmq:journal:{NAME}")
+    assert (row["event"], row["id"], row["name"]) == ("sent", "m", "n")
+    assert (row["body"], row["delay_ms"]) == (b"\x00\xff", 3)
+
+
+def test_a_tail_over_all_streams_gives_every_entry_once(
+    server: Server, store: Store, db: redis.Redis
+) -> None:
+    for place in range(20):
+        db.xadd(Keys("q").events, {"e": "waiting", "id": str(place), "ts": "1"})
+    store.follow(ops.append(JournalKeys("kqueue", "q"), [Record(1, b"x")] * 5))
+    wanted = chosen(())
+    reader = TailReader(Followed(wanted), Place(server.url), wanted)
+    end = reader.latestOffset({}, reader.getDefaultReadLimit())
+    assert set(end) == {"chasqui:events:q", "kqueue:journal:q"}
+    parts = reader.partitions({}, end)
+    assert sum(batch.num_rows for part in parts for batch in reader.read(part)) == 25
+    assert reader.latestOffset(end, reader.getDefaultReadLimit()) == end
+    reader.stop()

@@ -1,0 +1,127 @@
+"""The log of a lake: entries that are there as a whole or not at all, whoever else writes."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tambomq.errors import LakeConflict, SettingsError
+from tambomq.pipeline.table_log import WHOLE_EVERY, Entry, File, Log
+
+TABLE = "bronze"
+
+
+def entry(*add: str, remove: tuple[str, ...] = (), **more: Any) -> Entry:
+    files = [File(path, 1, 10) for path in add]
+    found: dict[str, Any] = {"at_ms": 1, "by": "query"} | more
+    return Entry(add={TABLE: files}, remove={TABLE: [*remove]} if remove else {}, **found)
+
+
+def paths(log: Log) -> set[str]:
+    return {file.path for file in log.version().of(TABLE)}
+
+
+def test_a_version_has_what_was_added_and_not_removed(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.commit(entry("a", "b"))
+    log.commit(entry("c", remove=("a",)))
+    assert paths(log) == paths(Log(tmp_path)) == {"b", "c"}
+    assert log.version().number == 2
+
+
+def test_a_new_log_has_nothing(tmp_path: Path) -> None:
+    assert Log(tmp_path / "nowhere").version().files == {}
+
+
+def test_the_last_batch_of_each_query_and_where_it_ended_is_known(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.commit(entry("a", by="one", batch=0, offset={"q": "1-0"}, facts={"x": 1, "y": 1}))
+    log.commit(entry("b", by="one", batch=1, offset={"q": "2-0"}, facts={"x": 2}))
+    log.commit(entry("c", by="compact"))
+    version = Log(tmp_path).version()
+    assert version.batches == {"one": 1}
+    assert version.offset == {"q": "2-0"}
+    assert version.facts == {"x": 2, "y": 1}
+
+
+def test_who_removes_what_another_removed_changes_nothing(tmp_path: Path) -> None:
+    first, second = Log(tmp_path), Log(tmp_path)
+    first.commit(entry("a"))
+    first.commit(entry("b", remove=("a",)))
+    with pytest.raises(LakeConflict, match="removed from the lake"):
+        second.commit(entry("c", remove=("a",)))
+    assert paths(second) == {"b"}
+
+
+def test_writers_at_the_same_time_all_get_their_turn(tmp_path: Path) -> None:
+    def write(name: int) -> None:
+        log = Log(tmp_path)
+        for place in range(20):
+            log.commit(entry(f"{name}-{place}"))
+
+    threads = [threading.Thread(target=write, args=(name,)) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    log = Log(tmp_path)
+    assert len(paths(log)) == log.version().number == 80
+
+
+def test_old_entries_can_be_forgotten_once_they_are_in_a_whole(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    for place in range(WHOLE_EVERY + 3):
+        log.commit(entry(f"f{place}", at_ms=place))
+    assert log.forget_before(10) == 10
+    assert log.forget_before(10_000) == WHOLE_EVERY - 10
+    assert len(paths(Log(tmp_path))) == WHOLE_EVERY + 3
+    log.commit(entry("last"))
+    assert Log(tmp_path).version().number == WHOLE_EVERY + 4
+
+
+def test_nothing_is_forgotten_that_is_in_no_whole(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.commit(entry("a"))
+    assert log.forget_before(10) == 0
+    assert paths(Log(tmp_path)) == {"a"}
+
+
+def test_an_entry_of_another_format_is_refused(tmp_path: Path) -> None:
+    Log(tmp_path).commit(entry("a", format=9))
+    with pytest.raises(SettingsError, match="of format 9, this TamboMQ reads 1"):
+        Log(tmp_path).version()
+
+
+def test_an_entry_that_is_no_json_is_named(tmp_path: Path) -> None:
+    (tmp_path / f"{1:012}.json").write_text("{")
+    with pytest.raises(SettingsError, match=r"000000000001\.json cannot be read"):
+        Log(tmp_path).version()
+
+
+def test_a_log_without_hard_links_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(SettingsError, match="knows no hard links"):
+        Log(tmp_path).commit(entry("a"))
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_who_dies_before_the_link_leaves_no_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "link", die)
+        with pytest.raises(KeyboardInterrupt):
+            Log(tmp_path).commit(entry("a"))
+    assert Log(tmp_path).version().number == 0

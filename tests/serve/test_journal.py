@@ -1,0 +1,102 @@
+"""Which queues a process records, and what it tells of all journals."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+
+from tambomq.errors import SettingsError
+from tambomq.journal import ops
+from tambomq.journal.keys import Keys
+from tambomq.journal.recording import BOUNDS
+from tambomq.journal.wire import Record
+from tambomq.sections import JournalSettings
+from tambomq.serve.door import Metric
+from tambomq.serve.health import Health
+from tambomq.serve.journal import JournalDoor, recordings
+from tambomq.serve.process import doors
+from tambomq.serve.store import GivenStore
+from tambomq.settings import GomqSettings, Settings
+from tambomq.store.sync import Store
+from tests.journal.looking import commit_all
+from tests.servers import Server
+
+
+def told(*patterns: str) -> Settings:
+    return Settings(journal=JournalSettings(patterns=patterns))
+
+
+def values(metrics: list[Metric]) -> dict[tuple[str, ...], float]:
+    return {(each.name, *(value for _, value in each.labels)): each.value for each in metrics}
+
+
+def test_patterns_are_dealt_to_their_protocols() -> None:
+    found = recordings(told("kqueue:*", "gomq:orders", "gomq:a:b"))
+    assert found["kqueue"].patterns == ("*",)
+    assert found["gomq"].patterns == ("orders", "a:b")
+    assert found["gomq"].bounds == BOUNDS
+
+
+def test_bounds_reach_the_servers() -> None:
+    settings = Settings(journal=JournalSettings(max_entries=7, max_bytes=2048))
+    for each in recordings(settings).values():
+        assert (each.bounds.max_entries, each.bounds.max_bytes) == (7, 2048)
+
+
+@pytest.mark.parametrize("pattern", ["orders", "kqueue:", ":orders", "amqp:orders", "KQUEUE:*"])
+def test_what_is_no_pattern_is_refused_before_anything_opens(pattern: str) -> None:
+    with pytest.raises(SettingsError, match="such as kqueue"):
+        doors(told(pattern), Health())
+
+
+def test_who_writes_the_journals_of_clients_is_named() -> None:
+    with pytest.raises(SettingsError, match=r'Rsmq\(url, journal=\("orders",\)\)'):
+        doors(told("rsmq:orders"), Health())
+    with pytest.raises(SettingsError, match=r'Queue\("emails", journal=True\)'):
+        doors(told("chasqui:emails"), Health())
+
+
+def test_a_protocol_that_is_not_served_has_no_journal() -> None:
+    settings = Settings(
+        gomq=GomqSettings(enabled=False), journal=JournalSettings(patterns=("gomq:*",))
+    )
+    with pytest.raises(SettingsError, match="gomq is not served here"):
+        doors(settings, Health())
+
+
+async def test_the_numbers_of_all_journals_are_told(server: Server) -> None:
+    store = Store(server.url)
+    for protocol in ("rsmq", "kqueue"):
+        keys = Keys(protocol, "orders")
+        store.run(ops.append_bounded(keys, BOUNDS, [(1, b"1234")] * 3, missed=2))
+    commit_all(server.url, "rsmq", "orders")
+    store.run(ops.append_bounded(Keys("rsmq", "orders"), BOUNDS, [(1, b"")]))
+    store.close()
+    door = JournalDoor(GivenStore(server.url))
+    await door.start()
+    found = values(list(await door.metrics()))
+    await door.stop()
+    assert found["journals",] == 2
+    assert found["entries", "kqueue", "orders"] == 3
+    assert found["bytes", "kqueue", "orders"] == 3 * 104
+    assert found["dropped", "kqueue", "orders"] == 2
+    assert found["refused", "kqueue", "orders"] == 0
+    assert found["entries", "rsmq", "orders"] == 2
+    assert found["lag_bytes", "rsmq", "orders", "etl"] == 100
+    assert found["lag_seconds", "rsmq", "orders", "etl"] >= 0
+
+
+async def test_a_damaged_journal_takes_no_numbers_from_others(
+    server: Server, db: redis.Redis
+) -> None:
+    store = Store(server.url)
+    for queue in ("a", "b"):
+        store.follow(ops.append(Keys("gomq", queue), [Record(1)]))
+    store.close()
+    db.set(Keys("gomq", "a").state, "x")
+    door = JournalDoor(GivenStore(server.url))
+    await door.start()
+    found = values(list(await door.metrics()))
+    await door.stop()
+    assert ("entries", "gomq", "a") not in found
+    assert found["entries", "gomq", "b"] == 1

@@ -1,0 +1,124 @@
+"""The same jobs on a master with two workers, all started from what pip has installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from tambomq.rsmq import Rsmq
+from tambomq.spark import java
+from tests.servers import Server, eventually
+from tests.spark import cluster_job
+from tests.spark.clusters import HOME, bare_python, end, environment, run, standalone
+from tests.spark.test_cluster_local import check, fill
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+
+READ = """\
+import sys
+from tambomq.spark import session
+
+spark = session(master=sys.argv[1], conf={"spark.driver.host": "127.0.0.1"})
+try:
+    rows = spark.read.format("rsmq").options(url=sys.argv[2], queue="orders").load()
+    print("planned")
+    print(rows.count())
+except Exception as error:
+    print(error)
+spark.stop()
+"""
+
+WAIT = """\
+import sys
+from tambomq.spark import session
+
+conf = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "900g"}
+spark = session(master=sys.argv[1], conf=conf | {"spark.starvation.timeout": "1s"})
+spark.range(1).count()
+"""
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with standalone(tmp_path_factory.mktemp("cluster")) as address:
+        yield address
+
+
+def test_all_jobs_run_on_a_cluster_with_what_is_shipped(
+    master: str, rsmq: Rsmq, db: redis.Redis, server: Server, tmp_path: Path
+) -> None:
+    fill(rsmq, db)
+    env = environment(PYSPARK_PYTHON=str(bare_python(tmp_path)))
+    words = [sys.executable, cluster_job.__file__, server.url, tmp_path, master]
+    code, out, err = run(words, tmp_path, env)
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["master"] == master
+    check(found, rsmq)
+
+
+def test_all_jobs_run_by_spark_submit(
+    master: str, rsmq: Rsmq, db: redis.Redis, server: Server, tmp_path: Path
+) -> None:
+    fill(rsmq, db)
+    env = environment(
+        JAVA_HOME=java.home(os.environ),
+        PYSPARK_PYTHON=str(bare_python(tmp_path)),
+        PYSPARK_DRIVER_PYTHON=sys.executable,
+    )
+    submit = [HOME / "bin" / "spark-submit", "--master", master]
+    code, out, err = run([*submit, cluster_job.__file__, server.url, tmp_path], tmp_path, env)
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["master"] == master
+    check(found, rsmq)
+
+
+def test_a_worker_that_lacks_a_package_is_told_in_one_line(
+    master: str, rsmq: Rsmq, server: Server, tmp_path: Path
+) -> None:
+    rsmq.create_queue("orders")
+    whole = bare_python(tmp_path / "whole")
+    lacking = bare_python(tmp_path / "lacking", without=["msgspec"])
+    # The driver's machine has what the workers lack, at the same path.
+    either = tmp_path / "either"
+    choice = f'case "$PWD" in */work-*) exec {lacking} "$@" ;; esac\nexec {whole} "$@"\n'
+    either.write_text(f"#!/bin/sh\n{choice}")
+    either.chmod(0o755)
+    for python, planned in ((either, True), (lacking, False)):
+        words = [sys.executable, "-c", READ, master, server.url]
+        code, out, err = run(words, tmp_path, environment(PYSPARK_PYTHON=str(python)))
+        assert code == 0, err
+        assert ("planned" in out) is planned
+        told_in_one_line(out)
+
+
+def told_in_one_line(out: str) -> None:
+    (said,) = {line.strip() for line in out.splitlines() if "msgspec" in line}
+    assert re.search(r"the Python at \S+ lacks msgspec, which cannot be sent: `\S+ -m pip", said)
+    assert "tambomq" not in out.replace(said, "")  # no way through our code
+
+
+def test_a_job_that_waits_for_workers_says_so(master: str, tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    with said.open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-c", WAIT, master],
+            cwd=tmp_path,
+            env=environment(),
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    try:
+        eventually(lambda: "Initial job has not accepted" in said.read_text(), within_s=200)
+    finally:
+        end(process)

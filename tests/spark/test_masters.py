@@ -1,0 +1,115 @@
+"""A master that cannot be, or that is not there, is told in one line and at once."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from tambomq.errors import SettingsError
+from tambomq.spark import masters, session
+
+
+@pytest.fixture
+def nobody() -> Iterator[int]:
+    """A port on which nobody listens, and nobody else will."""
+    with closing(socket.socket()) as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
+
+
+@pytest.fixture
+def somebody() -> Iterator[int]:
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("master", "local", "here", "remote"),
+    [
+        ("local", True, True, False),
+        ("local[*]", True, True, False),
+        ("local[2,3]", True, True, False),
+        ("local-cluster[2,1,1024]", False, True, False),
+        ("spark://localhost:7077", False, False, False),
+        ("yarn", False, False, False),
+        ("sc://localhost", False, False, True),
+    ],
+)
+def test_masters_are_told_apart(master: str, local: bool, here: bool, remote: bool) -> None:
+    masters.check(master)
+    assert masters.is_local(master) is local
+    assert masters.is_here(master) is here
+    assert masters.is_remote(master) is remote
+
+
+@pytest.mark.parametrize(
+    "master",
+    [
+        *("", "locale", "local[]", "host:7077", "local-cluster", "spark://", "sc://", "ufo://a:1"),
+        *("spark://host", "spark://host:0", "spark://host:70770", "spark://a:1,b", "sc://:1"),
+        *("spark://a b:1", "sc://host:port", "spark://::1:7077"),
+    ],
+)
+def test_a_master_that_cannot_be_is_refused_in_one_line(master: str) -> None:
+    with pytest.raises(SettingsError, match="master must be") as caught:
+        session(master=master)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("form", ["spark://127.0.0.1:{}", "sc://127.0.0.1:{}/;token=hush"])
+def test_a_master_that_nobody_is_said_at_once(form: str, nobody: int) -> None:
+    with pytest.raises(SettingsError, match=rf"127.0.0.1:{nobody} cannot be reached") as caught:
+        masters.reach(form.format(nobody), {})
+    assert "hush" not in str(caught.value)
+
+
+def test_one_master_of_several_is_enough(nobody: int, somebody: int) -> None:
+    masters.reach(f"spark://127.0.0.1:{nobody},127.0.0.1:{somebody}", {})
+    with pytest.raises(SettingsError, match=r"(?s)cannot be reached.*; .*cannot be reached"):
+        masters.reach(f"spark://127.0.0.1:{nobody},127.0.0.1:{nobody}", {})
+
+
+def test_a_name_that_does_not_resolve_is_said() -> None:
+    with pytest.raises(SettingsError, match=r"nowhere\.invalid:7077 cannot be reached"):
+        masters.reach("spark://nowhere.invalid:7077", {})
+
+
+def test_yarn_wants_its_settings() -> None:
+    with pytest.raises(SettingsError, match="neither HADOOP_CONF_DIR nor YARN_CONF_DIR"):
+        masters.reach("yarn", {"YARN_CONF_DIR": ""})
+    masters.reach("yarn", {"YARN_CONF_DIR": "/etc/hadoop"})
+
+
+@pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]", "k8s://https://host"])
+def test_what_spark_alone_can_find_is_left_to_it(master: str) -> None:
+    masters.reach(master, {})
+
+
+@pytest.mark.parametrize(
+    ("url", "endpoint"),
+    [
+        ("sc://host", "host:15002"),
+        ("sc://host:443/;use_ssl=true;token=hush", "host:443"),
+        ("sc://[::1]:1", "[::1]:1"),
+    ],
+)
+def test_a_server_of_spark_connect_has_a_host_and_a_port(url: str, endpoint: str) -> None:
+    assert masters.endpoint(url) == endpoint
+
+
+def test_the_environment_names_a_server_of_spark_connect(
+    nobody: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tambomq.spark.driver._is_running", lambda: False)
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
+    monkeypatch.setenv("SPARK_REMOTE", f"sc://127.0.0.1:{nobody}")
+    with pytest.raises(SettingsError, match="no Spark Connect server"):
+        session()
+    monkeypatch.delenv("SPARK_REMOTE")
+    with pytest.raises(SettingsError, match="no Spark Connect server"):
+        session(conf={"spark.remote": f"sc://127.0.0.1:{nobody}"})
+    assert "SPARK_CONNECT_MODE_ENABLED" not in os.environ

@@ -1,0 +1,51 @@
+"""One Spark for all tests that need one, gone when they are done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ENDS_WITHIN_S = 60
+_LAST_S = 300
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session on two cores; to start it takes seconds, once."""
+    from tambomq.spark import session  # noqa: PLC0415  (most tests need no Spark)
+
+    home = tmp_path_factory.mktemp("spark")
+    conf = {
+        "spark.local.dir": home / "local",
+        "spark.sql.warehouse.dir": home / "warehouse",
+        "spark.sql.shuffle.partitions": 2,
+        "spark.sql.streaming.stopTimeout": "30s",
+    }
+    found = session("tests", master="local[2]", conf=conf)
+    yield found
+    found.stop()
+    _end_java()
+
+
+def longer(items: list[pytest.Item], here: Path) -> None:
+    """Let each test below *here* last longer than others: any may be the one that starts Spark."""
+    for item in items:
+        if here in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(_LAST_S))
+
+
+def _end_java() -> None:
+    """Let the JVM end, which Spark leaves to the end of the process."""
+    from pyspark import SparkContext  # noqa: PLC0415  (as above)
+
+    gateway: Any = SparkContext._gateway
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(_ENDS_WITHIN_S)
+    SparkContext._gateway = SparkContext._jvm = None
