@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,6 +83,20 @@ def test_people_get_lines_and_a_table(serve: Serving) -> None:
     assert all(row.rstrip().endswith("all as expected") for row in rows)
     assert last == "everything that was made in Redis is deleted"
     assert "rsmq: message 0 is not deleted: hidden for 1 s\n" in told.err
+
+
+def test_queues_and_journals_are_kept_if_that_is_wanted(serve: Serving) -> None:
+    words = ("--ready-file", str(serve.ready_file), "--seconds", "0", "--count", "10", "--keep")
+    told = demo(*words)
+    assert told.code == 0, told
+    kept = re.search(r"the queues (tambo-demo-\w+) of", told.out)
+    assert kept is not None
+    with redis.Redis.from_url(serve.url) as db:
+        events: Any = db.xrange(f"{{tambo:rsmq:{kept[1]}}}:journal")
+        assert sum(fields[b"e"] == b"sent" for _, fields in events) == 10
+        assert db.xlen(f"{{tambo:chasqui:{kept[1]}}}:journal") == 13
+        assert db.xlen(f"{{chasqui:{kept[1]}}}:dlq") == 1
+        db.flushall()
 
 
 def test_terminal_sees_a_bar_for_each_door(serve: Serving) -> None:

@@ -104,8 +104,8 @@ def test_durations_are_short(ms: int | None, told: str) -> None:
 
 
 def test_steps_have_names() -> None:
-    assert [step(each) for each in (60, 300, 3600, 4 * 3600, 86_400)] == [
-        *("minute", "5 minutes", "hour", "4 hours", "day")
+    assert [step(each) for each in (10, 60, 300, 3600, 4 * 3600, 86_400)] == [
+        *("10 seconds", "minute", "5 minutes", "hour", "4 hours", "day")
     ]
 
 

@@ -24,7 +24,7 @@ from tambomq.pipeline.page import html
 from tambomq.pipeline.report import figures
 from tambomq.pipeline.run import Pipeline, Plan
 from tests.cli.transcript import Done, call
-from tests.pipeline import browser
+from tests.pipeline import browser, comparing
 from tests.pipeline.truth import Life
 from tests.pipeline.workload import Workload
 from tests.servers import Server, binaries
@@ -42,14 +42,13 @@ def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Fil
     """A lake, and the truth of what is in it."""
     lake = Lake.make(tmp_path_factory.mktemp("report") / "lake")
     with Server(binaries.valkey()) as server:
-        traffic = Workload(server.url, minutes=10)
+        traffic = Workload(server.url, minutes=30)
         traffic.fill(JOBS)
         traffic.close()
         pipeline = Pipeline(spark, lake, Plan(server.url, once=True))
-        pipeline.start()
         for _ in pipeline.follow(lambda: False):
             pass
-    return lake, traffic.lives
+    return lake, comparing.seen(traffic.lives)
 
 
 @pytest.fixture(scope="module")
@@ -89,9 +88,19 @@ def test_points_add_up_to_the_totals(told: Figures, filled: Filled) -> None:
     sums = {name: sum(getattr(point.counts, name) for point in told.points) for name in names}
     assert Counts(**sums) == told.totals
     assert told.points[-1].backlog == left(filled[1])
-    assert [b.at_ms - a.at_ms for a, b in pairwise(told.points)] == [MINUTE_MS] * (
-        len(told.points) - 1
-    )
+    assert {b.at_ms - a.at_ms for a, b in pairwise(told.points)} == {told.step_s * 1000}
+
+
+def test_short_times_are_told_in_short_steps(
+    spark: SparkSession, filled: Filled, told: Figures
+) -> None:
+    middle = told.points[len(told.points) // 2].at_ms
+    brief = figures(spark, filled[0], from_ms=middle - 5 * MINUTE_MS, until_ms=middle)
+    whole = [point for point in told.points if middle - 5 * MINUTE_MS <= point.at_ms < middle]
+    assert brief.step_s == 10
+    assert sum(p.counts.failed for p in brief.points) == brief.totals.failed
+    assert sum(p.counts.entered for p in brief.points) == sum(p.counts.entered for p in whole)
+    assert brief.points[-1].backlog == whole[-1].backlog
 
 
 def test_lines_are_the_truth_of_each_name(told: Figures, filled: Filled) -> None:
@@ -166,7 +175,7 @@ def test_the_command_tells_programs(run: Run, filled: Filled) -> None:
 
 def test_a_page_that_cannot_be_written_is_told(run: Run, filled: Filled, tmp_path: Path) -> None:
     done = run("--lake", str(filled[0].path), "--out", str(tmp_path / "no" / "page.html"))
-    assert done.code == 1
+    assert done.code == 2
     assert "choose another --out" in done.err
 
 

@@ -158,3 +158,29 @@ def test_a_full_disk_is_no_success_and_the_batch_comes_again(
     run(spark, lake, Plan(server.url, once=True, rules=SOON))
     comparing.is_bronze(spark, lake, traffic.lives)
     comparing.is_silver(spark, lake, traffic.lives)
+
+
+def test_entries_that_make_no_sense_are_kept_and_stop_nothing(
+    spark: SparkSession, server: Server, db: redis.Redis, lake: Lake
+) -> None:
+    most = str(2**63 - 1)
+    told: list[Any] = [
+        {"e": "active", "id": "-1234567890", "ts": "soon", "attempt": "9" * 30},
+        {"e": "delayed", "id": "x", "ts": "1700000000000", "delay_ms": most[:18]},
+        {"e": "completed", "id": "x", "ts": "1700000000001", "duration_us": most[:18]},
+        {"e": "failed", "id": "7ZZZZZZZZZZZZZZZZZZZZZZZZZ", "ts": most},
+        {"e": "retry-scheduled", "id": "", "n": "\x00"},
+        {"what": b"\xff\xfe"},
+    ]
+    for fields in told:
+        db.xadd(Keys("007").events, fields)
+    db.xadd(Keys("007").dlq, {"d": b"\xc1"})
+    db.xadd(Keys("007").events, {"e": "waiting", "id": "y"}, id=f"{2**64 - 1}-1")
+    run(spark, lake, Plan(server.url, once=True, rules=SOON))
+    bronze = comparing.rows(spark, lake, "bronze")
+    assert len(bronze) == len(told) + 2
+    assert {row["queue"] for row in bronze} == {"007"}
+    lives = comparing.silver(spark, lake)
+    assert lives["chasqui", "007", "x"]["outcome"] == "done"
+    assert lives["chasqui", "007", "-1234567890"]["outcome"] == "running"
+    assert comparing.rows(spark, lake, "gold")

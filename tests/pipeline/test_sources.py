@@ -115,6 +115,17 @@ def test_a_record_of_a_journal_keeps_its_body(store: Store) -> None:
     assert (row["body"], row["delay_ms"]) == (b"\x00\xff", 3)
 
 
+def test_a_record_of_a_journal_tells_which_receive_it_was_and_why_it_is_dead(store: Store) -> None:
+    records = [
+        Record(5000, event="received", id="m", attempt=2),
+        Record(6000, event="dead", id="m", reason="received too often"),
+    ]
+    store.follow(ops.append(JournalKeys("rsmq", NAME), records))
+    received, dead = rows(store, f"rsmq:journal:{NAME}")
+    assert received["attempt"] == 2
+    assert dead["reason"] == "received too often"
+
+
 def test_a_tail_over_all_streams_gives_every_entry_once(
     server: Server, store: Store, db: redis.Redis
 ) -> None:

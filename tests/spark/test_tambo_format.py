@@ -56,6 +56,7 @@ def query_name(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[
 
 def test_a_journal_is_a_table(spark: SparkSession, server: Server, db: redis.Redis) -> None:
     fields: Any = {"e": "sent", "id": "m1", "ts": "1700000000123", "n": "mail", "delay_ms": "5"}
+    fields |= {"a": "2", "to": "3", "r": "too often"}
     db.xadd(key("q"), {**fields, "d": b"\xff\x00"}, id="1700000000500-3")
     frame = read(spark, server)
     assert frame.columns == schemas.TAMBO_JOURNAL.arrow.names
@@ -70,6 +71,9 @@ def test_a_journal_is_a_table(spark: SparkSession, server: Server, db: redis.Red
         "at": _time(1700000000123),
         "name": "mail",
         "delay_ms": 5,
+        "attempt": 2,
+        "targets": 3,
+        "reason": "too often",
         "body": bytearray(b"\xff\x00"),
     }
 

@@ -46,6 +46,7 @@ _ENV: Final = ("TAMBO_REDIS_URL", "REDIS_URL")
     epilog=example(
         "tambo demo",
         "tambo demo --count 10000 --seconds 0",
+        "tambo demo --keep --count 3000 --seconds 60",
         "tambo serve --ready-file ready.json & tambo demo --ready-file ready.json",
     )
 )
@@ -79,16 +80,25 @@ _ENV: Final = ("TAMBO_REDIS_URL", "REDIS_URL")
 )
 @tls_options
 @click.option("--skip-missing", is_flag=True, help="Leave out the doors that are not open.")
+@click.option(
+    "--keep", is_flag=True, help="Leave queues and journals behind, for `tambo pipeline`."
+)
 @verbose_option
 @json_option
 def demo(
-    *, count: int, seconds: float, ready_file: Path | None, skip_missing: bool, as_json: bool
+    *,
+    count: int,
+    seconds: float,
+    ready_file: Path | None,
+    skip_missing: bool,
+    keep: bool,
+    as_json: bool,
 ) -> int:
     """Send a few seconds of traffic through every door, and tell whether all came as expected.
 
     Doors are those of a running `tambo serve`, which `make run` starts. Everything that is made in
-    Redis has a name of its own and is deleted at the end, also after Ctrl-C. Exit 1 if something
-    was not as expected.
+    Redis has a name of its own and, without --keep, is deleted at the end, also after Ctrl-C. Exit
+    1 if something was not as expected.
     """
     import asyncio
 
@@ -105,6 +115,7 @@ def demo(
         kqueue=host_and_port(places.get("kqueue", kqueue.ADDRESS)),
         token=told("token"),
         tls=tls(),
+        keep=keep,
     )
     missing = asyncio.run(demo_run.missing(plan))
     missing |= {door: "it is not in the ready file" for door in DOORS if door not in places}
@@ -116,6 +127,9 @@ def demo(
         raise KeyboardInterrupt from None
     show = _show_json if as_json else _show
     show(outcomes, missing)
+    if not as_json and not any(outcome.wrong for outcome in outcomes):
+        kept = f"kept for `tambo pipeline`: the queues {plan.name} of rsmq and chasqui"
+        emit(kept if keep else "everything that was made in Redis is deleted")
     return FAILED if any(outcome.wrong for outcome in outcomes) else OK
 
 
@@ -163,8 +177,6 @@ def _show(outcomes: Sequence[Outcome], missing: Mapping[str, str]) -> None:
     ]
     rows += [(door, None, None, None, None, f"left out: {why}") for door, why in missing.items()]
     emit_table(("door", "sent", "received", "of them", "time", "verdict"), rows)
-    if not any(outcome.wrong for outcome in outcomes):
-        emit("everything that was made in Redis is deleted")
 
 
 def _show_json(outcomes: Sequence[Outcome], missing: Mapping[str, str]) -> None:

@@ -1,9 +1,13 @@
-"""What ``tambo demo`` does with RSMQ and ChasquiMQ. Each deletes what it made, however it ends."""
+"""What ``tambo demo`` does with RSMQ and ChasquiMQ, which delete what they made, however they end.
+
+Unless it is to be kept: then a journal tells of it too.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
@@ -18,13 +22,14 @@ DELAY_MS: Final = 1000
 RETRY_MS: Final = 200
 _LOOK_EVERY_S: Final = 0.05
 _AT_ONCE: Final = 50
+_TAKES_S: Final = {"greet": 0.02, "remind": 0.06, "flaky": 0.1}
 
 
 async def rsmq(plan: Plan, outcome: Outcome) -> None:
     """Send, receive and delete messages; one is not deleted, and comes again."""
     queue = plan.name
     outcome.expect(plan.count + 1, "came again")
-    async with AsyncRsmq(plan.redis_url) as client:
+    async with AsyncRsmq(plan.redis_url, journal=(queue,) if plan.keep else ()) as client:
         try:
             await client.create_queue(queue)
             outcome.say(f"{plan.count} messages to the queue {queue}")
@@ -34,7 +39,8 @@ async def rsmq(plan: Plan, outcome: Outcome) -> None:
         finally:
             # Cancelled while it was made, it may be there or not.
             with suppress(QueueNotFound):
-                await client.delete_queue(queue)
+                if not plan.keep:
+                    await client.delete_queue(queue)
 
 
 async def _send(client: AsyncRsmq, plan: Plan, outcome: Outcome) -> None:
@@ -68,7 +74,7 @@ async def chasqui(plan: Plan, outcome: Outcome) -> None:
     """Run jobs: some at once, some later, some that fail at first, and one that is hopeless."""
     work = _Work(plan, outcome)
     outcome.expect(plan.count + 2 * work.some, "delayed", "retried", "dead")
-    async with Queue(plan.name, redis_url=plan.redis_url) as queue:
+    async with Queue(plan.name, redis_url=plan.redis_url, journal=plan.keep) as queue:
         try:
             with _silent("tambomq.chasqui"):
                 await work.done(queue)
@@ -77,7 +83,8 @@ async def chasqui(plan: Plan, outcome: Outcome) -> None:
             outcome.check(left == 0, f"{left} jobs are left")
             outcome.check(counts.dead == 1, f"{counts.dead} jobs are dead, not 1")
         finally:
-            await queue.obliterate(force=True)
+            if not plan.keep:
+                await queue.obliterate(force=True)
 
 
 class _Work:
@@ -116,6 +123,10 @@ class _Work:
 
     async def _run(self, job: Job) -> None:
         outcome = self._outcome
+        if self._plan.keep:
+            # Somebody will look at how long jobs take.
+            mean_s = _TAKES_S.get(job.name, _TAKES_S["greet"])
+            await asyncio.sleep(random.expovariate(1 / mean_s))
         if job.name == "hopeless":
             outcome.note("dead", "a hopeless job is dead at once")
             raise UnrecoverableError("nobody can do this")

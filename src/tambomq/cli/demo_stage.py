@@ -43,6 +43,8 @@ class Plan:
     kqueue: tuple[str, int]
     token: str | None = field(default=None, repr=False)
     tls: Tls | None = None
+    keep: bool = False
+    """Whether queues are left behind, with a record of what passed through them."""
 
     @property
     def within_s(self) -> float:

@@ -78,7 +78,8 @@ class Absorbing:
         self._lake, self._spark, self._span = lake, spark, span
         self._before = lake.log.version()
         self._made: list[File] = []
-        reached = reached_ms(span.end)
+        # A stream may have an id of somebody's own making, from a time that is to come.
+        reached = min(reached_ms(span.end), now_ms())
         # What was closed stays closed, whatever is followed next.
         self._watermark = max(reached - rules.watermark_ms, self._before.facts.get(WATERMARK, 0))
         self._forgotten = reached - rules.give_up_ms

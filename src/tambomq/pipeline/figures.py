@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-STEPS_S: Final = (60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600)
+STEPS_S: Final = (10, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600)
 MOST_POINTS: Final = 120
 
 

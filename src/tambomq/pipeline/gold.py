@@ -56,7 +56,8 @@ def of_runs(bronze: DataFrame) -> DataFrame:
     )
     name = F.coalesce("name", F.lit("")).alias("name")
     found = bronze.where((F.col("event") == "failed") | again)
-    return found.select("protocol", "queue", name, part.alias("part")).select(*WHERE, "part.*")
+    parts = found.select("protocol", "queue", name, part.alias("part")).select(*WHERE, "part.*")
+    return parts.where("ms IS NOT NULL")
 
 
 def summed(parts: DataFrame) -> DataFrame:

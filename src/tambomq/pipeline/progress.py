@@ -42,17 +42,22 @@ class Progress:
 
     def line(self, total: int, late: int) -> str:
         """Return it as a line, with the *total* of rows in the lake and those that came *late*."""
-        rate = f"{self.rows / self.batch_s:,.0f}/s" if self.batch_s and self.rows else "idle"
+        rate = self.rows / self.batch_s if self.batch_s else 0
         words = [
             f"batch {self.batch}",
-            f"{self.rows:,} rows in {self.batch_s:.1f} s ({rate})",
+            f"{_count(self.rows, 'row')} in {self.batch_s:.1f} s"
+            + (f" ({rate:,.0f}/s)" if rate >= 1 else ""),
             f"lag {self.lag_s:.1f} s",
-            f"{self.streams} streams",
-            f"{total:,} rows in the lake",
+            _count(self.streams, "stream"),
+            f"{_count(total, 'row')} in the lake",
         ]
         words += [f"{self.lost:,} lost"] if self.lost else []
         words += [f"{late:,} late"] if late else []
         return "  ·  ".join(words)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def _offset(told: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pyspark.sql import functions as f
 
 from tambomq.clock import now_ms
 from tambomq.errors import SettingsError
+from tambomq.pipeline import gold as gold_parts
 from tambomq.pipeline.figures import (
     Counts,
     Figures,
@@ -21,13 +22,15 @@ from tambomq.pipeline.figures import (
     step_of,
     steps,
 )
-from tambomq.pipeline.lake import Lake
+from tambomq.pipeline.lake import BRONZE, CLOSED, OPEN, Lake
+from tambomq.pipeline.table_log import Version
 
 COUNTED: Final = ("entered", "done", "failed", "retried", "dead")
 SERIES: Final = ("protocol", "queue", "name")
 MOST_REASONS: Final = 12
 MOST_SLOW: Final = 10
 MOST_LINES: Final = 500
+MINUTE_S: Final = 60
 _MINUTE_MS: Final = 60_000
 # One in so many of the rank: 99 of 100 is told from 98 and 100 of a million.
 _ACCURACY: Final = 10_000
@@ -58,13 +61,17 @@ def figures(
                 f"the lake {lake.path} has nothing of that time: it goes from "
                 f"{_shown(first)} to {_shown(last)}"
             )
-        return _figures(lake, gold, silver, begin, end)
+        step_s = step_of(begin, end)
+        parts = _of_gold(gold) if step_s >= MINUTE_S else _of_lives(spark, lake, version)
+        return _figures(lake, gold, silver, _chosen(parts, queues), (begin, end, step_s))
     finally:
         gold.unpersist()
 
 
-def _figures(lake: Lake, gold: DataFrame, silver: DataFrame, begin: int, end: int) -> Figures:
-    step_s = step_of(begin, end)
+def _figures(
+    lake: Lake, gold: DataFrame, silver: DataFrame, parts: DataFrame, time: tuple[int, int, int]
+) -> Figures:
+    begin, end, step_s = time
     now = gold.where(_within("minute", begin, end))
     ran = silver.where(_within("first_run_at", begin, end))
     ended = silver.where(_within("finished_at", begin, end))
@@ -81,7 +88,7 @@ def _figures(lake: Lake, gold: DataFrame, silver: DataFrame, begin: int, end: in
         backlog=sum(line.backlog for line in lines),
         wait=spreads[0],
         run=spreads[1],
-        points=_points(gold, now, ran, ended, steps(begin, end, step_s)),
+        points=_points(parts, ran, ended, steps(begin, end, step_s), step_s * 1000),
         lines=lines[:MOST_LINES],
         slowest=[line for line in slow[:MOST_SLOW] if line.run.p95 is not None],
         reasons=_reasons(ended),
@@ -89,31 +96,38 @@ def _figures(lake: Lake, gold: DataFrame, silver: DataFrame, begin: int, end: in
 
 
 def _points(
-    gold: DataFrame, now: DataFrame, ran: DataFrame, ended: DataFrame, places: list[int]
+    parts: DataFrame, ran: DataFrame, ended: DataFrame, places: list[int], step: int
 ) -> list[Point]:
-    step = places[1] - places[0] if len(places) > 1 else _MINUTE_MS
-    counts = {
-        row.step: _counts(row)
-        for row in now.groupBy(_step("minute", step)).agg(*map(_sum, COUNTED)).collect()
-    }
-    waits = _spreads_by(ran, [_step("first_run_at", step)], "wait_ms")
-    runs = _spreads_by(ended, [_step("finished_at", step)], "run_ms")
-    grown = _growth(gold, step)
-    backlog = sum(change for at, change in grown.items() if at < places[0])
+    summed = parts.groupBy(_step("ms", step)).agg(*map(_sum, (*COUNTED, "grown"))).collect()
+    rows = {row.step: row for row in summed}
+    waits = _spreads_by(ran, [_step(_ms("first_run_at"), step)], "wait_ms")
+    runs = _spreads_by(ended, [_step(_ms("finished_at"), step)], "run_ms")
+    backlog = sum(row.grown for at, row in rows.items() if at < places[0])
     points = []
     for at in places:
-        backlog += grown.get(at, 0)
+        row = rows.get(at)
+        backlog += row.grown if row else 0
         wait, run = waits.get((at,), Spread()), runs.get((at,), Spread())
-        points.append(Point(at, counts.get(at, Counts()), backlog, wait, run))
+        points.append(Point(at, _counts(row), backlog, wait, run))
     return points
 
 
-def _growth(gold: DataFrame, step: int) -> dict[int, int]:
-    """Return by how much all backlogs together grew in each step."""
+def _of_gold(gold: DataFrame) -> DataFrame:
+    """Return what each minute adds: counts, and by how much the backlog has grown."""
     before = f.lag("backlog", 1, 0).over(Window.partitionBy(*SERIES).orderBy("minute"))
-    changes = gold.withColumn("change", f.col("backlog") - before)
-    rows = changes.groupBy(_step("minute", step)).agg(f.sum("change").alias("change")).collect()
-    return {row.step: row.change for row in rows}
+    grown = (f.col("backlog") - before).alias("grown")
+    return gold.select(*SERIES, _ms("minute").alias("ms"), *COUNTED, grown)
+
+
+def _of_lives(spark: SparkSession, lake: Lake, version: Version) -> DataFrame:
+    """Return the same of each single event: for times so short that minutes tell too little."""
+    over = gold_parts.of_lives(lake.rows(spark, CLOSED, version.of(CLOSED)), closed=True)
+    live = gold_parts.of_lives(lake.rows(spark, OPEN, version.of(OPEN)), closed=False)
+    runs = gold_parts.of_runs(lake.rows(spark, BRONZE, version.of(BRONZE)))
+    parts = over.unionByName(live).unionByName(runs, allowMissingColumns=True)
+    zero = [f.coalesce(name, f.lit(0)).alias(name) for name in (*COUNTED, "gone")]
+    grown = (f.col("entered") - f.col("gone")).alias("grown")
+    return parts.select(*SERIES, "ms", *zero).select("*", grown)
 
 
 def _lines(
@@ -204,8 +218,9 @@ def _within(column: str, begin: int, end: int) -> Column:
     return (_ms(column) >= begin) & (_ms(column) < end)
 
 
-def _step(column: str, step: int) -> Column:
-    return (_ms(column) - f.pmod(_ms(column), f.lit(step))).alias("step")
+def _step(ms: Column | str, step: int) -> Column:
+    found = f.col(ms) if isinstance(ms, str) else ms
+    return (found - f.pmod(found, f.lit(step))).alias("step")
 
 
 def _sum(column: str) -> Column:

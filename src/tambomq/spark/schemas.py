@@ -192,6 +192,9 @@ TAMBO_JOURNAL: Final = Columns(
     Column("at", TIME, "when it happened"),
     Column("name", TEXT, "the name it was dispatched by"),
     Column("delay_ms", LONG, "how long it was to wait"),
+    Column("attempt", LONG, "which receive of the message it was, from 1 on"),
+    Column("targets", LONG, "to how many it was forwarded at once"),
+    Column("reason", TEXT, "why the message is dead"),
     Column("body", BYTES, "what was sent"),
 )
 

@@ -102,6 +102,9 @@ class Journal:
             at=_numbers(fields, keys.AT),
             name=fields.column(keys.NAME),
             delay_ms=_numbers(fields, keys.DELAY),
+            attempt=_numbers(fields, keys.ATTEMPT),
+            targets=_numbers(fields, keys.TARGETS),
+            reason=fields.column(keys.REASON),
             body=fields.column(keys.BODY),
         )
 

@@ -55,8 +55,10 @@ def step(step_s: int) -> str:
     """Return how long a step is, in words."""
     if step_s in _STEPS:
         return _STEPS[step_s]
-    whole, unit = (step_s // 60, "minutes") if step_s < 3600 else (step_s // 3600, "hours")  # noqa: PLR2004  (an hour)
-    return f"{whole} {unit}"
+    for size, unit in ((3600, "hours"), (60, "minutes")):
+        if step_s >= size:
+            return f"{step_s // size} {unit}"
+    return f"{step_s} seconds"
 
 
 def duration(ms: int | None) -> str:

@@ -36,7 +36,7 @@ local function trim(journal, state)
   end
   local dropped = least and redis.call('XTRIM', journal, 'MINID', '=', least) or 0
   local first = redis.call('XRANGE', journal, '-', '+', 'COUNT', 1)[1]
-  local upto = first and tonumber(field(first, 'o'))
+  local upto = first and tonumber(field(first, 'o') or '')
   if upto then
     local size = ENTRY + #(field(first, 'd') or '') + #(field(first, 'r') or '')
     redis.call('HSET', state, 'gone', string.format('%.0f', math.max(0, upto - size)))
