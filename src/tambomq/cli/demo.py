@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,7 +35,7 @@ from tambomq.ids import letters
 from tambomq.store.connect import URL
 
 if TYPE_CHECKING:
-    from tambomq.cli.demo_stage import Outcome
+    from tambomq.cli.demo_stage import Outcome, Plan
 
 DOORS: Final = ("rsmq", "chasqui", "gomq", "kqueue")
 NAME: Final = "tambo-demo"
@@ -103,20 +104,9 @@ def demo(
     import asyncio
 
     from tambomq.cli import demo_run
-    from tambomq.cli.demo_stage import Plan
 
     places = _places(ready_file)
-    plan = Plan(
-        name=f"{NAME}-{letters(_NAME_LETTERS)}",
-        count=count,
-        seconds=seconds,
-        redis_url=places.get("redis", URL),
-        gomq=places.get("gomq", gomq.ADDRESS),
-        kqueue=host_and_port(places.get("kqueue", kqueue.ADDRESS)),
-        token=told("token"),
-        tls=tls(),
-        keep=keep,
-    )
+    plan = replace(_plan(places, count, seconds), keep=keep)
     missing = asyncio.run(demo_run.missing(plan))
     missing |= {door: "it is not in the ready file" for door in DOORS if door not in places}
     if missing and (not skip_missing or len(missing) == len(DOORS)):
@@ -125,12 +115,26 @@ def demo(
         outcomes = asyncio.run(demo_run.perform(plan, [d for d in DOORS if d not in missing]))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
-    show = _show_json if as_json else _show
-    show(outcomes, missing)
-    if not as_json and not any(outcome.wrong for outcome in outcomes):
-        kept = f"kept for `tambo pipeline`: the queues {plan.name} of rsmq and chasqui"
-        emit(kept if keep else "everything that was made in Redis is deleted")
+    if as_json:
+        _show_json(outcomes, missing)
+    else:
+        _show(outcomes, missing, plan)
     return FAILED if any(outcome.wrong for outcome in outcomes) else OK
+
+
+def _plan(places: Mapping[str, str], count: int, seconds: float) -> Plan:
+    from tambomq.cli.demo_stage import Plan
+
+    return Plan(
+        name=f"{NAME}-{letters(_NAME_LETTERS)}",
+        count=count,
+        seconds=seconds,
+        redis_url=places.get("redis", URL),
+        gomq=places.get("gomq", gomq.ADDRESS),
+        kqueue=host_and_port(places.get("kqueue", kqueue.ADDRESS)),
+        token=told("token"),
+        tls=tls(),
+    )
 
 
 def _places(ready_file: Path | None) -> dict[str, str]:
@@ -163,7 +167,7 @@ def _advice(missing: Mapping[str, str], *, skip_missing: bool) -> str:
     return f"not open: {closed}: start them with `make run` or `tambo serve`{other}"
 
 
-def _show(outcomes: Sequence[Outcome], missing: Mapping[str, str]) -> None:
+def _show(outcomes: Sequence[Outcome], missing: Mapping[str, str], plan: Plan) -> None:
     rows: list[tuple[object, ...]] = [
         (
             outcome.door,
@@ -177,6 +181,10 @@ def _show(outcomes: Sequence[Outcome], missing: Mapping[str, str]) -> None:
     ]
     rows += [(door, None, None, None, None, f"left out: {why}") for door, why in missing.items()]
     emit_table(("door", "sent", "received", "of them", "time", "verdict"), rows)
+    if plan.keep:
+        emit(f"kept for `tambo pipeline`: the queues {plan.name} of rsmq and chasqui")
+    elif not any(outcome.wrong for outcome in outcomes):
+        emit("everything that was made in Redis is deleted")
 
 
 def _show_json(outcomes: Sequence[Outcome], missing: Mapping[str, str]) -> None:
