@@ -109,8 +109,8 @@ def test_steps_have_names() -> None:
     ]
 
 
-def test_a_line_is_named_by_queue_and_job() -> None:
-    assert named(line()) == "chasqui:emails mail"
+def test_a_line_is_named_by_job_and_queue() -> None:
+    assert named(line()) == "mail, chasqui:emails"
 
 
 @pytest.mark.parametrize("days", [0, 1, 3, 30, 365, 10_000])

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -11,6 +16,8 @@ from tambomq.cli.output import Command
 
 if TYPE_CHECKING:
     from tambomq.pipeline.lake import Lake
+
+_STDERR: Final = 2
 
 
 def master_option(command: Command) -> Command:
@@ -38,9 +45,28 @@ def open_spark(app: str, master: str | None) -> Any:
     from tambomq.spark import session
 
     # What goes wrong is told in one line; Spark would add its own hundreds.
-    spark = session(app, master=master, conf={"spark.log.level": "OFF"})
+    with _java_apart():
+        spark = session(app, master=master, conf={"spark.log.level": "OFF"})
     click.get_current_context().call_on_close(spark.stop)
     return spark
+
+
+@contextmanager
+def _java_apart() -> Iterator[None]:
+    """Let a JVM that is started write where nobody looks; what it wrote is shown if that fails."""
+    sys.stderr.flush()
+    with TemporaryFile() as told:
+        ours = os.dup(_STDERR)
+        os.dup2(told.fileno(), _STDERR)
+        try:
+            yield
+        except BaseException:
+            told.seek(0)
+            os.write(ours, told.read())
+            raise
+        finally:
+            os.dup2(ours, _STDERR)
+            os.close(ours)
 
 
 def open_lake(path: Path | None) -> Lake:

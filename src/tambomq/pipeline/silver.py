@@ -158,8 +158,8 @@ def finished_ms() -> Column:
     """Return when a state's life ended; null while it has not."""
     # A letter has the time of Redis, an event that of the worker, as all other events.
     ended = F.when(_last_phase() >= _ENDS, F.coalesce("final_ms", "buried_ms"))
-    # A message of KqueueMsgQ is gone the moment it is sent.
-    gone = (F.col("protocol") == "kqueue") & (_last_phase() == _SENT)
+    # A message of KqueueMsgQ is gone the moment it is sent, and of GOMQ's nobody tells more.
+    gone = F.col("protocol").isin(*_UNKEPT) & (_last_phase() == _SENT)
     return ended.when(gone, F.col("enqueued_ms"))
 
 

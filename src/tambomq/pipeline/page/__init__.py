@@ -73,7 +73,7 @@ def duration(ms: int | None) -> str:
 
 def named(line: Line) -> str:
     """Return what a line is about."""
-    return f"{line.protocol}:{line.queue}" + (f" {line.name}" if line.name else "")
+    return ", ".join(filter(None, (line.name, f"{line.protocol}:{line.queue}")))
 
 
 def _moment(ms: int) -> str:
