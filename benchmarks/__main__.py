@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import chasqui, gomq, kqueue, record, rsmq, spark, table
+from benchmarks import chasqui, gomq, kqueue, pipeline, record, rsmq, spark, table
 from benchmarks.model import MISSED, Line, Subject, line
 from benchmarks.rounds import Measured, measure
 from benchmarks.server import KINDS, NoServer, place, servers
@@ -20,6 +20,7 @@ SUBJECTS: dict[str, Callable[..., Subject]] = {
     "kqueue": kqueue.subject,
     "gomq": gomq.subject,
     "spark": spark.subject,
+    "pipeline": pipeline.subject,
 }
 """A new subject is a file beside this one and a line here."""
 

@@ -22,6 +22,14 @@ for n = tonumber(ARGV[1]), tonumber(ARGV[2]) - 1 do
   redis.call('XADD', KEYS[1], '*', 'd', envelope, 'n', 'charge')
 end"""
 
+# One that has run three times, and failed.
+_LETTERS: Final = """
+for n = tonumber(ARGV[1]), tonumber(ARGV[2]) - 1 do
+  local envelope = '\\148\\186' .. string.format('%026d', n) .. ARGV[3]
+  redis.call('XADD', KEYS[1], '*', 'd', envelope, 'n', 'charge', 'source_id', '1-' .. n,
+    'reason', 'retries_exhausted', 'detail', 'TimeoutError: no answer from card ' .. n)
+end"""
+
 # As a worker tells them: each job is active, then completed.
 _EVENTS: Final = """
 for n = tonumber(ARGV[1]), tonumber(ARGV[2]) - 1 do
@@ -41,6 +49,13 @@ def jobs(url: str, queue: str, count: int, size: int) -> None:
     body = b"\xc5" + (size + 3).to_bytes(2) + b"\xc5" + size.to_bytes(2) + b"x" * size
     behind = body + b"\xcf" + _BORN_MS.to_bytes(8) + b"\x00"
     _fill(url, Keys(queue).stream, _JOBS, count, behind)
+
+
+def letters(url: str, queue: str, count: int, size: int) -> None:
+    """Let a queue have *count* dead letters with *size* bytes of data each."""
+    body = b"\xc5" + (size + 3).to_bytes(2) + b"\xc5" + size.to_bytes(2) + b"x" * size
+    behind = body + b"\xcf" + _BORN_MS.to_bytes(8) + b"\x02"
+    _fill(url, Keys(queue).dlq, _LETTERS, count, behind)
 
 
 def events(url: str, queue: str, count: int) -> None:
