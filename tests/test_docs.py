@@ -59,7 +59,7 @@ def prepared(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-@pytest.mark.timeout(300)  # some pages start Spark
+@pytest.mark.timeout(600)  # some pages start Spark, some several times
 @pytest.mark.parametrize("path", PAGES, ids=name_of)
 @pytest.mark.usefixtures("prepared")
 def test_what_a_page_shows_happens(
