@@ -98,5 +98,5 @@ def test_a_second_query_with_the_same_lease_is_refused(
 
 
 def test_a_source_without_verdicts_is_told(spark: SparkSession) -> None:
-    with pytest.raises(SettingsError, match="one of rsmq, chasqui, not 'gomq'"):
+    with pytest.raises(SettingsError, match="GOMQ knows neither retries nor dead letters"):
         settle(spark.range(1), lease="l", source="gomq")
