@@ -27,13 +27,11 @@ def _load(name: str, *parts: str) -> Script:
     return load_script("tambomq.chasqui", f"lease_{name}", *parts)
 
 
-_ATTACH = _load("attach")
 _CLAIM = _load("claim", "note", "prefix", "digest")
 _RENEW = _load("renew", "owns", "held")
 _PRUNE = _load("prune", "owns", "held")
 _ACKNOWLEDGE = _load("acknowledge", "note", "room", "owns", "held", "ackdel_plain")
 _RELEASE = _load("release")
-_RESIGN = _load("resign")
 _JUDGE = _load("judge")
 
 # A lease has read whatever there was, so here only what is no job at all counts as dead.
@@ -65,9 +63,7 @@ _decode_member = msgspec.msgpack.Decoder(Member).decode
 def attach(group: Group, term: Term, *, gone: str = "") -> Call[Standing]:  # noqa: ARG001  (as in all protocols)
     """Have the lease, unless another query has it now; *gone* is one that is known to be dead."""
     keys = Keys(term.queue)
-    where = (keys.leases, keys.ledger(term.lease))
-    args = (term.lease, term.owner, term.label, term.lease_ms, gone)
-    return Call(_ATTACH, where, args, ledger.standing, repeatable=True)
+    return ledger.attach(keys.leases, keys.ledger(term.lease), term, gone)
 
 
 def beat(group: Group, term: Term) -> Call[Any]:
@@ -87,8 +83,7 @@ def renew(group: Group, term: Term) -> Plan[int]:
 
 def resign(group: Group, term: Term) -> Call[bool]:  # noqa: ARG001  (as in all protocols)
     """Let another have the lease at once; false if another has it already."""
-    where = (Keys(term.queue).ledger(term.lease),)
-    return Call(_RESIGN, where, (term.owner,), bool, repeatable=True)
+    return ledger.resign(Keys(term.queue).ledger(term.lease), term)
 
 
 def release_expired(group: Group, queue: str, *, but: str = "") -> Plan[dict[str, int]]:  # noqa: ARG001  (as in all protocols)

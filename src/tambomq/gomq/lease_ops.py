@@ -27,20 +27,16 @@ def _load(name: str, *parts: str) -> Script:
     return load_script("tambomq.gomq", f"lease_{name}", *parts)
 
 
-_ATTACH = _load("attach")
 _CLAIM = _load("claim", "put_back", "kept", "unhand", "take")
 _RENEW = _load("renew", "kept")
 _ACKNOWLEDGE = _load("acknowledge", "kept")
 _MEMBERS = _load("members", "kept")
 _RELEASE = _load("release")
-_RESIGN = _load("resign")
 
 
 def attach(options: Options, term: Term, *, gone: str = "") -> Call[Standing]:  # noqa: ARG001  (as in all protocols)
     """Have the lease, unless another query has it now; *gone* is one that is known to be dead."""
-    where = (keys.leases(term.queue), keys.ledger(term.queue, term.lease))
-    args = (term.lease, term.owner, term.label, term.lease_ms, gone)
-    return Call(_ATTACH, where, args, ledger.standing, repeatable=True)
+    return ledger.attach(keys.leases(term.queue), keys.ledger(term.queue, term.lease), term, gone)
 
 
 def beat(options: Options, term: Term) -> Call[Any]:
@@ -61,8 +57,7 @@ def renew(options: Options, term: Term) -> Plan[int]:
 
 def resign(options: Options, term: Term) -> Call[bool]:  # noqa: ARG001  (as in all protocols)
     """Let another have the lease at once; false if another has it already."""
-    where = (keys.ledger(term.queue, term.lease),)
-    return Call(_RESIGN, where, (term.owner,), bool, repeatable=True)
+    return ledger.resign(keys.ledger(term.queue, term.lease), term)
 
 
 def release_expired(options: Options, queue: str, *, but: str = "") -> Plan[dict[str, int]]:

@@ -23,13 +23,11 @@ def _load(name: str, *parts: str) -> Script:
     return load_script("tambomq.rsmq", f"lease_{name}", *parts)
 
 
-_ATTACH = _load("attach")
 _CLAIM = _load("claim", "digest")
 _RENEW = _load("renew", "member")
 _PRUNE = _load("prune", "member")
 _ACKNOWLEDGE = _load("acknowledge", "member")
 _RELEASE = _load("release")
-_RESIGN = _load("resign")
 _JUDGE = _load("judge")
 
 
@@ -46,9 +44,7 @@ class Member(msgspec.Struct, frozen=True, gc=False):
 
 def attach(keys: Keys, term: Term, *, gone: str = "") -> Call[Standing]:
     """Have the lease, unless another query has it now; *gone* is one that is known to be dead."""
-    where = (keys.leases(term.queue), keys.ledger(term.queue, term.lease))
-    args = (term.lease, term.owner, term.label, term.lease_ms, gone)
-    return Call(_ATTACH, where, args, ledger.standing, repeatable=True)
+    return ledger.attach(keys.leases(term.queue), keys.ledger(term.queue, term.lease), term, gone)
 
 
 def beat(keys: Keys, term: Term) -> Call[Any]:
@@ -68,8 +64,7 @@ def renew(keys: Keys, term: Term) -> Plan[int]:
 
 def resign(keys: Keys, term: Term) -> Call[bool]:
     """Let another have the lease at once; false if another has it already."""
-    where = (keys.ledger(term.queue, term.lease),)
-    return Call(_RESIGN, where, (term.owner,), bool, repeatable=True)
+    return ledger.resign(keys.ledger(term.queue, term.lease), term)
 
 
 def release_expired(keys: Keys, queue: str, *, but: str = "") -> Plan[dict[str, int]]:

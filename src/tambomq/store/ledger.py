@@ -13,7 +13,10 @@ from typing import Any, Final
 import msgspec
 
 from tambomq.errors import LeaseLost, LeaseTaken, QueueError
-from tambomq.store.call import Arg, Call, Plan, results
+from tambomq.store.call import Arg, Call, Plan, load_script, results
+
+_ATTACH: Final = load_script("tambomq.store", "lease_attach")
+_RESIGN: Final = load_script("tambomq.store", "lease_resign")
 
 CHUNK: Final = 1000
 """Messages of one script, which takes some 3 ms; others wait no longer than that."""
@@ -149,6 +152,17 @@ def forgotten(queue: str, lease: str, reply: Sequence[Any]) -> bool:
 def names(reply: Iterable[bytes]) -> list[str]:
     """Return the names of leases in order."""
     return sorted(map(text, reply))
+
+
+def attach(leases: str, ledger: str, term: Term, gone: str = "") -> Call[Standing]:
+    """Have the lease, unless another query has it now; *gone* is one that is known to be dead."""
+    args = (term.lease, term.owner, term.label, term.lease_ms, gone)
+    return Call(_ATTACH, (leases, ledger), args, standing, repeatable=True)
+
+
+def resign(ledger: str, term: Term) -> Call[bool]:
+    """Let another have the lease at once; false if another has it already."""
+    return Call(_RESIGN, (ledger,), (term.owner,), bool, repeatable=True)
 
 
 def standing(reply: Sequence[Any]) -> Standing:

@@ -1,7 +1,7 @@
 -- lease_attach: let one query have a lease.
 --
--- KEYS  leases    set   <ns>:<queue>:leases
---       ledger    hash  <ns>:<queue>:lease:<lease>
+-- KEYS  leases    set   the leases on a queue
+--       ledger    hash  what is known of this one
 -- ARGV  lease     its name
 --       owner     the token of who wants it
 --       label     who that is

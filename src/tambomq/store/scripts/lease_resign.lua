@@ -1,6 +1,6 @@
 -- lease_resign: let another query have a lease at once; its claim stays.
 --
--- KEYS  ledger  hash  LEASE_<lease>:<key>
+-- KEYS  ledger  hash  what is known of the lease
 -- ARGV  owner   who gives it up
 -- REPLY 1 given up, 0 it was another's
 
