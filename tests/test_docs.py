@@ -79,7 +79,9 @@ def test_the_tools_of_others_that_pages_show_are_installed(tool: str) -> None:
 @pytest.mark.interop
 def test_what_the_readme_shows_of_the_tools_of_others_happens(page: Page) -> None:
     sections = re.split(r"^(?=## )", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
-    foreign = [part for part in sections if any(f"$ {tool} " in part for tool in docs_runner.FOREIGN)]
+    foreign = [
+        part for part in sections if any(f"$ {tool} " in part for tool in docs_runner.FOREIGN)
+    ]
     assert foreign
     page.run("".join(foreign))
 
