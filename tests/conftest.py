@@ -12,6 +12,7 @@ import pytest
 import redis
 
 from tambomq.rsmq import AsyncRsmq, Rsmq
+from tambomq.store.sync import Store
 from tests.servers import binaries
 from tests.servers.run import Server
 from tests.sparking import spark
@@ -82,6 +83,29 @@ def private_server() -> Iterator[Server]:
 def db(server: Server) -> Iterator[redis.Redis]:
     """The server as an independent client sees it."""
     with redis.Redis.from_url(server.url) as client:
+        yield client
+
+
+@pytest.fixture
+def store(server: Server) -> Iterator[Store]:
+    """A store on an empty server."""
+    opened = Store(server.url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def each(each_server: Server) -> Iterator[Store]:
+    """A store on an empty server of each kind in turn."""
+    opened = Store(each_server.url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def each_db(each_server: Server) -> Iterator[redis.Redis]:
+    """The same server as an independent client sees it."""
+    with redis.Redis.from_url(each_server.url) as client:
         yield client
 
 

@@ -116,3 +116,9 @@ def test_errors_of_brokers_carry_their_nouns() -> None:
     assert refused.details == "a token is needed"
     assert errors.DoorFailed("gomq", "why").door == "gomq"
     assert not isinstance(gone, errors.StoreError)
+
+
+@pytest.mark.parametrize("name", errors.__all__)
+def test_a_traceback_names_an_error_as_it_is_imported(name: str) -> None:
+    error = getattr(errors, name)
+    assert (error.__module__, error.__qualname__) == ("tambomq.errors", name)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-import redis
 
 from tambomq.chasqui import BlockingQueue, lease_admin_ops, lease_ops, worker_ops
 from tambomq.chasqui.keys import GROUP, Keys, lessee
@@ -14,9 +12,8 @@ from tambomq.chasqui.lease_ops import Group
 from tambomq.chasqui.wire import decode_envelope, decode_member
 from tambomq.chasqui.worker_ops import Seat
 from tambomq.errors import InvalidFormat, LeaseLost, LeaseTaken, QueueError
-from tambomq.store.call import Plan
-from tambomq.store.ledger import Claim, Holding, Settled, Term
-from tambomq.store.sync import Store
+from tambomq.store.ledger import Claim, Settled, Term
+from tests.leasing import LeaseStage
 from tests.servers import Server
 
 KEYS = Keys("q")
@@ -24,35 +21,23 @@ ALL = Group()
 WORKER = Seat(KEYS, GROUP, "worker")
 
 
-class Stage:
-    """A queue, who wants it, and time that passes when told to."""
+class Stage(LeaseStage):
+    """A queue of ChasquiMQ."""
 
     def __init__(self, server: Server) -> None:
-        self.store, self.queue = Store(server.url), BlockingQueue("q", redis_url=server.url)
-        self.db: Any = redis.Redis.from_url(server.url)
+        super().__init__(server, lease_ops, lease_admin_ops, ALL)
+        self.queue = BlockingQueue("q", redis_url=server.url)
 
     def close(self) -> None:
-        self.store.close()
         self.queue.close()
-        self.db.close()
+        super().close()
+
+    def ledger(self, lease: str = "l") -> str:
+        return KEYS.ledger(lease)
 
     def add(self, count: int) -> list[str]:
         jobs = [{"name": "n", "data": number} for number in range(count)]
         return [job.id for job in self.queue.add_bulk(jobs)]
-
-    def attached(self, owner: str = "one", lease: str = "l") -> Term:
-        term = Term("q", lease, owner, f"driver {owner}")
-        assert self.store.run(lease_ops.attach(ALL, term)).ours
-        return term
-
-    def claim(self, term: Term, number: int = 1, count: int = 10, mark: str = "m") -> Claim:
-        return self.store.follow(lease_ops.claim(ALL, term, number, mark, count))
-
-    def end(self, term: Term, number: int = 1, mark: str = "m") -> Settled:
-        return self.store.follow(lease_ops.acknowledge(ALL, term, number, mark))
-
-    def follow(self, plan: Plan[Any]) -> Any:
-        return self.store.follow(plan)
 
     def entries(self, term: Term) -> list[str]:
         return [m.entry for m in self.store.run(lease_ops.members(term, 0, 10_000))]
@@ -65,13 +50,8 @@ class Stage:
         told = (fields for _, fields in self.db.xrange(KEYS.events))
         return [fields[b"id"].decode() for fields in told if fields[b"e"] == kind.encode()]
 
-    def let_the_lease_end(self) -> None:
-        """As if its time were over: others may have the lease, not yet the jobs."""
-        self.db.hset(KEYS.ledger("l"), "until", 1)
-
     def let_all_time_pass(self) -> None:
-        """As if nobody had renewed for so long that anybody may claim the jobs."""
-        self.db.hset(KEYS.ledger("l"), mapping={"until": 1, "hidden_until": 1})
+        super().let_all_time_pass()
         for row in self.db.xpending_range(KEYS.stream, GROUP, "-", "+", 10_000):
             self.db.xclaim(
                 *(KEYS.stream, GROUP, row["consumer"], 0, [row["message_id"]]),
@@ -301,23 +281,17 @@ def test_what_cannot_be_read_is_not_retried_but_kept_as_a_dead_letter(stage: Sta
 # ── for people ───────────────────────────────────────────────────────────────
 
 
-def seen(stage: Stage) -> list[tuple[str, str, str, int, int]]:
-    """All leases on the queue, without their times."""
-    found: list[Holding] = stage.follow(lease_admin_ops.listed(ALL, "q"))
-    return [(each.name, each.state, each.holder, each.claim, each.size) for each in found]
-
-
 def test_leases_are_listed_with_who_has_them_and_what_they_have(stage: Stage) -> None:
-    assert seen(stage) == []
+    assert stage.seen() == []
     stage.add(3)
     stage.claim(stage.attached())
-    assert seen(stage) == [("l", "held", "driver one", 1, 3)]
+    assert stage.seen() == [("l", "held", "driver one", 1, 3)]
     stage.let_the_lease_end()
-    assert seen(stage) == [("l", "away", "driver one", 1, 3)]
+    assert stage.seen() == [("l", "away", "driver one", 1, 3)]
     stage.let_all_time_pass()
-    assert seen(stage) == [("l", "dead", "driver one", 1, 3)]
+    assert stage.seen() == [("l", "dead", "driver one", 1, 3)]
     stage.follow(lease_ops.release_expired(ALL, "q"))
-    assert seen(stage) == [("l", "free", "", 0, 0)]
+    assert stage.seen() == [("l", "free", "", 0, 0)]
 
 
 def test_what_a_query_that_is_gone_had_is_given_back_before_its_time(stage: Stage) -> None:
@@ -346,7 +320,7 @@ def test_a_lease_is_forgotten_once_nobody_has_it_and_nothing_is_in_it(stage: Sta
         stage.follow(lease_admin_ops.forget(ALL, "q", "l"))
     assert stage.follow(lease_admin_ops.forget(ALL, "q", "l", give_back=True)) is True
     assert stage.follow(lease_admin_ops.forget(ALL, "q", "l")) is False
-    assert seen(stage) == []
+    assert stage.seen() == []
     assert stage.db.keys("*lease*") == []
     consumers = {each["name"] for each in stage.db.xinfo_consumers(KEYS.stream, GROUP)}
     assert lessee("l").encode() not in consumers

@@ -3,50 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-import redis
 
 from tambomq.errors import InvalidFormat, LeaseLost, LeaseTaken, QueueError
 from tambomq.gomq import keys, lease_admin_ops, lease_ops, ops
 from tambomq.gomq.model import Options
-from tambomq.store.call import Plan
-from tambomq.store.ledger import Claim, Holding, Settled, Term
-from tambomq.store.sync import Store
+from tambomq.store.ledger import Claim, Settled, Term
+from tests.leasing import LeaseStage
 from tests.servers import Server
 
 OPTIONS = Options()
 ME = keys.lessee("l")
 
 
-class Stage:
-    """A key, who wants it, and time that passes when told to."""
+class Stage(LeaseStage):
+    """A key of GOMQ's."""
 
     def __init__(self, server: Server) -> None:
-        self.store = Store(server.url)
-        self.db: Any = redis.Redis.from_url(server.url)
+        super().__init__(server, lease_ops, lease_admin_ops, OPTIONS)
 
-    def close(self) -> None:
-        self.store.close()
-        self.db.close()
+    def ledger(self, lease: str = "l") -> str:
+        return keys.ledger("q", lease)
 
     def publish(self, *messages: bytes) -> None:
         self.store.run(ops.push("q", messages))
-
-    def attached(self, owner: str = "one", lease: str = "l", key: str = "q") -> Term:
-        term = Term(key, lease, owner, f"driver {owner}")
-        assert self.store.run(lease_ops.attach(OPTIONS, term)).ours
-        return term
-
-    def claim(self, term: Term, number: int = 1, count: int = 10, mark: str = "m") -> Claim:
-        return self.store.follow(lease_ops.claim(OPTIONS, term, number, mark, count))
-
-    def end(self, term: Term, number: int = 1, mark: str = "m") -> Settled:
-        return self.store.follow(lease_ops.acknowledge(OPTIONS, term, number, mark))
-
-    def follow(self, plan: Plan[Any]) -> Any:
-        return self.store.follow(plan)
 
     def members(self, term: Term, mark: str = "m") -> list[bytes]:
         return self.store.run(lease_ops.members(term, mark, 0, 1000))
@@ -56,13 +37,8 @@ class Stage:
         own: list[bytes] = self.db.lrange(keys.messages("q", ME, ME), 0, -1)
         return own + main
 
-    def let_the_lease_end(self) -> None:
-        """As if its time were over: others may have the lease, not yet the messages."""
-        self.db.hset(keys.ledger("q", "l"), "until", 1)
-
     def let_all_time_pass(self) -> None:
-        """As if nobody had renewed for so long that its peer is disconnected."""
-        self.db.hset(keys.ledger("q", "l"), mapping={"until": 1, "hidden_until": 1})
+        super().let_all_time_pass()
         self.db.set(keys.last_action(ME), 1)
 
 
@@ -184,7 +160,7 @@ def test_a_lease_has_one_key(stage: Stage) -> None:
     term = stage.attached()
     stage.claim(term)
     with pytest.raises(QueueError, match="lease 'l' has another key than 'other'"):
-        stage.claim(stage.attached(key="other"))
+        stage.claim(stage.attached(queue="other"))
     stage.publish(b"a")
     assert stage.claim(term).size == 1
 
@@ -197,23 +173,17 @@ def test_names_are_checked() -> None:
 # ── for people ───────────────────────────────────────────────────────────────
 
 
-def seen(stage: Stage) -> list[tuple[str, str, str, int, int]]:
-    """All leases on the key, without their times."""
-    found: list[Holding] = stage.follow(lease_admin_ops.listed(OPTIONS, "q"))
-    return [(each.name, each.state, each.holder, each.claim, each.size) for each in found]
-
-
 def test_leases_are_listed_with_who_has_them_and_what_they_have(stage: Stage) -> None:
-    assert seen(stage) == []
+    assert stage.seen() == []
     stage.publish(b"a", b"b", b"c")
     stage.claim(stage.attached())
-    assert seen(stage) == [("l", "held", "driver one", 1, 3)]
+    assert stage.seen() == [("l", "held", "driver one", 1, 3)]
     stage.let_the_lease_end()
-    assert seen(stage) == [("l", "away", "driver one", 1, 3)]
+    assert stage.seen() == [("l", "away", "driver one", 1, 3)]
     stage.let_all_time_pass()
-    assert seen(stage) == [("l", "dead", "driver one", 1, 3)]
+    assert stage.seen() == [("l", "dead", "driver one", 1, 3)]
     stage.follow(lease_ops.release_expired(OPTIONS, "q"))
-    assert seen(stage) == [("l", "free", "", 0, 0)]
+    assert stage.seen() == [("l", "free", "", 0, 0)]
 
 
 def test_what_a_query_that_is_gone_had_is_given_back_before_its_time(stage: Stage) -> None:
@@ -240,7 +210,7 @@ def test_a_lease_is_forgotten_once_nobody_has_it_and_nothing_is_in_it(stage: Sta
         stage.follow(lease_admin_ops.forget(OPTIONS, "q", "l"))
     assert stage.follow(lease_admin_ops.forget(OPTIONS, "q", "l", give_back=True)) is True
     assert stage.follow(lease_admin_ops.forget(OPTIONS, "q", "l")) is False
-    assert seen(stage) == []
+    assert stage.seen() == []
     assert stage.db.lrange(keys.queue("q"), 0, -1) == [b"a", b"b"]
     left = {key for key in stage.db.keys("*") if not key.startswith(b"LASTACTION")}
     assert left == {keys.queue("q").encode()}

@@ -3,60 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-import redis
 
 from tambomq.errors import InvalidFormat, LeaseLost, LeaseTaken, QueueError, QueueNotFound
 from tambomq.rsmq import Rsmq, lease_admin_ops, lease_ops, settle_ops
 from tambomq.rsmq.keys import Keys
-from tambomq.store.call import Plan
-from tambomq.store.ledger import Claim, Holding, Settled, Term, digest
-from tambomq.store.sync import Store
+from tambomq.store.ledger import Claim, Settled, Term, digest
+from tests.leasing import LeaseStage
 from tests.servers import Server
 
 KEYS = Keys()
 
 
-class Stage:
-    """A queue, who wants it, and time that passes when told to."""
+class Stage(LeaseStage):
+    """A queue of RSMQ."""
 
     def __init__(self, server: Server) -> None:
-        self.store, self.client = Store(server.url), Rsmq(server.url)
-        self.db = redis.Redis.from_url(server.url)
+        super().__init__(server, lease_ops, lease_admin_ops, KEYS)
+        self.client = Rsmq(server.url)
         self.client.create_queue("q", maxsize=-1)
 
     def close(self) -> None:
-        self.store.close()
         self.client.close()
-        self.db.close()
+        super().close()
 
-    def attached(self, owner: str = "one", lease: str = "l") -> Term:
-        term = Term("q", lease, owner, f"driver {owner}")
-        assert self.store.run(lease_ops.attach(KEYS, term)).ours
-        return term
-
-    def claim(self, term: Term, number: int = 1, count: int = 10, mark: str = "m") -> Claim:
-        return self.store.follow(lease_ops.claim(KEYS, term, number, mark, count))
-
-    def end(self, term: Term, number: int = 1, mark: str = "m") -> Settled:
-        return self.store.follow(lease_ops.acknowledge(KEYS, term, number, mark))
-
-    def follow(self, plan: Plan[Any]) -> Any:
-        return self.store.follow(plan)
+    def ledger(self, lease: str = "l") -> str:
+        return KEYS.ledger("q", lease)
 
     def ids(self, term: Term) -> list[str]:
         members = self.store.run(lease_ops.members(KEYS, term, 0, 10_000))
         return [member.id.decode() for member in members]
 
-    def let_the_lease_end(self, lease: str = "l") -> None:
-        """As if its time were over: others may have the lease, not yet the messages."""
-        self.db.hset(KEYS.ledger("q", lease), "until", 1)
-
-    def let_all_time_pass(self, lease: str = "l") -> None:
-        """As if nobody had renewed for so long that the messages are visible."""
-        self.db.hset(KEYS.ledger("q", lease), mapping={"until": 1, "hidden_until": 1})
+    def let_all_time_pass(self) -> None:
+        super().let_all_time_pass()
         for message in self.client.peek_messages("q", 1000):
             self.db.zadd(KEYS.messages("q"), {message.id: 1})
 
@@ -293,25 +273,19 @@ def test_names_and_queues_are_checked(stage: Stage) -> None:
 # ── for people ───────────────────────────────────────────────────────────────
 
 
-def seen(stage: Stage) -> list[tuple[str, str, str, int, int]]:
-    """All leases on the queue, without their times."""
-    found: list[Holding] = stage.follow(lease_admin_ops.listed(KEYS, "q"))
-    return [(each.name, each.state, each.holder, each.claim, each.size) for each in found]
-
-
 def test_leases_are_listed_with_who_has_them_and_what_they_have(stage: Stage) -> None:
-    assert seen(stage) == []
+    assert stage.seen() == []
     stage.client.send_messages("q", [b"a"] * 3)
     stage.claim(stage.attached())
     stage.attached("two", "idle")
-    assert seen(stage) == [("idle", "held", "driver two", 0, 0), ("l", "held", "driver one", 1, 3)]
+    assert stage.seen() == [("idle", "held", "driver two", 0, 0), ("l", "held", "driver one", 1, 3)]
     stage.let_the_lease_end()
     stage.let_the_lease_end("idle")
-    assert seen(stage) == [("idle", "free", "driver two", 0, 0), ("l", "away", "driver one", 1, 3)]
+    assert stage.seen() == [("idle", "free", "driver two", 0, 0), ("l", "away", "driver one", 1, 3)]
     stage.let_all_time_pass()
-    assert seen(stage)[1] == ("l", "dead", "driver one", 1, 3)
+    assert stage.seen()[1] == ("l", "dead", "driver one", 1, 3)
     stage.follow(lease_ops.release_expired(KEYS, "q"))
-    assert seen(stage)[1] == ("l", "free", "", 0, 0)
+    assert stage.seen()[1] == ("l", "free", "", 0, 0)
 
 
 def test_what_a_query_that_is_gone_had_is_given_back_before_its_time(stage: Stage) -> None:
@@ -343,6 +317,6 @@ def test_a_lease_is_forgotten_once_nobody_has_it_and_nothing_is_in_it(stage: Sta
         stage.follow(lease_admin_ops.forget(KEYS, "q", "l"))
     assert stage.follow(lease_admin_ops.forget(KEYS, "q", "l", give_back=True)) is True
     assert stage.follow(lease_admin_ops.forget(KEYS, "q", "l")) is False
-    assert seen(stage) == []
+    assert stage.seen() == []
     assert sorted(stage.db.keys()) == [b"rsmq:QUEUES", b"rsmq:q", b"rsmq:q:Q"]
     assert len(stage.client.receive_messages("q", 5)) == 2

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, cast
 
-import pytest
 import redis
 
 from tambomq.chasqui.job import Envelope, RetryOverride
@@ -17,18 +15,9 @@ from tambomq.chasqui.wire import encode_envelope, encode_member
 from tambomq.chasqui.wire_repeat import encode_spec
 from tambomq.spark.table import Bounds, Table
 from tambomq.store.sync import Store
-from tests.servers import Server
 
 NOW = 1_800_000_000_000
 KEYS = Keys("mail")
-
-
-@pytest.fixture
-def store(server: Server) -> Iterator[Store]:
-    """A store on an empty server."""
-    opened = Store(server.url)
-    yield opened
-    opened.close()
 
 
 def envelope(id: str = "a", attempt: int = 0, retry: RetryOverride | None = None) -> bytes:

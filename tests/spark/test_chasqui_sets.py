@@ -19,11 +19,7 @@ from tambomq.spark.chasqui_tables import PendingEntries, names
 from tambomq.spark.table import Bounds, Table
 from tambomq.store.sync import Store
 from tests.servers import Server
-from tests.spark import chasqui_filling
 from tests.spark.chasqui_filling import KEYS, NOW, at, envelope, fill, put, recur, rows
-
-store = chasqui_filling.store
-
 
 # ── delayed ──────────────────────────────────────────────────────────────────
 

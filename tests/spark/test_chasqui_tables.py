@@ -19,10 +19,7 @@ from tambomq.spark.chasqui_tables import Entries, PendingEntries
 from tambomq.spark.table import Bounds, Range, Table
 from tambomq.store.sync import Store
 from tests.servers import Server
-from tests.spark import chasqui_filling
 from tests.spark.chasqui_filling import KEYS, NOW, at, dump, envelope, fill, put, rows
-
-store = chasqui_filling.store
 
 ALL: list[Table] = [
     *(Entries(kind) for kind in ("jobs", "dlq", "events")),

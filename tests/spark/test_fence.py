@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
@@ -12,23 +11,9 @@ from tambomq.errors import LocalProtocolError
 from tambomq.spark import fence
 from tambomq.spark.fence import Task
 from tambomq.store.sync import Store
-from tests.servers import Server
 from tests.spark.sinking import Context
 
 KEY = "some:fence"
-
-
-@pytest.fixture
-def each(each_server: Server) -> Iterator[Store]:
-    opened = Store(each_server.url)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def each_db(each_server: Server) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(each_server.url) as client:
-        yield client
 
 
 def test_a_token_names_query_batch_partition_and_chunk() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -19,13 +18,6 @@ from tests.servers import Server
 
 P = "127.0.0.1:5467"
 DATE = "Tue Jul 18 08:15:04 UTC 2017"
-
-
-@pytest.fixture
-def store(server: Server) -> Iterator[Store]:
-    opened = Store(server.url)
-    yield opened
-    opened.close()
 
 
 def table(spark: SparkSession, server: Server, **options: Any) -> DataFrame:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,18 +20,10 @@ from tambomq.spark.gomq_dates import published_ms
 from tambomq.spark.gomq_tables import Dedicated, Main, Subscriptions
 from tambomq.spark.table import Bounds, Range, Table
 from tambomq.store.sync import Store
-from tests.servers import Server
 
 P, Q = "127.0.0.1:5467", "127.0.0.1:5468"
 PUBLISHED = datetime(2017, 7, 18, 8, 15, 4, tzinfo=UTC)
 XID, DATE = Xids().next(int(PUBLISHED.timestamp())), "Tue Jul 18 10:15:04 CEST 2017"
-
-
-@pytest.fixture
-def store(server: Server) -> Iterator[Store]:
-    opened = Store(server.url)
-    yield opened
-    opened.close()
 
 
 def element(n: int = 0) -> bytes:

@@ -24,13 +24,6 @@ from tests.servers import Server
 from tests.servers.cluster import Cluster
 
 
-@pytest.fixture
-def store(server: Server) -> Iterator[Store]:
-    store = Store(server.url)
-    yield store
-    store.close()
-
-
 @pytest.fixture(scope="module")
 def formed() -> Iterator[Cluster]:
     with Cluster() as cluster:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -20,17 +20,9 @@ from tambomq.rsmq.keys import Keys
 from tambomq.spark.rsmq_tables import Messages, Queues
 from tambomq.spark.table import Bounds, Range, Table
 from tambomq.store.sync import Store
-from tests.servers import Server
 
 MESSAGES, QUEUES = Messages(Keys()), Queues(Keys())
 VISIBLE = Bounds(only={"state": frozenset(("visible",))})
-
-
-@pytest.fixture
-def store(server: Server) -> Iterator[Store]:
-    opened = Store(server.url)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from tambomq.gomq import keys as gomq_keys
 from tambomq.gomq import wire
 from tambomq.rsmq import Rsmq
 from tests.chasqui.stored import delayed, jobs
+from tests.journal.looking import bodies as recorded
 from tests.servers import Server
 
 
@@ -75,6 +76,21 @@ def test_rows_become_elements(spark: SparkSession, server: Server, db: redis.Red
     save(rows, "gomq", server, key="FOO")
     found: Any = db.lrange(gomq_keys.queue("FOO"), 0, -1)
     assert [wire.decode(each).payload for each in found] == [b"%d" % n for n in range(2000)]
+
+
+def test_what_is_written_is_recorded_if_that_is_asked_for(
+    spark: SparkSession, rsmq: Rsmq, server: Server
+) -> None:
+    rsmq.create_queue("q")
+    rows = spark.range(2500, numPartitions=2).selectExpr("CAST(id AS STRING) AS body")
+    save(rows, "rsmq", server, queue="q", journal=True)
+    assert sorted(map(str, recorded(server.url, "rsmq", "q"))) == sorted(map(str, bodies(rsmq)))
+    with pytest.raises(PySparkException, match="the journal of queue 'q' is full"):
+        save(rows, "rsmq", server, queue="q", journal=True, journalMaxEntries=2600)
+    assert len(bodies(rsmq)) == 2500
+    for source in ("chasqui", "gomq"):
+        save(rows.selectExpr("body AS payload"), source, server, queue="q", journal="true")
+        assert len(recorded(server.url, source, "q")) == 2500
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,9 @@ from tambomq.errors import InvalidFormat, QueueError, SettingsError, WrongType
 from tambomq.spark.chasqui_tables import Entries
 from tambomq.spark.options import Given
 from tambomq.spark.stream_cuts import number
-from tambomq.spark.tail import OPTIONS, TailReader, tail_reader
+from tambomq.spark.tail import TailReader, tail_reader
 from tambomq.spark.tail_offsets import Mark
+from tambomq.spark.tail_options import OPTIONS
 from tests.servers import Server
 from tests.spark.tailing import JOURNAL, Query, bodies, column, fill, key, reader, spread
 

@@ -71,6 +71,13 @@ def test_a_script_has_its_parts_before_it_in_their_order() -> None:
     assert joined.sha != alone.sha
 
 
+@pytest.mark.parametrize("package", ["tambomq.rsmq", "tambomq.chasqui"])
+def test_a_part_that_a_package_does_not_have_is_the_store_s(package: str) -> None:
+    assert "local function digest(body)" in load_script(package, "lease_claim", "digest").source
+    with pytest.raises(FileNotFoundError):
+        load_script(package, "lease_claim", "nowhere")
+
+
 def test_a_shebang_stays_the_first_line_of_a_script_with_parts() -> None:
     alone = load_script("tambomq.chasqui", "done")
     joined = load_script("tambomq.chasqui", "done", "note", "owns")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from tambomq.chasqui import lease_ops, worker_ops
 from tambomq.chasqui.keys import RETURNED, Keys, lessee
 from tambomq.chasqui.lease_ops import Group
 from tambomq.chasqui.options import CLAIM_IDLE_MS
 from tambomq.chasqui.worker_ops import Seat
-from tambomq.store import ledger
+from tambomq.store import leasing, ledger
 from tambomq.store.call import Call, Plan, load_script, results
 from tambomq.store.ledger import CHUNK, Holding
 
-_GIVE_BACK = load_script("tambomq.chasqui", "lease_give_back")
-_FORGET = load_script("tambomq.chasqui", "lease_forget")
+_GIVE_BACK = load_script("tambomq.chasqui", "lease_give_back", "loose")
 
 
 def listed(group: Group, queue: str) -> Plan[list[Holding]]:  # noqa: ARG001  (as in all protocols)
@@ -24,7 +24,7 @@ def listed(group: Group, queue: str) -> Plan[list[Holding]]:  # noqa: ARG001  (a
     def look(lease: str) -> tuple[str, Call[int]]:
         return keys.ledger(lease), Call("LLEN", (keys.members(lease),), (), int, repeatable=True)
 
-    return ledger.listing(keys.leases, look)
+    return leasing.listing(keys.leases, look)
 
 
 def release(group: Group, queue: str, lease: str, *, gone: str = "") -> Plan[int]:
@@ -35,15 +35,13 @@ def release(group: Group, queue: str, lease: str, *, gone: str = "") -> Plan[int
     """
     keys = Keys(queue)
     where = (keys.stream, keys.ledger(lease), keys.members(lease))
-    given = first = 0
-    while True:
+
+    def give_back(first: int) -> Call[Any]:
         args = (first, CHUNK, group.name, lessee(lease), RETURNED, CLAIM_IDLE_MS, gone)
         decode = partial(ledger.loose, queue, lease)
-        call = Call(_GIVE_BACK, where, args, decode, repeatable=True)
-        seen, back = results((yield (call,)))[0]
-        given, first = given + int(back), first + int(seen)
-        if seen < CHUNK:
-            break
+        return Call(_GIVE_BACK, where, args, decode, repeatable=True)
+
+    given = yield from leasing.walk(give_back)
     results((yield (lease_ops.give_up(keys, lease),)))
     return given
 
@@ -60,9 +58,6 @@ def forget(
         yield from release(group, queue, lease, gone=gone)
     keys = Keys(queue)
     where = (keys.leases, keys.ledger(lease), keys.members(lease), keys.verdicts(lease))
-    decode = partial(ledger.forgotten, queue, lease)
-    known: bool = results((yield (Call(_FORGET, where, (lease, gone), decode, repeatable=True),)))[
-        0
-    ]
+    known: bool = results((yield (leasing.forget(where, queue, lease, gone),)))[0]
     results((yield (worker_ops.leave(Seat(keys, group.name, lessee(lease))),)))
     return known

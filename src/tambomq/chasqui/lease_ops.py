@@ -18,7 +18,7 @@ from tambomq.chasqui.ops import EVENTS_CAP
 from tambomq.chasqui.options import CLAIM_IDLE_MS, DLQ_CAP
 from tambomq.chasqui.verdict import Death, Rules, after_failure, arrival
 from tambomq.chasqui.wire import encode_member
-from tambomq.store import ledger
+from tambomq.store import leasing, ledger
 from tambomq.store.call import Arg, Call, Plan, Script, load_script, results
 from tambomq.store.ledger import CHUNK, Claim, Opened, Settled, Standing, Term
 
@@ -27,12 +27,10 @@ def _load(name: str, *parts: str) -> Script:
     return load_script("tambomq.chasqui", f"lease_{name}", *parts)
 
 
-_CLAIM = _load("claim", "note", "prefix", "digest")
+_CLAIM = _load("claim", "claims", "note", "prefix", "digest")
 _RENEW = _load("renew", "owns", "held")
 _PRUNE = _load("prune", "owns", "held")
-_ACKNOWLEDGE = _load("acknowledge", "note", "room", "owns", "held", "ackdel_plain")
-_RELEASE = _load("release")
-_JUDGE = _load("judge")
+_ACKNOWLEDGE = _load("acknowledge", "claims", "note", "room", "owns", "held", "ackdel_plain")
 
 # A lease has read whatever there was, so here only what is no job at all counts as dead.
 _ANY_SIZE = Rules(max_attempts=U32, max_payload_bytes=1 << 62)
@@ -63,7 +61,7 @@ _decode_member = msgspec.msgpack.Decoder(Member).decode
 def attach(group: Group, term: Term, *, gone: str = "") -> Call[Standing]:  # noqa: ARG001  (as in all protocols)
     """Have the lease, unless another query has it now; *gone* is one that is known to be dead."""
     keys = Keys(term.queue)
-    return ledger.attach(keys.leases, keys.ledger(term.lease), term, gone)
+    return leasing.attach(keys.leases, keys.ledger(term.lease), term, gone)
 
 
 def beat(group: Group, term: Term) -> Call[Any]:
@@ -73,17 +71,12 @@ def beat(group: Group, term: Term) -> Call[Any]:
 
 def renew(group: Group, term: Term) -> Plan[int]:
     """Keep the lease and its jobs out of others' hands; how many of them are no more ours."""
-    lost, first = 0, 0
-    while True:
-        seen, missing = results((yield (_renewal(group, term, first, CHUNK),)))[0]
-        lost, first = lost + int(missing), first + int(seen)
-        if seen < CHUNK:
-            return lost
+    return leasing.walk(lambda first: _renewal(group, term, first, CHUNK))
 
 
 def resign(group: Group, term: Term) -> Call[bool]:  # noqa: ARG001  (as in all protocols)
     """Let another have the lease at once; false if another has it already."""
-    return ledger.resign(Keys(term.queue).ledger(term.lease), term)
+    return leasing.resign(Keys(term.queue).ledger(term.lease), term)
 
 
 def release_expired(group: Group, queue: str, *, but: str = "") -> Plan[dict[str, int]]:  # noqa: ARG001  (as in all protocols)
@@ -92,11 +85,7 @@ def release_expired(group: Group, queue: str, *, but: str = "") -> Plan[dict[str
     *but* names a lease to leave alone. The jobs are anybody's to claim.
     """
     keys = Keys(queue)
-    listed = Call("SMEMBERS", (keys.leases,), (), ledger.names, repeatable=True)
-    leases = [lease for lease in results((yield (listed,)))[0] if lease != but]
-    calls = [give_up(keys, lease) for lease in leases]
-    released = results((yield calls)) if calls else []
-    return {lease: count for lease, count in zip(leases, released, strict=True) if count}
+    return leasing.release_expired(keys.leases, partial(give_up, keys), but)
 
 
 # ── claims ───────────────────────────────────────────────────────────────────
@@ -109,30 +98,22 @@ def claim(group: Group, term: Term, number: int, mark: str, count: int) -> Plan[
     """
     keys = Keys(term.queue)
     where = (*_own(term), keys.paused, keys.events)
-    size = 0
-    while True:
+
+    def take(size: int, more: int) -> Call[Claim]:
         args = (
-            *(term.owner, number, mark, size, min(CHUNK, count - size), _hide_ms(term)),
+            *(term.owner, number, mark, size, more, _hide_ms(term)),
             *(group.name, lessee(term.lease), CLAIM_IDLE_MS, group.events_cap),
         )
-        call = Call(_CLAIM, where, args, partial(_claim, term), repeatable=True)
-        got: Claim = results((yield (call,)))[0]
-        if got.added:
-            size = got.size
-        if got.added < CHUNK or size >= count:
-            # A chunk that was added, but whose reply was lost, is told as if it had been there.
-            return msgspec.structs.replace(got, added=size)
+        return Call(_CLAIM, where, args, partial(ledger.claimed, term), repeatable=True)
+
+    return leasing.claim(take, count)
 
 
 def prune(group: Group, term: Term, size: int) -> Plan[int]:
     """Leave out of a claim that nobody has seen what is no more ours; how many are left."""
-    left = size
-    for _ in range(0, size, CHUNK):
-        # Repeated, it looks at more of them, and leaves out what it would have anyway.
-        args = (term.owner, CHUNK, group.name, lessee(term.lease))
-        call = Call(_PRUNE, _own(term), args, partial(ledger.granted, term), repeatable=True)
-        left = int(results((yield (call,)))[0][0])
-    return left
+    args = (term.owner, CHUNK, group.name, lessee(term.lease))
+    step = Call(_PRUNE, _own(term), args, partial(ledger.granted, term), repeatable=True)
+    return leasing.prune(step, size)
 
 
 def acknowledge(group: Group, term: Term, number: int, mark: str) -> Plan[Settled]:
@@ -144,13 +125,8 @@ def acknowledge(group: Group, term: Term, number: int, mark: str) -> Plan[Settle
     where = (*_own(term), keys.verdicts(term.lease), keys.delayed, keys.dlq, keys.events)
     who = (group.name, lessee(term.lease), group.dlq_cap, group.events_cap)
     args = (term.owner, number, mark, CHUNK, *who)
-    rounds = []
-    while True:
-        call = Call(_ACKNOWLEDGE, where, args, partial(ledger.granted, term), repeatable=True)
-        left, *counts = results((yield (call,)))[0]
-        rounds.append(counts)
-        if not left:
-            return ledger.settled(rounds)
+    step = Call(_ACKNOWLEDGE, where, args, partial(ledger.granted, term), repeatable=True)
+    return leasing.acknowledge(step)
 
 
 def judge(
@@ -175,9 +151,7 @@ def judge(
         words: list[Arg] = []
         for (entry, verdict), fields in zip(chunk, found, strict=True):
             words += (entry, _spelled(verdict, fields, rules))
-        call = Call(_JUDGE, where, (number, *words), bool, repeatable=True)
-        if not results((yield (call,)))[0]:
-            raise ledger.too_late(queue, lease, number)
+        results((yield (leasing.judge(where, queue, lease, number, words),)))
 
 
 def _spelled(verdict: str, fields: Sequence[bytes], rules: Rules) -> bytes:
@@ -225,8 +199,7 @@ def size(group: Group, term: Term) -> Call[int]:  # noqa: ARG001  (as in all pro
 
 def opened(group: Group, term: Term) -> Call[Opened]:  # noqa: ARG001  (as in all protocols)
     """Return who has the lease, and which claim is open."""
-    where = (Keys(term.queue).ledger(term.lease),)
-    return Call("HMGET", where, ("owner", "claim", "mark"), ledger.opened, repeatable=True)
+    return leasing.opened(Keys(term.queue).ledger(term.lease))
 
 
 def members(term: Term, first: int, count: int) -> Call[list[Member]]:
@@ -259,8 +232,7 @@ def _renewal(group: Group, term: Term, first: int, count: int) -> Call[Any]:
 
 def give_up(keys: Keys, lease: str) -> Call[int]:
     """Let a claim be nobody's if its query is dead for too long; how many jobs it had."""
-    where = (keys.ledger(lease), keys.members(lease), keys.verdicts(lease))
-    return Call(_RELEASE, where, (), int, repeatable=True)
+    return leasing.give_up(keys.ledger(lease), keys.members(lease), keys.verdicts(lease))
 
 
 def _entry(keys: Keys, entry: str) -> Call[Sequence[bytes]]:
@@ -269,11 +241,6 @@ def _entry(keys: Keys, entry: str) -> Call[Sequence[bytes]]:
 
 def _fields(reply: list[Any]) -> Sequence[bytes]:
     return reply[0][1] if reply else ()
-
-
-def _claim(term: Term, reply: Any) -> Claim:
-    size, added, mark = ledger.granted(term, reply)
-    return Claim(size, added, ledger.text(mark))
 
 
 def _members(reply: list[bytes]) -> list[Member]:

@@ -6,12 +6,11 @@ from functools import partial
 
 from tambomq.gomq import keys, lease_ops, ops
 from tambomq.gomq.model import Options
-from tambomq.store import ledger
+from tambomq.store import leasing, ledger
 from tambomq.store.call import Call, Plan, load_script, results
 from tambomq.store.ledger import Holding, Term
 
-_GIVE_BACK = load_script("tambomq.gomq", "lease_give_back")
-_FORGET = load_script("tambomq.gomq", "lease_forget")
+_GIVE_BACK = load_script("tambomq.gomq", "lease_give_back", "loose")
 
 
 def listed(options: Options, queue: str) -> Plan[list[Holding]]:
@@ -20,7 +19,7 @@ def listed(options: Options, queue: str) -> Plan[list[Holding]]:
     def look(lease: str) -> tuple[str, Call[int]]:
         return keys.ledger(queue, lease), lease_ops.size(options, Term(queue, lease, ""))
 
-    return ledger.listing(keys.leases(queue), look)
+    return leasing.listing(keys.leases(queue), look)
 
 
 def release(options: Options, queue: str, lease: str, *, gone: str = "") -> Plan[int]:
@@ -50,9 +49,6 @@ def forget(
     if give_back:
         yield from release(options, queue, lease, gone=gone)
     where = (keys.leases(queue), keys.ledger(queue, lease))
-    decode = partial(ledger.forgotten, queue, lease)
-    known: bool = results((yield (Call(_FORGET, where, (lease, gone), decode, repeatable=True),)))[
-        0
-    ]
+    known: bool = results((yield (leasing.forget(where, queue, lease, gone),)))[0]
     results((yield (ops.unsubscribe(queue, keys.lessee(lease)),)))
     return known

@@ -13,7 +13,7 @@ from typing import Any, Final
 from tambomq.errors import QueueError
 from tambomq.gomq import keys, ops
 from tambomq.gomq.model import Options
-from tambomq.store import ledger
+from tambomq.store import leasing, ledger
 from tambomq.store.call import Call, Plan, Script, load_script, results
 from tambomq.store.ledger import Claim, Opened, Settled, Standing, Term
 
@@ -27,16 +27,16 @@ def _load(name: str, *parts: str) -> Script:
     return load_script("tambomq.gomq", f"lease_{name}", *parts)
 
 
-_CLAIM = _load("claim", "put_back", "kept", "unhand", "take")
+_CLAIM = _load("claim", "claims", "put_back", "kept", "unhand", "take")
 _RENEW = _load("renew", "kept")
-_ACKNOWLEDGE = _load("acknowledge", "kept")
+_ACKNOWLEDGE = _load("acknowledge", "claims", "kept")
 _MEMBERS = _load("members", "kept")
 _RELEASE = _load("release")
 
 
 def attach(options: Options, term: Term, *, gone: str = "") -> Call[Standing]:  # noqa: ARG001  (as in all protocols)
     """Have the lease, unless another query has it now; *gone* is one that is known to be dead."""
-    return ledger.attach(keys.leases(term.queue), keys.ledger(term.queue, term.lease), term, gone)
+    return leasing.attach(keys.leases(term.queue), keys.ledger(term.queue, term.lease), term, gone)
 
 
 def beat(options: Options, term: Term) -> Call[Any]:
@@ -57,7 +57,7 @@ def renew(options: Options, term: Term) -> Plan[int]:
 
 def resign(options: Options, term: Term) -> Call[bool]:  # noqa: ARG001  (as in all protocols)
     """Let another have the lease at once; false if another has it already."""
-    return ledger.resign(keys.ledger(term.queue, term.lease), term)
+    return leasing.resign(keys.ledger(term.queue, term.lease), term)
 
 
 def release_expired(options: Options, queue: str, *, but: str = "") -> Plan[dict[str, int]]:
@@ -65,11 +65,8 @@ def release_expired(options: Options, queue: str, *, but: str = "") -> Plan[dict
 
     Their peers are disconnected: what only they were owed is in the main queue again.
     """
-    listed = Call("SMEMBERS", (keys.leases(queue),), (), ledger.names, repeatable=True)
-    leases = [lease for lease in results((yield (listed,)))[0] if lease != but]
-    calls: list[Call[Any]] = [give_up(queue, lease) for lease in leases]
-    released = results((yield calls)) if calls else []
-    gone = {lease: claim for lease, claim in zip(leases, released, strict=True) if claim}
+    plan = leasing.release_expired(keys.leases(queue), partial(give_up, queue), but)
+    gone = yield from plan
     if gone:
         results((yield [ops.reap(keys.lessee(lease), options) for lease in gone]))
     return gone
@@ -96,7 +93,7 @@ def claim(options: Options, term: Term, number: int, mark: str, count: int) -> P
         *(term.owner, number, mark, most, ROOM),
         *(_hide_ms(options), keep_s(options), term.queue),
     )
-    call = Call(_CLAIM, where, args, partial(_claim, term), repeatable=True)
+    call = Call(_CLAIM, where, args, partial(ledger.claimed, term), repeatable=True)
     got: Claim = results((yield (call,)))[0]
     return got
 
@@ -135,8 +132,7 @@ def size(options: Options, term: Term) -> Call[int]:  # noqa: ARG001  (as in all
 
 def opened(options: Options, term: Term) -> Call[Opened]:  # noqa: ARG001  (as in all protocols)
     """Return who has the lease, and which claim is open."""
-    where = (keys.ledger(term.queue, term.lease),)
-    return Call("HMGET", where, ("owner", "claim", "mark"), ledger.opened, repeatable=True)
+    return leasing.opened(keys.ledger(term.queue, term.lease))
 
 
 def give_up(queue: str, lease: str) -> Call[int]:
@@ -151,11 +147,6 @@ def _hide_ms(options: Options) -> int:
 def keep_s(options: Options) -> int:
     """For how long the time of a peer's last action is kept."""
     return max(60, round(ops.KEEP * options.peer_timeout_s))
-
-
-def _claim(term: Term, reply: Any) -> Claim:
-    size, added, mark = ledger.granted(term, reply)
-    return Claim(size, added, ledger.text(mark))
 
 
 def _size(reply: bytes | None) -> int:

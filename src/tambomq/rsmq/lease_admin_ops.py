@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from tambomq.rsmq import lease_ops
 from tambomq.rsmq.keys import Keys
-from tambomq.store import ledger
+from tambomq.store import leasing, ledger
 from tambomq.store.call import Call, Plan, load_script, results
 from tambomq.store.ledger import CHUNK, Holding
 
-_GIVE_BACK = load_script("tambomq.rsmq", "lease_give_back", "member")
-_FORGET = load_script("tambomq.rsmq", "lease_forget")
+_GIVE_BACK = load_script("tambomq.rsmq", "lease_give_back", "loose", "member")
 
 
 def listed(keys: Keys, queue: str) -> Plan[list[Holding]]:
@@ -21,7 +21,7 @@ def listed(keys: Keys, queue: str) -> Plan[list[Holding]]:
         members = keys.members(queue, lease)
         return keys.ledger(queue, lease), Call("LLEN", (members,), (), int, repeatable=True)
 
-    return ledger.listing(keys.leases(queue), look)
+    return leasing.listing(keys.leases(queue), look)
 
 
 def release(keys: Keys, queue: str, lease: str, *, gone: str = "") -> Plan[int]:
@@ -31,14 +31,12 @@ def release(keys: Keys, queue: str, lease: str, *, gone: str = "") -> Plan[int]:
     alive; *gone* is a holder that is known to be dead.
     """
     where = (*keys.of(queue), keys.ledger(queue, lease), keys.members(queue, lease))
-    given = first = 0
-    while True:
+
+    def give_back(first: int) -> Call[Any]:
         decode = partial(ledger.loose, queue, lease)
-        call = Call(_GIVE_BACK, where, (first, CHUNK, gone), decode, repeatable=True)
-        seen, visible = results((yield (call,)))[0]
-        given, first = given + int(visible), first + int(seen)
-        if seen < CHUNK:
-            break
+        return Call(_GIVE_BACK, where, (first, CHUNK, gone), decode, repeatable=True)
+
+    given = yield from leasing.walk(give_back)
     results((yield (lease_ops.give_up(keys, queue, lease),)))
     return given
 
@@ -57,8 +55,5 @@ def forget(
         *(keys.leases(queue), keys.ledger(queue, lease)),
         *(keys.members(queue, lease), keys.verdicts(queue, lease)),
     )
-    decode = partial(ledger.forgotten, queue, lease)
-    known: bool = results((yield (Call(_FORGET, where, (lease, gone), decode, repeatable=True),)))[
-        0
-    ]
+    known: bool = results((yield (leasing.forget(where, queue, lease, gone),)))[0]
     return known

@@ -14,7 +14,7 @@ import msgspec
 
 from tambomq.rsmq.keys import DEAD_SUFFIX, Keys, check_dead_queue
 from tambomq.rsmq.replies import existing
-from tambomq.store import ledger
+from tambomq.store import leasing, ledger
 from tambomq.store.call import Call, Plan, Script, load_script, results
 from tambomq.store.ledger import CHUNK, Claim, Opened, Settled, Standing, Term
 
@@ -23,12 +23,10 @@ def _load(name: str, *parts: str) -> Script:
     return load_script("tambomq.rsmq", f"lease_{name}", *parts)
 
 
-_CLAIM = _load("claim", "digest")
+_CLAIM = _load("claim", "claims", "digest")
 _RENEW = _load("renew", "member")
 _PRUNE = _load("prune", "member")
-_ACKNOWLEDGE = _load("acknowledge", "member")
-_RELEASE = _load("release")
-_JUDGE = _load("judge")
+_ACKNOWLEDGE = _load("acknowledge", "claims", "member")
 
 
 class Member(msgspec.Struct, frozen=True, gc=False):
@@ -44,7 +42,7 @@ class Member(msgspec.Struct, frozen=True, gc=False):
 
 def attach(keys: Keys, term: Term, *, gone: str = "") -> Call[Standing]:
     """Have the lease, unless another query has it now; *gone* is one that is known to be dead."""
-    return ledger.attach(keys.leases(term.queue), keys.ledger(term.queue, term.lease), term, gone)
+    return leasing.attach(keys.leases(term.queue), keys.ledger(term.queue, term.lease), term, gone)
 
 
 def beat(keys: Keys, term: Term) -> Call[Any]:
@@ -54,17 +52,12 @@ def beat(keys: Keys, term: Term) -> Call[Any]:
 
 def renew(keys: Keys, term: Term) -> Plan[int]:
     """Keep the lease and its messages hidden; how many of them are no more ours."""
-    lost, first = 0, 0
-    while True:
-        seen, missing = results((yield (_renewal(keys, term, first, CHUNK),)))[0]
-        lost, first = lost + int(missing), first + int(seen)
-        if seen < CHUNK:
-            return lost
+    return leasing.walk(lambda first: _renewal(keys, term, first, CHUNK))
 
 
 def resign(keys: Keys, term: Term) -> Call[bool]:
     """Let another have the lease at once; false if another has it already."""
-    return ledger.resign(keys.ledger(term.queue, term.lease), term)
+    return leasing.resign(keys.ledger(term.queue, term.lease), term)
 
 
 def release_expired(keys: Keys, queue: str, *, but: str = "") -> Plan[dict[str, int]]:
@@ -72,11 +65,7 @@ def release_expired(keys: Keys, queue: str, *, but: str = "") -> Plan[dict[str, 
 
     *but* names a lease to leave alone. The messages have become visible by themselves.
     """
-    listed = Call("SMEMBERS", (keys.leases(queue),), (), ledger.names, repeatable=True)
-    leases = [lease for lease in results((yield (listed,)))[0] if lease != but]
-    calls = [give_up(keys, queue, lease) for lease in leases]
-    released = results((yield calls)) if calls else []
-    return {lease: count for lease, count in zip(leases, released, strict=True) if count}
+    return leasing.release_expired(keys.leases(queue), partial(give_up, keys, queue), but)
 
 
 # ── claims ───────────────────────────────────────────────────────────────────
@@ -87,32 +76,24 @@ def claim(keys: Keys, term: Term, number: int, mark: str, count: int) -> Plan[Cl
 
     Raises `QueueError` if the lease is another's, or at another claim.
     """
-    size = 0
-    while True:
-        args = (term.owner, number, mark, size, min(CHUNK, count - size), term.hide_ms)
-        call = Call(_CLAIM, _own(keys, term), args, partial(_claim, term), repeatable=True)
-        got: Claim = results((yield (call,)))[0]
-        if got.added:
-            size = got.size
-        if got.added < CHUNK or size >= count:
-            # A chunk that was added, but whose reply was lost, is told as if it had been there.
-            return msgspec.structs.replace(got, added=size)
+
+    def take(size: int, more: int) -> Call[Claim]:
+        args = (term.owner, number, mark, size, more, term.hide_ms)
+        return Call(_CLAIM, _own(keys, term), args, partial(_claimed, term), repeatable=True)
+
+    return leasing.claim(take, count)
 
 
 def prune(keys: Keys, term: Term, size: int) -> Plan[int]:
     """Leave out of a claim that nobody has seen what is no more ours; how many are left."""
-    left = size
     where = (
         keys.data(term.queue),
         keys.ledger(term.queue, term.lease),
         keys.members(term.queue, term.lease),
     )
-    for _ in range(0, size, CHUNK):
-        # Repeated, it looks at more of them, and leaves out what it would have anyway.
-        args = (term.owner, CHUNK)
-        call = Call(_PRUNE, where, args, partial(ledger.granted, term), repeatable=True)
-        left = int(results((yield (call,)))[0][0])
-    return left
+    decode = partial(ledger.granted, term)
+    step = Call(_PRUNE, where, (term.owner, CHUNK), decode, repeatable=True)
+    return leasing.prune(step, size)
 
 
 def acknowledge(keys: Keys, term: Term, number: int, mark: str, *, dead: str = "") -> Plan[Settled]:
@@ -125,13 +106,8 @@ def acknowledge(keys: Keys, term: Term, number: int, mark: str, *, dead: str = "
     verdicts = keys.verdicts(term.queue, term.lease)
     where = (*_own(keys, term), verdicts, keys.queues, *keys.of(grave))
     args = (term.owner, number, mark, CHUNK, grave)
-    rounds = []
-    while True:
-        call = Call(_ACKNOWLEDGE, where, args, partial(ledger.granted, term), repeatable=True)
-        left, *counts = results((yield (call,)))[0]
-        rounds.append(counts)
-        if not left:
-            return ledger.settled(rounds)
+    step = Call(_ACKNOWLEDGE, where, args, partial(ledger.granted, term), repeatable=True)
+    return leasing.acknowledge(step)
 
 
 def judge(
@@ -143,9 +119,8 @@ def judge(
     """
     where = (keys.ledger(queue, lease), keys.verdicts(queue, lease))
     for first in range(0, len(verdicts), CHUNK):
-        args = (number, *ledger.flat(verdicts[first : first + CHUNK]))
-        if not results((yield (Call(_JUDGE, where, args, bool, repeatable=True),)))[0]:
-            raise ledger.too_late(queue, lease, number)
+        words = ledger.flat(verdicts[first : first + CHUNK])
+        results((yield (leasing.judge(where, queue, lease, number, words),)))
 
 
 # ── what a claim has ─────────────────────────────────────────────────────────
@@ -158,8 +133,7 @@ def size(keys: Keys, term: Term) -> Call[int]:
 
 def opened(keys: Keys, term: Term) -> Call[Opened]:
     """Return who has the lease, and which claim is open."""
-    where = (keys.ledger(term.queue, term.lease),)
-    return Call("HMGET", where, ("owner", "claim", "mark"), ledger.opened, repeatable=True)
+    return leasing.opened(keys.ledger(term.queue, term.lease))
 
 
 def members(keys: Keys, term: Term, first: int, count: int) -> Call[list[Member]]:
@@ -181,12 +155,11 @@ def _renewal(keys: Keys, term: Term, first: int, count: int) -> Call[Any]:
 def give_up(keys: Keys, queue: str, lease: str) -> Call[int]:
     """Let a claim be nobody's if its query is dead for too long; how many messages it had."""
     where = (keys.ledger(queue, lease), keys.members(queue, lease), keys.verdicts(queue, lease))
-    return Call(_RELEASE, where, (), int, repeatable=True)
+    return leasing.give_up(*where)
 
 
-def _claim(term: Term, reply: Any) -> Claim:
-    size, added, mark = ledger.granted(term, existing(term.queue, reply))
-    return Claim(size, added, ledger.text(mark))
+def _claimed(term: Term, reply: Any) -> Claim:
+    return ledger.claimed(term, existing(term.queue, reply))
 
 
 def _members(reply: list[bytes]) -> list[Member]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from pyspark.sql.types import StructType
-
 from tambomq.chasqui.keys import GROUP
 from tambomq.chasqui.lease_ops import Group
 from tambomq.spark import chasqui_sink, leased, payload, tail_options
@@ -14,7 +12,6 @@ from tambomq.spark.chasqui_sets import Results, Scored
 from tambomq.spark.chasqui_tables import Entries, PendingEntries
 from tambomq.spark.leased_chasqui import LeasedJobs
 from tambomq.spark.options import Given
-from tambomq.spark.sink import Sink
 from tambomq.spark.source import QueueSource
 from tambomq.spark.table import Table
 
@@ -46,6 +43,7 @@ class ChasquiSource(QueueSource):
     format = NAME
     known = OPTIONS
     tables = tuple(TABLES)
+    sink = staticmethod(chasqui_sink.sink)
 
     def _table(self, given: Given) -> Table:
         return TABLES[self._kind(given)](_shows(given), given.text("group", GROUP))
@@ -61,9 +59,6 @@ class ChasquiSource(QueueSource):
             # What is skipped would be acknowledged with its batch, and nobody would have seen it.
             raise given.wrong("damaged", "show where there is a lease", "skip")
         return LeasedJobs(Group(given.text("group", GROUP)))
-
-    def _sink(self, schema: StructType, *, overwrite: bool) -> Sink:
-        return chasqui_sink.sink(self.options, schema, overwrite=overwrite)
 
 
 def _shows(given: Given) -> bool:

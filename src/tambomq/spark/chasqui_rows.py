@@ -158,7 +158,7 @@ def pending(found: Sequence[Any], rows: Sequence[Row]) -> Values:
     }
 
 
-# --- envelopes ---
+# ── envelopes ────────────────────────────────────────────────────────────────
 
 
 def _opened(
@@ -246,7 +246,7 @@ def _count(value: bytes | None) -> int:
     return int(value) if value and value.isdigit() else 0
 
 
-# --- fields ---
+# ── fields ───────────────────────────────────────────────────────────────────
 
 
 def _taken_apart(rows: Sequence[Row]) -> tuple[pa.Array, Sequence[Any], Fields]:

@@ -27,12 +27,13 @@ from tambomq.spark.fence import Mark, Task
 from tambomq.spark.options import Given
 from tambomq.spark.plain import told_in_one_line
 from tambomq.spark.sink import COMMON, Sink, sink_of
+from tambomq.spark.sink_journal import JOURNAL, journal_of
 from tambomq.spark.sink_rows import Field, Layout, Rows, as_ms, fields, plain
 from tambomq.store.call import Call
 from tambomq.store.sync import Store
 
 SOURCE: Final = "chasqui"
-OPTIONS: Final = (*COMMON, "name", "maxStreamLen", "overflow", "dialect")
+OPTIONS: Final = (*COMMON, *JOURNAL, "name", "maxStreamLen", "overflow", "dialect")
 _USUAL: Final = Policy()
 _MOST_DELAYED: Final = 400
 """A job that is delayed takes the server as long as three that are not."""
@@ -70,6 +71,7 @@ def _target(given: Given) -> ChasquiTarget:
         max_stream_len=given.number("maxStreamLen", MAX_STREAM_LEN),
         overflow=given.one_of("overflow", ("refuse", "trim"), "refuse"),
         dialect=given.one_of("dialect", DIALECTS, "page"),
+        journal=journal_of(given),
     )
     name = check_name(given.text("name", None) or "")
     return ChasquiTarget(None if queue is None else check_queue(queue), policy, name)

@@ -17,13 +17,13 @@ from tambomq.chasqui.keys import GROUP, Keys, trace_of
 from tambomq.chasqui.scan_ops import COUNT, Pending, Row
 from tambomq.chasqui.wire import read_entry
 from tambomq.errors import StoreError
-from tambomq.spark import chasqui_rows, schemas
+from tambomq.spark import chasqui_rows, schemas, tail_ops
 from tambomq.spark.chasqui_rows import Values
 from tambomq.spark.columns import Columns, constant
 from tambomq.spark.id_bounds import id_bounds
 from tambomq.spark.nodes import pages
-from tambomq.spark.paging import Pace, gathered
-from tambomq.spark.stream_cuts import LAST, Cutting, cut, number, text
+from tambomq.spark.paging import Pace, gathered, stream_pages
+from tambomq.spark.stream_cuts import LAST, cut, number, text
 from tambomq.spark.table import Bounds, Range
 from tambomq.store.call import Call
 from tambomq.store.sync import Store
@@ -32,9 +32,6 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-_POINTS: Final = 128
-"""So many points are looked at by one script: it must not keep others waiting."""
-_SAMPLED: Final = 64
 _ANY: Final = Bounds()
 
 
@@ -112,29 +109,25 @@ class Entries:
             return [Range(queue, low, high)]
         whole = (first, last) == ends
         plan = cut(number(first), number(last), length, pieces, whole=whole)
-        highs = [text(each) for _, each in _looking(store, stream, plan)]
+        highs = [text(each) for _, each in store.follow(tail_ops.looked(stream, plan))]
         lows = [low, *(f"({each}" for each in highs[:-1])]
         return [Range(queue, *each) for each in zip(lows, [*highs[:-1], high], strict=True)]
 
     def read(self, store: Store, part: Range, bounds: Bounds) -> Iterator[pa.RecordBatch]:
         """Yield entries, the oldest first."""
         kind, pace, skipped = _KINDS[self.kind], Pace(COUNT), 0
-        for rows in gathered(self._pages(store, part, pace), pace):
+        stream = self.key(part.queue)
+
+        def page(low: str, count: int) -> list[Row]:
+            return store.run(scan_ops.page(stream, low, part.high, count))
+
+        for rows in gathered(stream_pages(page, part.low, pace), pace):
             if kept := named(rows, bounds):
                 batch = filled(self.columns, part.queue, kind.values(kept))
                 sound = batch if self.show_damaged else undamaged(batch)
                 skipped += len(batch) - len(sound)
                 yield sound
         tell_skipped(skipped, part.queue, self.kind)
-
-    def _pages(self, store: Store, part: Range, pace: Pace) -> Iterator[list[Row]]:
-        stream, low, asked = self.key(part.queue), part.low, pace.count
-        while rows := store.run(scan_ops.page(stream, low, part.high, asked)):
-            yield rows
-            if len(rows) < asked:
-                return
-            pace.note(_sample(rows))
-            low, asked = f"({rows[-1][0].decode()}", pace.count
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +186,7 @@ class PendingEntries:
             while page:
                 now, page = page[: pace.count], page[pace.count :]
                 rows = store.run_all([scan_ops.entry(keys.stream, each[0]) for each in now])
-                pace.note(_sample(rows))
+                pace.note_entries(rows)
                 values = chasqui_rows.pending(now, rows)
                 batch = filled(self.columns, part.queue, values)
                 sound = batch if self.show_damaged else undamaged(batch)
@@ -242,25 +235,3 @@ def tell_skipped(count: int, queue: str, table: str) -> None:
     """Let the log say how many rows were left out."""
     if count:
         log.warning("%d rows of %s of queue %r cannot be read: skipped", count, table, queue)
-
-
-def _looking(store: Store, stream: str, plan: Cutting) -> list[tuple[int, int]]:
-    """Return what *plan* comes to, by looking where it wants to."""
-    try:
-        points = next(plan)
-        while True:
-            shares = [points[at : at + _POINTS] for at in range(0, len(points), _POINTS)]
-            found = store.run_all([scan_ops.around(stream, share) for share in shares])
-            points = plan.send([(_number(a), _number(b)) for pairs in found for a, b in pairs])
-    except StopIteration as end:
-        pieces: list[tuple[int, int]] = end.value
-        return pieces
-
-
-def _sample(rows: Sequence[Row]) -> Iterator[bytes]:
-    """Yield as many bytes as some of the entries have: to look at all takes time, too."""
-    return (b"".join(fields or ()) for _, fields in rows[:: max(1, len(rows) // _SAMPLED)])
-
-
-def _number(id: bytes | None) -> int | None:
-    return None if id is None else number(id)

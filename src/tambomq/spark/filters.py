@@ -36,9 +36,9 @@ def bounds_of(filters: Iterable[Filter]) -> Bounds:
         elif isinstance(each, In):
             _narrow(bounds, column, each.value)
         elif isinstance(each, GreaterThan | GreaterThanOrEqual):
-            _raise(bounds.lowest, column, each.value, max)
+            _tighten(bounds.lowest, column, each.value, max)
         elif isinstance(each, LessThan | LessThanOrEqual):
-            _raise(bounds.highest, column, each.value, min)
+            _tighten(bounds.highest, column, each.value, min)
     return bounds
 
 
@@ -49,11 +49,11 @@ def _narrow(bounds: Bounds, column: str, values: Iterable[Any]) -> None:
         return
     found = frozenset(_plain(value, last=False) for value in named)
     bounds.only[column] = bounds.only.get(column, found) & found
-    _raise(bounds.lowest, column, min(named), max)
-    _raise(bounds.highest, column, max(named), min)
+    _tighten(bounds.lowest, column, min(named), max)
+    _tighten(bounds.highest, column, max(named), min)
 
 
-def _raise(limits: dict[str, Any], column: str, value: Any, choose: Any) -> None:
+def _tighten(limits: dict[str, Any], column: str, value: Any, choose: Any) -> None:
     if value is None or value != value:  # noqa: PLR0124  (as above)
         return
     plain = _plain(value, last=choose is min)

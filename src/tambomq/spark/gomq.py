@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from pyspark.sql.types import StructType
-
 from tambomq.gomq.model import Options
 from tambomq.spark import gomq_sink, leased, payload
 from tambomq.spark.gomq_tables import Dedicated, Main, Subscriptions
 from tambomq.spark.leased_gomq import LeasedKey
 from tambomq.spark.options import Given
-from tambomq.spark.sink import Sink
 from tambomq.spark.source import QueueSource
 from tambomq.spark.table import Table
 
@@ -35,12 +32,10 @@ class GomqSource(QueueSource):
     format = NAME
     known = OPTIONS
     tables = tuple(TABLES)
+    sink = staticmethod(gomq_sink.sink)
 
     def _table(self, given: Given) -> Table:
         return TABLES[self._kind(given)]()
 
     def _leased(self, given: Given) -> LeasedKey:  # noqa: ARG002  (as the others)
         return LeasedKey(Options())
-
-    def _sink(self, schema: StructType, *, overwrite: bool) -> Sink:
-        return gomq_sink.sink(self.options, schema, overwrite=overwrite)

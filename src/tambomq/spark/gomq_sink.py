@@ -13,17 +13,19 @@ from tambomq.errors import InvalidFormat, MessageTooLong
 from tambomq.gomq import keys, sink_ops, wire
 from tambomq.gomq.model import MAX_MESSAGE_BYTES, RECORD_BYTES
 from tambomq.ids import Xids
+from tambomq.journal.recording import Bounds
 from tambomq.spark import schemas
 from tambomq.spark.fence import Mark, Task
 from tambomq.spark.options import Given
 from tambomq.spark.plain import told_in_one_line
 from tambomq.spark.sink import COMMON, Sink, sink_of
+from tambomq.spark.sink_journal import JOURNAL, journal_of
 from tambomq.spark.sink_rows import Field, Layout, Rows, as_bytes, fields
 from tambomq.store.call import Call
 from tambomq.store.sync import Store
 
 SOURCE: Final = "gomq"
-OPTIONS: Final = (*COMMON, "key", "maxMessageBytes")
+OPTIONS: Final = (*COMMON, *JOURNAL, "key", "maxMessageBytes")
 FIELDS: Final = fields(schemas.GOMQ_WRITTEN, payload=as_bytes)
 
 
@@ -37,7 +39,8 @@ def _target(given: Given) -> GomqTarget:
     key = given.text("key", given.text("queue", None))
     if key is not None:
         keys.check_key(key)
-    return GomqTarget(key, given.number("maxMessageBytes", MAX_MESSAGE_BYTES, least=1 << 16))
+    most = given.number("maxMessageBytes", MAX_MESSAGE_BYTES, least=1 << 16)
+    return GomqTarget(key, most, journal=journal_of(given))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +53,11 @@ class GomqTarget:
     fields: tuple[Field, ...] = FIELDS
     bodies: tuple[str, ...] = ("payload",)
     queue_column: str = "key"
+    journal: Bounds | None = None
 
     def packer(self, store: Store, layout: Layout) -> GomqPacker:  # noqa: ARG002  (nothing to ask)
         """Return what makes calls in one task."""
-        return GomqPacker(self.max_message_bytes)
+        return GomqPacker(self.max_message_bytes, self.journal)
 
     def fence(self, queue: str, query: str) -> str:
         """Return the key of the fence."""
@@ -63,8 +67,8 @@ class GomqTarget:
 class GomqPacker:
     """Makes elements out of rows, and appends these."""
 
-    def __init__(self, max_message_bytes: int) -> None:
-        self._most, self._xids = max_message_bytes, Xids()
+    def __init__(self, max_message_bytes: int, journal: Bounds | None = None) -> None:
+        self._most, self._xids, self._journal = max_message_bytes, Xids(), journal
 
     def refusal(self, queue: str) -> str | None:
         """Return why nothing can be written to *queue*; `None` if it can."""
@@ -91,4 +95,4 @@ class GomqPacker:
 
     def call(self, queue: str, task: Task, mark: Mark, items: Sequence[Any]) -> Call[int]:
         """Return what appends *items*, unless *mark* says they are there."""
-        return sink_ops.push(queue, task.query, mark, items)
+        return sink_ops.push(queue, task.query, mark, items, self._journal)

@@ -9,23 +9,20 @@ shows what is there while nothing moves.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 
 from tambomq.errors import WrongType
 from tambomq.gomq import keys, scan_ops
-from tambomq.gomq.wire import Element
-from tambomq.spark import schemas
+from tambomq.spark import gomq_rows, schemas
 from tambomq.spark.columns import Columns, constant
-from tambomq.spark.gomq_dates import published_ms
+from tambomq.spark.nodes import scanned
 from tambomq.spark.paging import Pace
 from tambomq.spark.table import Bounds, Range
 from tambomq.store.call import Call, results
 from tambomq.store.sync import Store
-
-_decode = msgspec.json.Decoder(Element).decode
 
 
 class Main:
@@ -49,7 +46,8 @@ class Main:
     def read(self, store: Store, part: Range, bounds: Bounds) -> Iterator[pa.RecordBatch]:  # noqa: ARG002  (as above)
         """Yield messages in the order of their publishing."""
         for first, page in _pages(store, keys.queue(part.queue), part.low, part.high):
-            yield self.columns.batch(key=constant(part.queue, len(page)), **_told(first, page))
+            values = gomq_rows.messages(first, page)
+            yield self.columns.batch(key=constant(part.queue, len(page)), **values)
 
 
 class Dedicated:
@@ -88,7 +86,7 @@ class Dedicated:
                 key=constant(part.queue, len(page)),
                 consumer=constant(consumer, len(page)),
                 peer=constant(peer, len(page)),
-                **_told(first, page),
+                **gomq_rows.messages(first, page),
             )
 
 
@@ -133,12 +131,8 @@ class Subscriptions:
 
 
 def _names(store: Store, page: Callable[[bytes], Call[tuple[bytes, list[str]]]]) -> Iterator[str]:
-    cursor = b"0"
-    while True:
-        cursor, found = store.run(page(cursor))
-        yield from found
-        if cursor == b"0":
-            return
+    # Of one server: GOMQ refuses clusters.
+    return chain.from_iterable(scanned(store, page))
 
 
 def _consumers(store: Store, key: str, bounds: Bounds) -> list[str]:
@@ -196,28 +190,3 @@ def _pages(
         yield first, page
         pace.note(page)
         first += len(page)
-
-
-def _told(first: int, page: list[bytes]) -> dict[str, list[Any]]:
-    """Return what the elements of *page* say, by column."""
-    found = [_element(each) for each in page]
-    good = [each if isinstance(each, Element) else Element() for each in found]
-    wrong = [None if isinstance(each, Element) else each for each in found]
-    return {
-        "position": list(range(first, first + len(page))),
-        "id": [each.id or None for each in good],
-        "timestamp": [each.timestamp or None for each in good],
-        "published_at": [published_ms(each.timestamp, each.id) for each in good],
-        "payload": [
-            each.payload if error is None else None for each, error in zip(good, wrong, strict=True)
-        ],
-        "error": wrong,
-        "raw": [None if error is None else each for each, error in zip(page, wrong, strict=True)],
-    }
-
-
-def _element(element: bytes) -> Element | str:
-    try:
-        return _decode(element)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        return f"no message of GOMQ's: {error}"

@@ -134,7 +134,7 @@ class LeasedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if (standing.claim, standing.mark) != (end["claim"], end["mark"]):
                 return self._missed(end["claim"], "was given up")
             if lease.lost and self._limits.fail_on_loss:
-                return self._missed(end["claim"], f"is not whole, {lease.lost} messages are gone")
+                return self._missed(end["claim"], f"lacks {lease.lost} of its messages")
             size = lease.run(self._source.ops.size(self._source.keys, lease.term))
         edges = [size * each // self._limits.parts for each in range(self._limits.parts + 1)]
         return [

@@ -1,4 +1,4 @@
-"""Going through all keys of a server, which on a cluster is each of its masters."""
+"""Going through what Redis tells by cursors; of all keys of a cluster, on each of its masters."""
 
 from __future__ import annotations
 
@@ -17,19 +17,26 @@ _START: Final = b"0"
 
 
 def pages(store: Store, page: Callable[[bytes], Call[tuple[bytes, list[T]]]]) -> Iterator[list[T]]:
-    """Yield what *page* finds from a cursor on, until there is no more, on every master."""
+    """Yield what *page* finds from a cursor on, on every master."""
     masters = [Store(replace(store.endpoint, nodes=(each,), path=None)) for each in _nodes(store)]
     try:
         for node in masters or [store]:
-            cursor = _START
-            while True:
-                cursor, found = node.run(page(cursor))
-                yield found
-                if cursor == _START:
-                    break
+            yield from scanned(node, page)
     finally:
         for master in masters:
             master.close()
+
+
+def scanned(
+    store: Store, page: Callable[[bytes], Call[tuple[bytes, list[T]]]]
+) -> Iterator[list[T]]:
+    """Yield what *page* finds from a cursor on, until there is no more."""
+    cursor = _START
+    while True:
+        cursor, found = store.run(page(cursor))
+        yield found
+        if cursor == _START:
+            return
 
 
 def _nodes(store: Store) -> list[Address]:

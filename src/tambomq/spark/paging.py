@@ -7,7 +7,7 @@ be held by whoever is given it.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -17,6 +17,8 @@ ENOUGH_BYTES: Final = 4 << 20
 """Of one answer: more is no faster, and a worker has to hold it."""
 MOST_BYTES: Final = 4 * ENOUGH_BYTES
 """Of one batch of rows, unless it is one row."""
+_SAMPLED: Final = 64
+"""So many entries of a page tell how large they are: to look at all takes time, too."""
 _FIRST: Final = 4
 _FASTER: Final = 4
 _GATHERED: Final = 4
@@ -46,6 +48,24 @@ class Pace:
         """Learn from *rows* that had *size* bytes."""
         self._fitting = ENOUGH_BYTES // max(1, size // max(1, rows))
         self.count = max(1, min(self._fitting, self.count * _FASTER, self._most))
+
+    def note_entries(self, page: list[Any]) -> None:
+        """Learn from some entries of a stream, each an id and its fields."""
+        sample = page[:: max(1, len(page) // _SAMPLED)]
+        self.note(b"".join(fields or ()) for _, fields in sample)
+
+
+def stream_pages(
+    read: Callable[[str, int], list[Any]], low: str, pace: Pace
+) -> Iterator[list[Any]]:
+    """Yield pages of a stream from *low* on; *read* is told where to begin, and how many to get."""
+    asked = pace.count
+    while page := read(low, asked):
+        yield page
+        if len(page) < asked:
+            return
+        pace.note_entries(page)
+        low, asked = f"({page[-1][0].decode()}", pace.count
 
 
 def gathered(pages: Iterable[list[Any]], pace: Pace) -> Iterator[list[Any]]:

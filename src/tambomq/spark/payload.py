@@ -73,7 +73,7 @@ class Payload:
             return self
         found = schema[VALUE].dataType
         _check(found, VALUE)
-        return replace(self, type=_arrow(found))
+        return replace(self, type=arrow_type(found))
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return *batch* with its bytes read."""
@@ -178,14 +178,15 @@ def _check(found: DataType, path: str) -> None:
     elif isinstance(found, ArrayType):
         _check(found.elementType, f"{path}[]")
     elif isinstance(found, MapType):
-        if not is_key(_arrow(found.keyType)):
+        if not is_key(arrow_type(found.keyType)):
             raise SettingsError(f"payloadSchema: the keys of {path} must be STRING or INT")
         _check(found.valueType, f"{path}[]")
-    elif not is_known(_arrow(found)):
+    elif not is_known(arrow_type(found)):
         raise SettingsError(f"payloadSchema: {path} cannot be {found.simpleString()}")
 
 
-def _arrow(found: DataType) -> pa.DataType:
+def arrow_type(found: DataType) -> pa.DataType:
+    """Return what Arrow calls a type of Spark's; the type of null for what it does not know."""
     try:
         return to_arrow_type(found, timezone="UTC")
     except TypeError:

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from pyspark.sql.types import StructType
-
 from tambomq.rsmq.keys import NAMESPACE, Keys
 from tambomq.spark import leased, payload, rsmq_sink
 from tambomq.spark.leased_rsmq import LeasedMessages
 from tambomq.spark.options import Given
 from tambomq.spark.rsmq_tables import Messages, Queues
-from tambomq.spark.sink import Sink
 from tambomq.spark.source import QueueSource
 from tambomq.spark.table import Table
 
@@ -32,15 +29,13 @@ class RsmqSource(QueueSource):
     known = OPTIONS
     tables = tuple(TABLES)
     body = "body"
+    sink = staticmethod(rsmq_sink.sink)
 
     def _table(self, given: Given) -> Table:
         return TABLES[self._kind(given)](_keys(given))
 
     def _leased(self, given: Given) -> LeasedMessages:
         return LeasedMessages(_keys(given), given.text("deadQueue", None) or "")
-
-    def _sink(self, schema: StructType, *, overwrite: bool) -> Sink:
-        return rsmq_sink.sink(self.options, schema, overwrite=overwrite)
 
 
 def _keys(given: Given) -> Keys:

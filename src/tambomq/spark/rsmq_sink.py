@@ -9,20 +9,23 @@ from typing import Any, Final
 from pyspark.sql.types import StructType
 
 from tambomq.errors import InvalidFormat, InvalidValue, MessageTooLong
+from tambomq.journal.recording import Bounds
 from tambomq.rsmq import sink_ops
 from tambomq.rsmq.keys import NAMESPACE, Keys, check_queue
 from tambomq.rsmq.model import UNLIMITED, check_seconds
+from tambomq.rsmq.recorded import recording_keys
 from tambomq.spark import schemas
 from tambomq.spark.fence import Mark, Task
 from tambomq.spark.options import Given
 from tambomq.spark.plain import told_in_one_line
 from tambomq.spark.sink import COMMON, Sink, sink_of
+from tambomq.spark.sink_journal import JOURNAL, journal_of
 from tambomq.spark.sink_rows import Field, Layout, Rows, as_bytes, as_floats, fields
 from tambomq.store.call import Call
 from tambomq.store.sync import Store
 
 SOURCE: Final = "rsmq"
-OPTIONS: Final = (*COMMON, "ns")
+OPTIONS: Final = (*COMMON, *JOURNAL, "ns")
 FIELDS: Final = fields(schemas.RSMQ_WRITTEN, body=as_bytes, delay_s=as_floats)
 
 
@@ -35,7 +38,9 @@ def sink(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> 
 def _target(given: Given) -> RsmqTarget:
     queue = given.text("queue", None)
     return RsmqTarget(
-        Keys(given.text("ns", NAMESPACE)), None if queue is None else check_queue(queue)
+        Keys(given.text("ns", NAMESPACE)),
+        None if queue is None else check_queue(queue),
+        journal=journal_of(given),
     )
 
 
@@ -49,10 +54,12 @@ class RsmqTarget:
     fields: tuple[Field, ...] = FIELDS
     bodies: tuple[str, ...] = ("body",)
     queue_column: str = "queue"
+    journal: Bounds | None = None
 
     def packer(self, store: Store, layout: Layout) -> RsmqPacker:
         """Return what makes calls in one task."""
-        return RsmqPacker(self.keys, store, has_delays="delay_s" in layout.places)
+        keys = recording_keys(self.keys.ns, ("*",), self.journal) if self.journal else self.keys
+        return RsmqPacker(keys, store, has_delays="delay_s" in layout.places)
 
     def fence(self, queue: str, query: str) -> str:
         """Return the key of the fence."""

@@ -10,7 +10,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import compress
+from functools import partial
+from itertools import chain, compress
 from typing import Any, Final
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from tambomq.rsmq.keys import Keys, check_queue
 from tambomq.rsmq.replies import moment, tally
 from tambomq.spark import schemas
 from tambomq.spark.columns import BYTES, LONG, Columns, constant
+from tambomq.spark.nodes import scanned
 from tambomq.spark.paging import Pace, gathered
 from tambomq.spark.stream_fields import whole_numbers
 from tambomq.spark.table import Bounds, Range
@@ -178,14 +180,9 @@ def names(store: Store, keys: Keys) -> Iterator[str]:
 
     What no queue can be called is left out.
     """
-    cursor = b"0"
-    while True:
-        cursor, found = store.run(scan_ops.names(keys, cursor))
-        for name in found:
-            with suppress(InvalidFormat):
-                yield check_queue(name.decode(errors="replace"))
-        if cursor == b"0":
-            return
+    for name in chain.from_iterable(scanned(store, partial(scan_ops.names, keys))):
+        with suppress(InvalidFormat):
+            yield check_queue(name.decode(errors="replace"))
 
 
 def _scores(bounds: Bounds) -> tuple[str, str]:

@@ -6,6 +6,11 @@ from typing import Final
 
 from tambomq.spark.columns import BYTES, DOUBLE, INT, LONG, TEXT, TIME, Column, Columns
 
+_CLAIMED: Final = (
+    Column("claim", LONG, "the claim it belongs to: wanted when it is settled"),
+    Column("fault", TEXT, "null; gone, changed or taken where it is not as it was claimed"),
+)
+
 RSMQ_MESSAGES: Final = Columns(
     Column("queue", TEXT, "the queue it is in"),
     Column("id", TEXT, "the message's id"),
@@ -37,8 +42,7 @@ RSMQ_LEASED: Final = Columns(
     Column("sent_at", TIME, "when it was sent, as its id says"),
     Column("rc", INT, "how often it was received, this time included"),
     Column("first_received_at", TIME, "when it was received for the first time"),
-    Column("claim", LONG, "the claim it belongs to: wanted when it is settled"),
-    Column("fault", TEXT, "null; gone, changed or taken where it is not as it was claimed"),
+    *_CLAIMED,
 )
 
 _GOMQ_MESSAGE: Final = (
@@ -91,19 +95,21 @@ _CHASQUI_DAMAGE: Final = (
     Column("error", TEXT, "why it cannot be read"),
     Column("raw", BYTES, "what stands there instead; where that is no envelope, all its fields"),
 )
-
-CHASQUI_JOBS: Final = Columns(
-    Column("queue", TEXT, "the queue it is in"),
-    Column("entry_id", TEXT, "its place in the stream"),
+_CHASQUI_ENTRY: Final = (
     *_CHASQUI_JOB,
     Column("enqueued_at", TIME, "when it came into the stream, as its place says"),
     *_CHASQUI_DAMAGE,
 )
 
+CHASQUI_JOBS: Final = Columns(
+    Column("queue", TEXT, "the queue it is in"),
+    Column("entry_id", TEXT, "its place in the stream"),
+    *_CHASQUI_ENTRY,
+)
+
 CHASQUI_LEASED: Final = Columns(
     *CHASQUI_JOBS,
-    Column("claim", LONG, "the claim it belongs to: wanted when it is settled"),
-    Column("fault", TEXT, "null; gone, changed or taken where it is not as it was claimed"),
+    *_CLAIMED,
 )
 
 CHASQUI_DELAYED: Final = Columns(
@@ -177,9 +183,7 @@ CHASQUI_PENDING: Final = Columns(
     Column("consumer", TEXT, "who has it"),
     Column("idle_ms", LONG, "milliseconds since it was delivered or renewed"),
     Column("deliveries", LONG, "how often it was delivered"),
-    *_CHASQUI_JOB,
-    Column("enqueued_at", TIME, "when it came into the stream, as its place says"),
-    *_CHASQUI_DAMAGE,
+    *_CHASQUI_ENTRY,
 )
 
 TAMBO_JOURNAL: Final = Columns(
@@ -200,16 +204,20 @@ TAMBO_JOURNAL: Final = Columns(
 
 # What a row may say that is written. One column must be there: the one of the body.
 
+_GOES_TO: Final = Column(
+    "queue", "STRING", "the queue it goes to; null for that of the option `queue`"
+)
+
 RSMQ_WRITTEN: Final = Columns(
     Column("body", "STRING or BINARY", "what is sent; text as UTF-8; never null"),
-    Column("queue", "STRING", "the queue it goes to; null for that of the option `queue`"),
+    _GOES_TO,
     Column("delay_s", "number", "seconds before it is visible; null for the queue's own"),
 )
 
 CHASQUI_WRITTEN: Final = Columns(
     Column("payload", "any type", "the job's data; BINARY is MessagePack as it is; never null"),
     Column("data", "any type", "the same by another name; only one of the two"),
-    Column("queue", "STRING", "the queue it goes to; null for that of the option `queue`"),
+    _GOES_TO,
     Column("name", "STRING", "what it is dispatched by; null for the option `name`"),
     Column("id", "STRING", "its id, which counts once; null for a fresh one"),
     Column("delay_ms", "whole number", "milliseconds before it waits for a worker; null for none"),

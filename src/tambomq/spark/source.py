@@ -7,9 +7,9 @@ keeps plain values only, since Spark sends it to other processes.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import ClassVar
 
-import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -17,8 +17,7 @@ from pyspark.sql.datasource import (
     DataSourceStreamWriter,
     DataSourceWriter,
 )
-from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import StructType
 
 from tambomq.errors import SettingsError, TamboError
 from tambomq.spark.batch import Decode, batch_reader
@@ -26,7 +25,7 @@ from tambomq.spark.columns import Columns
 from tambomq.spark.lease import Leased
 from tambomq.spark.leased import LeasedReader
 from tambomq.spark.options import Given
-from tambomq.spark.payload import Payload
+from tambomq.spark.payload import Payload, arrow_type
 from tambomq.spark.plain import told_in_one_line
 from tambomq.spark.refusal import Refusal
 from tambomq.spark.sink import BatchWriter, Sink, StreamWriter
@@ -48,6 +47,8 @@ class QueueSource(DataSource):
     """What ``table`` may say. The first is meant where it is left out, and can be leased."""
     body: ClassVar[str] = "payload"
     """The column that ``payload`` is about."""
+    sink: ClassVar[Callable[..., Sink]]
+    """Returns where rows go, of the options, the schema of the rows, and *overwrite*."""
 
     @classmethod
     def name(cls) -> str:
@@ -82,12 +83,12 @@ class QueueSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return what appends rows, once each."""
         with told_in_one_line():
-            return BatchWriter(self._sink(schema, overwrite=overwrite).checked())
+            return BatchWriter(self.sink(self.options, schema, overwrite=overwrite).checked())
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  (Spark's name)
         """Return what appends the rows of each batch, once each."""
         with told_in_one_line():
-            return StreamWriter(self._sink(schema, overwrite=overwrite))
+            return StreamWriter(self.sink(self.options, schema, overwrite=overwrite))
 
     def _streamed(self, given: Given, schema: StructType) -> DataSourceStreamReader:
         has_lease = self._has_lease(given)
@@ -142,23 +143,12 @@ class QueueSource(DataSource):
         """Return what is handed out under a lease."""
         raise SettingsError(f"format {self.format!r}: nothing of it can be leased")
 
-    @abstractmethod
-    def _sink(self, schema: StructType, *, overwrite: bool) -> Sink:
-        """Return where rows go."""
-
 
 def _is_of(schema: StructType, columns: Columns) -> bool:
     """Whether *schema* has these *columns*, and no others."""
     names = [name for name, _, _ in columns]
     return schema.names == names and all(
         # What the payload is said to be is looked at elsewhere.
-        isinstance(kind, str) or _arrow(field.dataType) == kind
+        isinstance(kind, str) or arrow_type(field.dataType) == kind
         for field, (_, kind, _) in zip(schema, columns, strict=True)
     )
-
-
-def _arrow(found: DataType) -> pa.DataType | None:
-    try:
-        return to_arrow_type(found, timezone="UTC")
-    except TypeError:
-        return None

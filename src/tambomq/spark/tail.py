@@ -30,13 +30,11 @@ from tambomq.spark.plain import told_in_one_line
 from tambomq.spark.stream_cuts import number, text
 from tambomq.spark.table import Bounds, Range, Table
 from tambomq.spark.tail_offsets import EARLIEST, START, Mark, Stream
-from tambomq.spark.tail_options import OPTIONS, Following
+from tambomq.spark.tail_options import Following
 from tambomq.store.sync import Store
 
 MOST_QUEUES: Final = 10_000
 """An offset names each queue, in every batch and every line of progress."""
-
-__all__ = ["MOST_QUEUES", "OPTIONS", "TailReader", "TailTable", "tail_reader"]
 
 log = logging.getLogger(__name__)
 
@@ -282,5 +280,5 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def tail_reader(given: Given, table: TailTable, decode: Decode = as_it_is) -> TailReader:
-    """Return what follows *table*, as the options of a format say; they include `OPTIONS`."""
+    """Return what follows *table*, as the options of a format say: `tail_options` has them."""
     return TailReader(table, given.place(), given.wanted(), Following.given(given), decode)

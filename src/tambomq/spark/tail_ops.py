@@ -1,4 +1,7 @@
-"""What a tail asks of a stream, whosever it is, as calls nobody has made yet."""
+"""What tails, and tables that are streams, ask of a stream, as calls nobody has made yet.
+
+Whose the stream is does not matter.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tambomq.chasqui import scan_ops
-from tambomq.spark.stream_cuts import LAST, Around, cut, number, text
+from tambomq.spark.stream_cuts import LAST, Around, Cutting, cut, number, text
 from tambomq.spark.tail_offsets import Stream
 from tambomq.store.call import Call, Plan, load_script, results
 
 STEP: Final = 1000
 """Entries to go at a time: Redis does nothing else meanwhile."""
 _LOOKS: Final = 128
+"""So many points are looked at by one script: it must not keep others waiting."""
 
 _STATE = load_script("tambomq.spark", "stream_state")
 _AHEAD = load_script("tambomq.spark", "ahead")
@@ -56,13 +60,19 @@ def pieces(stream: str, low: int, high: int, length: int, count: int) -> Plan[li
     if first is None or last is None:
         return []
     cutting = cut(number(first), number(last), length, count)
+    return [high for _, high in (yield from looked(stream, cutting))]
+
+
+def looked(stream: str, cutting: Cutting) -> Plan[list[tuple[int, int]]]:
+    """Return what *cutting* comes to, by looking where it wants to."""
     try:
         points = next(cutting)
         while True:
             found = yield from _around(stream, points)
             points = cutting.send(found)
     except StopIteration as end:
-        return [high for _, high in end.value]
+        pieces: list[tuple[int, int]] = end.value
+        return pieces
 
 
 def _around(stream: str, points: Sequence[int]) -> Plan[list[Around]]:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql.types import StructType
-
 from tambomq.journal.keys import PROTOCOLS
-from tambomq.spark import payload, tail, tambo_sink
+from tambomq.spark import payload, tail_options, tambo_sink
 from tambomq.spark.options import Given
-from tambomq.spark.sink import Sink
 from tambomq.spark.source import QueueSource
 from tambomq.spark.tambo_tables import Journal
 
@@ -17,7 +14,7 @@ NAME: Final = "tambo"
 TABLES: Final = ("journal",)
 OPTIONS: Final = (
     *("url", "protocol", "queue", "table", "partitions", "pushdown"),
-    *tail.OPTIONS,
+    *tail_options.OPTIONS,
     *payload.OPTIONS,
 )
 
@@ -29,6 +26,7 @@ class TamboSource(QueueSource):
     known = OPTIONS
     tables = TABLES
     body = "body"
+    sink = staticmethod(tambo_sink.sink)
 
     def _table(self, given: Given) -> Journal:
         self._kind(given)
@@ -37,6 +35,3 @@ class TamboSource(QueueSource):
 
     def _followed(self, given: Given) -> Journal:
         return self._table(given)
-
-    def _sink(self, schema: StructType, *, overwrite: bool) -> Sink:
-        return tambo_sink.sink(self.options, schema, overwrite=overwrite)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
@@ -17,14 +17,12 @@ from tambomq.spark import schemas, tail_ops
 from tambomq.spark.columns import BYTES, Columns, constant
 from tambomq.spark.id_bounds import id_bounds
 from tambomq.spark.nodes import pages
-from tambomq.spark.paging import Pace, gathered
+from tambomq.spark.paging import Pace, gathered, stream_pages
 from tambomq.spark.stream_cuts import text
 from tambomq.spark.stream_fields import Fields, moments, whole_numbers
 from tambomq.spark.table import Bounds, Range
 from tambomq.spark.tail_offsets import within
 from tambomq.store.sync import Store
-
-_SAMPLED: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +44,6 @@ class Journal:
         """Return the key of the stream."""
         return keys.Keys(self.protocol, queue).journal
 
-    def first(self, store: Store, queue: str) -> str | None:
-        """Return the first id; `None` if there is none."""
-        return store.run(ops.first_id(keys.Keys(self.protocol, queue)))
-
-    def last(self, store: Store, queue: str) -> str:
-        """Return the last id; ``0-0`` if there is none."""
-        return store.run(ops.last_id(keys.Keys(self.protocol, queue))) or "0-0"
-
     def cut(self, store: Store, queue: str, bounds: Bounds, pieces: int) -> list[Range]:
         """Return ranges of ids with about as many entries each."""
         seen = store.run(tail_ops.state(self.key(queue)))
@@ -72,19 +62,13 @@ class Journal:
 
     def read(self, store: Store, part: Range, bounds: Bounds) -> Iterator[pa.RecordBatch]:  # noqa: ARG002  (they are in its range)
         """Yield entries, the oldest first."""
-        pace = Pace(COUNT)
-        for rows in gathered(self._pages(store, part, pace), pace):
-            yield self._rows(part.queue, rows)
+        journal, pace = keys.Keys(self.protocol, part.queue), Pace(COUNT)
 
-    def _pages(self, store: Store, part: Range, pace: Pace) -> Iterator[list[Entry]]:
-        journal, low, asked = keys.Keys(self.protocol, part.queue), part.low, pace.count
-        while page := store.run(ops.read(journal, low, part.high, asked)):
-            yield page
-            if len(page) < asked:
-                return
-            sample = page[:: max(1, len(page) // _SAMPLED)]
-            pace.note(b"".join(fields) for _, fields in sample)
-            low, asked = f"({page[-1][0].decode()}", pace.count
+        def page(low: str, count: int) -> list[Entry]:
+            return store.run(ops.read(journal, low, part.high, count))
+
+        for rows in gathered(stream_pages(page, part.low, pace), pace):
+            yield self._rows(part.queue, rows)
 
     def _rows(self, queue: str, page: Sequence[Entry]) -> pa.RecordBatch:
         ids, entries = zip(*page, strict=True)

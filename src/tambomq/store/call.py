@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Generator, Iterator, Sequence
 from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -32,15 +33,24 @@ class Script(msgspec.Struct, frozen=True):
 
 
 def load_script(package: str, name: str, *parts: str) -> Script:
-    """Read ``scripts/<name>.lua`` of *package*, with ``scripts/parts/<part>.lua`` before it."""
+    """Read ``scripts/<name>.lua`` of *package*, with ``scripts/parts/<part>.lua`` before it.
+
+    A part that *package* does not have is the store's, for all protocols.
+    """
     folder = resources.files(package).joinpath("scripts")
     source = folder.joinpath(f"{name}.lua").read_text("utf-8")
     if parts:
         shebang = source[: source.index("\n") + 1] if source.startswith("#!") else ""
-        heads = [folder.joinpath("parts", f"{part}.lua").read_text("utf-8") for part in parts]
+        heads = [_part(folder, f"{part}.lua") for part in parts]
         source = "\n".join((shebang + heads[0], *heads[1:], source.removeprefix(shebang)))
     # Redis names a script by its SHA-1; nothing here is a secret.
     return Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
+
+
+def _part(folder: Traversable, file: str) -> str:
+    own = folder.joinpath("parts", file)
+    shared = resources.files("tambomq.store").joinpath("scripts", "parts", file)
+    return (own if own.is_file() else shared).read_text("utf-8")
 
 
 # A Struct, not a dataclass: a call is made for every message, and a frozen

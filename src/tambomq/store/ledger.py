@@ -7,21 +7,19 @@ A *lease* is a name on a queue that one query has at a time. What it takes is wr
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from tambomq.errors import LeaseLost, LeaseTaken, QueueError
-from tambomq.store.call import Arg, Call, Plan, load_script, results
-
-_ATTACH: Final = load_script("tambomq.store", "lease_attach")
-_RESIGN: Final = load_script("tambomq.store", "lease_resign")
+from tambomq.store.call import Arg
 
 CHUNK: Final = 1000
 """Messages of one script, which takes some 3 ms; others wait no longer than that."""
 
-_LOOKED_AT: Final = ("label", "until", "hidden_until", "acked", "claim")
+LOOKED_AT: Final = ("label", "until", "hidden_until", "acked", "claim")
+"""The fields that `holding` reads."""
 _ENDS: Final = 256
 """The digest looks at so many bytes at either end of a body. parts/digest.lua does the same."""
 
@@ -107,23 +105,8 @@ class Holding(msgspec.Struct, frozen=True):
     """Messages of the open claim."""
 
 
-def listing(leases: str, look: Callable[[str], tuple[str, Call[int]]]) -> Plan[list[Holding]]:
-    """Return the leases whose names are in the set *leases*.
-
-    *look* returns the key of a ledger, and what asks for the size of its claim.
-    """
-    listed = Call("SMEMBERS", (leases,), (), names, repeatable=True)
-    now = Call("TIME", (), (), _milliseconds, repeatable=True)
-    found, now_ms = results((yield (listed, now)))
-    calls: list[Call[Any]] = []
-    for ledger, size in map(look, found):
-        calls += (Call("HMGET", (ledger,), _LOOKED_AT, list, repeatable=True), size)
-    replies = results((yield calls)) if calls else []
-    rows = zip(found, replies[::2], replies[1::2], strict=True)
-    return [_holding(name, fields, size, now_ms) for name, fields, size in rows]
-
-
-def _holding(name: str, fields: Sequence[bytes | None], size: int, now_ms: int) -> Holding:
+def holding(name: str, fields: Sequence[bytes | None], size: int, now_ms: int) -> Holding:
+    """Return a lease as its ledger's fields and the size of its claim tell of it."""
     until, hidden, acked, claim = (_number(each) for each in fields[1:])
     state = "free"
     if now_ms < until:
@@ -152,17 +135,6 @@ def forgotten(queue: str, lease: str, reply: Sequence[Any]) -> bool:
 def names(reply: Iterable[bytes]) -> list[str]:
     """Return the names of leases in order."""
     return sorted(map(text, reply))
-
-
-def attach(leases: str, ledger: str, term: Term, gone: str = "") -> Call[Standing]:
-    """Have the lease, unless another query has it now; *gone* is one that is known to be dead."""
-    args = (term.lease, term.owner, term.label, term.lease_ms, gone)
-    return Call(_ATTACH, (leases, ledger), args, standing, repeatable=True)
-
-
-def resign(ledger: str, term: Term) -> Call[bool]:
-    """Let another have the lease at once; false if another has it already."""
-    return Call(_RESIGN, (ledger,), (term.owner,), bool, repeatable=True)
 
 
 def standing(reply: Sequence[Any]) -> Standing:
@@ -207,10 +179,17 @@ def settled(rounds: Iterable[Sequence[int]]) -> Settled:
     return Settled(*map(sum, zip(*rounds, strict=True)))
 
 
-def too_late(queue: str, lease: str, number: int) -> QueueError:
-    """Return the error for verdicts about a claim that is not open."""
-    told = f"claim {number} of lease {lease!r} on queue {queue!r} is not open"
-    return QueueError(queue, f"{told}: its verdicts come too late")
+def claimed(term: Term, reply: Sequence[Any]) -> Claim:
+    """Return what a claim has; raise as `granted`."""
+    size, added, mark = granted(term, reply)
+    return Claim(size, added, text(mark))
+
+
+def written(queue: str, lease: str, number: int, reply: int) -> None:
+    """Raise `QueueError` if verdicts were about a claim that is not open."""
+    if not reply:
+        told = f"claim {number} of lease {lease!r} on queue {queue!r} is not open"
+        raise QueueError(queue, f"{told}: its verdicts come too late")
 
 
 def flat(verdicts: Iterable[tuple[str, str]]) -> list[Arg]:
@@ -229,7 +208,8 @@ def digest(body: bytes) -> bytes:
     return b"%d:%b" % (len(body), short.encode())
 
 
-def _milliseconds(reply: Sequence[bytes]) -> int:
+def milliseconds(reply: Sequence[bytes]) -> int:
+    """Return what TIME answers in milliseconds."""
     return int(reply[0]) * 1000 + int(reply[1]) // 1000
 
 

@@ -24,13 +24,9 @@ local delayed, dlq, events = KEYS[5], KEYS[6], KEYS[7]
 local owner, number, mark, count = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local group, consumer, dlq_cap, events_cap = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 
-local lease = redis.call('HMGET', ledger, 'owner', 'label', 'acked', 'claim', 'mark')
-if lease[1] ~= owner then
-  return {'fenced', lease[2] or ''}
-elseif (tonumber(lease[3]) or 0) >= number then
-  return {0, 0, 0, 0, 0}
-elseif lease[4] and (tonumber(lease[4]) ~= number or lease[5] ~= mark) then
-  return {'astray', tonumber(lease[4])}
+local refused = not_to_end(ledger, owner, number, mark)
+if refused then
+  return refused
 end
 -- Read each key before the first write: one of another type then stops us in time.
 redis.call('ZCARD', delayed)

@@ -24,16 +24,14 @@ local owner, number, mark, have = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(
 local count, hide_ms, group, consumer = tonumber(ARGV[5]), ARGV[6], ARGV[7], ARGV[8]
 local idle_ms, events_cap = ARGV[9], ARGV[10]
 
-local lease = redis.call('HMGET', ledger, 'owner', 'label', 'acked', 'mark')
-if lease[1] ~= owner then
-  return {'fenced', lease[2] or ''}
-elseif (tonumber(lease[3]) or 0) ~= number - 1 then
-  return {'astray', tonumber(lease[3]) or 0}
+local refused, _, known = not_to_make(ledger, owner, number)
+if refused then
+  return refused
 end
 -- What was claimed and never told is told now, as it is.
 local size = redis.call('LLEN', members)
 if size ~= have or count < 1 or redis.call('EXISTS', paused) == 1 then
-  return {size, 0, lease[4] or ''}
+  return {size, 0, known or ''}
 end
 redis.pcall('XGROUP', 'CREATE', stream, group, '0', 'MKSTREAM')
 
@@ -74,7 +72,7 @@ if #taken < count then
   end
 end
 if #taken == 0 then
-  return {size, 0, lease[4] or ''}
+  return {size, 0, known or ''}
 end
 redis.call('RPUSH', members, unpack(taken))
 if size == 0 then

@@ -12,20 +12,16 @@
 local handed, ledger = KEYS[1], KEYS[2]
 local owner, number, mark = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
-local lease = redis.call('HMGET', ledger, 'owner', 'label', 'acked', 'claim', 'mark')
-if lease[1] ~= owner then
-  return {'fenced', lease[2] or ''}
-elseif (tonumber(lease[3]) or 0) >= number then
-  return {0, 0, 0, 0, 0}
-elseif lease[4] and (tonumber(lease[4]) ~= number or lease[5] ~= mark) then
-  return {'astray', tonumber(lease[4])}
+local refused, claim = not_to_end(ledger, owner, number, mark)
+if refused then
+  return refused
 end
 local kept, done = read_kept(handed), 0
-local ours = lease[4] and kept and kept[1] == mark
+local ours = claim and kept and kept[1] == mark
 if ours then
   done = #(kept[2][2] or {})
   redis.call('DEL', handed)
 end
 redis.call('HSET', ledger, 'acked', number)
 redis.call('HDEL', ledger, 'claim', 'mark')
-return {0, done, 0, 0, lease[4] and not ours and 1 or 0}
+return {0, done, 0, 0, claim and not ours and 1 or 0}

@@ -20,15 +20,13 @@ local last_action, handed, list, ledger = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, number, mark, count = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 local room, hide_ms, keep_s, key = tonumber(ARGV[5]), ARGV[6], ARGV[7], ARGV[8]
 
-local lease = redis.call('HMGET', ledger, 'owner', 'label', 'acked', 'claim', 'mark')
-if lease[1] ~= owner then
-  return {'fenced', lease[2] or ''}
-elseif (tonumber(lease[3]) or 0) ~= number - 1 then
-  return {'astray', tonumber(lease[3]) or 0}
+local refused, claim, known = not_to_make(ledger, owner, number)
+if refused then
+  return refused
 end
 -- What was claimed and never told is told now, as it is.
 local old = read_kept(handed)
-if old and lease[4] and old[1] == lease[5] then
+if old and claim and old[1] == known then
   return {#(old[2][2] or {}), 0, old[1]}
 end
 local function list_of()

@@ -10,14 +10,12 @@
 local last_action, ledger = KEYS[1], KEYS[2]
 local keep_s, gone = ARGV[1], ARGV[2]
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local lease = redis.call('HMGET', ledger, 'owner', 'until', 'label', 'claim', 'size')
-if lease[1] and now < (tonumber(lease[2]) or 0) and (gone == '' or lease[3] ~= gone) then
-  return {'held', lease[3] or ''}
-elseif not lease[4] then
+local now, held, claim, size = loose(ledger, gone)
+if held then
+  return held
+elseif not claim then
   return {0}
 end
 redis.call('SET', last_action, 1, 'EX', keep_s)
 redis.call('HSET', ledger, 'until', now, 'hidden_until', now)
-return {tonumber(lease[5]) or 0}
+return {tonumber(size) or 0}

@@ -21,13 +21,9 @@ local messages, data, ledger, members, verdicts = KEYS[1], KEYS[2], KEYS[3], KEY
 local queues, dead_messages, dead_data = KEYS[6], KEYS[7], KEYS[8]
 local owner, number, mark, count, dead = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
 
-local lease = redis.call('HMGET', ledger, 'owner', 'label', 'acked', 'claim', 'mark')
-if lease[1] ~= owner then
-  return {'fenced', lease[2] or ''}
-elseif (tonumber(lease[3]) or 0) >= number then
-  return {0, 0, 0, 0, 0}
-elseif lease[4] and (tonumber(lease[4]) ~= number or lease[5] ~= mark) then
-  return {'astray', tonumber(lease[4])}
+local refused = not_to_end(ledger, owner, number, mark)
+if refused then
+  return refused
 end
 
 local time = redis.call('TIME')

@@ -18,16 +18,14 @@ local messages, data, ledger, members = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, number, mark = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local have, count, hide_ms = tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
 
-local lease = redis.call('HMGET', ledger, 'owner', 'label', 'acked', 'mark')
-if lease[1] ~= owner then
-  return {'fenced', lease[2] or ''}
-elseif (tonumber(lease[3]) or 0) ~= number - 1 then
-  return {'astray', tonumber(lease[3]) or 0}
+local refused, _, known = not_to_make(ledger, owner, number)
+if refused then
+  return refused
 end
 -- What was claimed and never told is told now, as it is.
 local held = redis.call('LLEN', members)
 if held ~= have then
-  return {held, 0, lease[4] or ''}
+  return {held, 0, known or ''}
 end
 
 local time = redis.call('TIME')
@@ -73,7 +71,7 @@ repeat
 until #taken > 0 or #ids == 0 or skipped > 1000
 
 if #taken == 0 then
-  return {held, 0, lease[4] or ''}
+  return {held, 0, known or ''}
 end
 redis.call('RPUSH', members, unpack(taken))
 if held == 0 then

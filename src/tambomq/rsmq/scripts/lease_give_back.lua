@@ -14,12 +14,10 @@
 local messages, data, ledger, members = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local first, count, gone = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local lease = redis.call('HMGET', ledger, 'owner', 'until', 'label', 'claim')
-if lease[1] and now < (tonumber(lease[2]) or 0) and (gone == '' or lease[3] ~= gone) then
-  return {'held', lease[3] or ''}
-elseif not lease[4] then
+local now, held, claim = loose(ledger, gone)
+if held then
+  return held
+elseif not claim then
   return {0, 0}
 end
 -- Who comes back in between has to look whether others have had them.

@@ -1,0 +1,41 @@
+"""GOMQ's elements as columns.
+
+Nothing here raises: what is no message is told in its row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from tambomq.gomq.wire import Element
+from tambomq.spark.gomq_dates import published_ms
+
+_decode = msgspec.json.Decoder(Element).decode
+
+
+def messages(first: int, page: Sequence[bytes]) -> dict[str, list[Any]]:
+    """Return what the elements of *page* say, by column; *first* is the place of its first."""
+    found = [_element(each) for each in page]
+    good = [each if isinstance(each, Element) else Element() for each in found]
+    wrong = [None if isinstance(each, Element) else each for each in found]
+    return {
+        "position": list(range(first, first + len(page))),
+        "id": [each.id or None for each in good],
+        "timestamp": [each.timestamp or None for each in good],
+        "published_at": [published_ms(each.timestamp, each.id) for each in good],
+        "payload": [
+            each.payload if error is None else None for each, error in zip(good, wrong, strict=True)
+        ],
+        "error": wrong,
+        "raw": [None if error is None else each for each, error in zip(page, wrong, strict=True)],
+    }
+
+
+def _element(element: bytes) -> Element | str:
+    try:
+        return _decode(element)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return f"no message of GOMQ's: {error}"
