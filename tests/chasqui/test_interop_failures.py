@@ -223,3 +223,17 @@ def test_events_have_the_same_fields_in_the_same_order(scene: Scene, worker: str
     eventually(lambda: told().keys() >= FIELDS.keys())
     for event, more in FIELDS.items():
         assert told()[event] == (b"e", b"id", b"ts", b"n", *more)
+
+
+def test_what_only_we_tell_is_heard_by_all_and_disturbs_nobody(scene: Scene) -> None:
+    listeners = [scene.get("ours"), scene.get("theirs")]
+    for listener in listeners:
+        listener.listen(last_event_id="0", block_ms=50)
+    producer = scene.get("ours")
+    producer.add("late", 1, job_id="gone", delay_ms=3_600_000)
+    assert producer.do("cancel_delayed", "gone") is True
+    scene.get("theirs").work()
+    later = producer.add("mail", {"n": 1})
+    for listener in listeners:
+        assert [event for event, *_ in heard(listener, later, 2)] == ["active", "completed"]
+        assert heard(listener, "gone", 1) == [("cancelled", "late", {})]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import cast
 
 import pytest
@@ -30,32 +29,11 @@ from tests.chasqui.leading import (
     told,
     waiting,
 )
-from tests.servers import Server
 
 NOW = 1_800_000_000_000
 on_one_server = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=150
 )
-
-
-@pytest.fixture
-def store(server: Server) -> Iterator[Store]:
-    opened = Store(server.url)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def each(each_server: Server) -> Iterator[Store]:
-    opened = Store(each_server.url)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def each_db(each_server: Server) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(each_server.url) as client:
-        yield client
 
 
 # ── delayed members ──────────────────────────────────────────────────────────

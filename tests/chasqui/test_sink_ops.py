@@ -14,9 +14,12 @@ from tambomq.chasqui.keys import Keys
 from tambomq.chasqui.ops import Draft, Policy, draft
 from tambomq.chasqui.packing import encode_payload
 from tambomq.clock import now_ms
-from tambomq.errors import ForeignLeader, QueueFull, WrongType
+from tambomq.errors import ForeignLeader, JournalFull, QueueFull, WrongType
+from tambomq.journal.keys import Keys as JournalKeys
+from tambomq.journal.recording import Bounds
 from tambomq.store.sync import Store
 from tests.chasqui.stored import delayed, jobs, rows, told
+from tests.journal.looking import records
 from tests.servers import Server
 
 FIRST = (0, "0/0/0", "one", 60)
@@ -178,3 +181,39 @@ def test_a_key_of_another_type_keeps_the_whole_chunk_out(
 def test_a_lost_reply_is_asked_for_again() -> None:
     for drafts in (CHUNKS["fresh"](), CHUNKS["delayed"]()):
         assert sink_ops.add(Keys("q"), POLICY, "query", FIRST, drafts).repeatable
+
+
+@pytest.mark.parametrize("kind", CHUNKS)
+def test_a_chunk_is_recorded_as_often_as_it_is_added(
+    each: Store, each_server: Server, keys: Keys, kind: str
+) -> None:
+    drafts, policy = CHUNKS[kind](), Policy(journal=Bounds(max_entries=4))
+    assert [add(each, keys, *drafts, policy=policy) for _ in range(2)] == [1, 0]
+    found = records(each_server.url, "chasqui", keys.queue)
+    assert [(each.id, each.name, each.body) for each in found] == [
+        (draft.id, draft.name, draft.payload) for draft in drafts
+    ]
+    assert [bool(each.delay_ms) for each in found] == [bool(draft.run_at_ms) for draft in drafts]
+
+
+@pytest.mark.parametrize("kind", CHUNKS)
+def test_a_full_journal_keeps_the_whole_chunk_out(
+    each: Store, each_db: redis.Redis, keys: Keys, kind: str
+) -> None:
+    drafts = [*CHUNKS[kind](), *CHUNKS[kind]()]
+    with pytest.raises(JournalFull):
+        add(each, keys, *drafts, policy=Policy(journal=Bounds(max_entries=3)))
+    journal = JournalKeys("chasqui", keys.queue)
+    assert everything(each_db) == {journal.state.encode()}
+    assert each_db.hgetall(journal.state) == {b"refused": b"%d" % len(drafts)}
+
+
+@pytest.mark.parametrize("kind", CHUNKS)
+def test_a_journal_of_another_type_keeps_the_whole_chunk_out(
+    each: Store, each_db: redis.Redis, keys: Keys, kind: str
+) -> None:
+    journal = JournalKeys("chasqui", keys.queue).journal
+    each_db.set(journal, "no such thing")
+    with pytest.raises(WrongType):
+        add(each, keys, *CHUNKS[kind](), policy=Policy(journal=Bounds()))
+    assert everything(each_db) == {journal.encode()}

@@ -5,45 +5,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-import redis
 
 from tambomq.gomq import gomq_pb2 as pb
 from tambomq.gomq.caller import Caller
 from tambomq.gomq.model import Options
 from tambomq.gomq.service import Service
 from tambomq.store.aio import AsyncStore
-from tambomq.store.sync import Store
 from tests.servers import Server
 
 Serve = Callable[..., Coroutine[Any, Any, Service]]
-
-
-@pytest.fixture
-def store(server: Server) -> Iterator[Store]:
-    """A store on an empty server."""
-    opened = Store(server.url)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def each(each_server: Server) -> Iterator[Store]:
-    """A store on an empty server of each kind in turn."""
-    opened = Store(each_server.url)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def each_db(each_server: Server) -> Iterator[redis.Redis]:
-    """The same server as an independent client sees it."""
-    with redis.Redis.from_url(each_server.url) as client:
-        yield client
 
 
 @pytest.fixture

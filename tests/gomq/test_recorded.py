@@ -1,9 +1,13 @@
-"""What GOMQ writes into journals: what is published, in the same step, or nothing."""
+"""What GOMQ writes into journals: what is published, in the same step, or nothing.
+
+What has arrived: test_recorded_arrivals.py.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -22,7 +26,7 @@ from tambomq.gomq.service import Service
 from tambomq.journal.keys import Keys as JournalKeys
 from tambomq.journal.recording import Bounds, Recording
 from tambomq.store.sync import Store
-from tests.gomq.conftest import Serve
+from tests.gomq.conftest import Peer, Serve
 from tests.gomq.server_process import gomq_process
 from tests.journal.looking import bodies, commit_all, records, state
 from tests.servers import Server, eventually_async
@@ -118,6 +122,24 @@ async def test_a_service_without_journals_leaves_no_trace(
     assert list(db.scan_iter("{tambo*")) == []
 
 
+async def test_what_a_watcher_did_not_take_is_told_again_when_it_comes_again(
+    serve: Serve, server: Server
+) -> None:
+    peer = Peer(await serve(journal=("orders",)))
+    await peer.subscribe("orders")
+    await publish(peer.service, "orders", b"x")
+    watching = peer.watch()
+    await anext(watching)
+    await watching.aclose()
+
+    async def comes_again() -> bool:
+        return await peer.observe() == [b"x"]
+
+    await eventually_async(comes_again)
+    told = await asyncio.to_thread(records, server.url, "gomq", "orders")
+    assert [each.event for each in told] == ["sent", "delivered", "delivered"]
+
+
 async def test_a_client_is_told_what_to_do(server: Server) -> None:
     options = Options(journal=("orders",), journal_bounds=Bounds(max_entries=2))
     async with (
@@ -163,3 +185,24 @@ async def test_a_killed_server_has_recorded_what_it_stored(server: Server) -> No
     assert told == kept
     assert len(set(told)) == len(told)
     assert set(confirmed) <= set(told)
+
+
+async def test_killed_servers_tell_once_what_has_arrived(server: Server) -> None:
+    payloads, found, kills = [b"%d" % n for n in range(300)], list[bytes](), 0
+    with gomq_process(server.url, journal=["orders"]) as process:
+        async with AsyncGomqClient(process.address, peer="me") as client:
+            await client.subscribe("orders", "c")
+            await client.publish_many([("orders", each) for each in payloads])
+            while len(found) < len(payloads):
+                observing = asyncio.ensure_future(client.observe("c", limit=20))
+                if len(found) >= 80 * kills:
+                    # It may have let go of the last batch, or not yet.
+                    await asyncio.to_thread(process.kill)
+                    await asyncio.to_thread(process.start)
+                    kills += 1
+                with suppress(BrokerError):
+                    found += [each.payload for each in await observing]
+    told = await asyncio.to_thread(records, server.url, "gomq", "orders")
+    sent, delivered = ([e.id for e in told if e.event == event] for event in ("sent", "delivered"))
+    assert found == payloads
+    assert delivered == sent

@@ -7,11 +7,16 @@ from typing import cast
 import pytest
 import redis
 
-from tambomq.errors import WrongType
-from tambomq.gomq import keys, sink_ops
+from tambomq.errors import JournalFull, WrongType
+from tambomq.gomq import keys, sink_ops, wire
+from tambomq.journal.keys import Keys as JournalKeys
+from tambomq.journal.recording import Bounds
 from tambomq.store.sync import Store
+from tests.journal.looking import records
+from tests.servers import Server
 
 FENCE = keys.fence("FOO", "query")
+JOURNAL = JournalKeys("gomq", "FOO")
 FIRST = (0, "0/0/0", "one", 60)
 
 
@@ -65,3 +70,30 @@ def test_a_key_of_another_type_keeps_the_whole_chunk_out(
 
 def test_a_lost_reply_is_asked_for_again() -> None:
     assert sink_ops.push("FOO", "query", FIRST, [b"a"]).repeatable
+
+
+def test_a_chunk_is_recorded_as_often_as_it_is_published(
+    each: Store, each_db: redis.Redis, each_server: Server
+) -> None:
+    elements = [*(wire.encode(f"x{n}", "d", b"%d" % n) for n in range(1200)), b"junk"]
+    call = sink_ops.push("FOO", "query", FIRST, elements, Bounds(max_entries=2000))
+    assert [each.run(call), each.run(call)] == [1, 0]
+    found = records(each_server.url, "gomq", "FOO")
+    expected = [*((f"x{n}", b"%d" % n) for n in range(1200)), ("", b"junk")]
+    assert [(each.id, each.body) for each in found] == expected
+    assert {each.event for each in found} == {"sent"}
+    other = (0, "0/0/1", "two", 60)
+    with pytest.raises(JournalFull):
+        each.run(sink_ops.push("FOO", "query", other, elements, Bounds(max_entries=2000)))
+    assert queued(each_db) == elements
+    assert each_db.hgetall(FENCE) == {b"0/0/0": b"one"}
+
+
+@pytest.mark.parametrize("key", [JOURNAL.journal, JOURNAL.state, keys.queue("FOO")])
+def test_a_key_of_another_type_keeps_the_chunk_out_of_both(
+    each: Store, each_db: redis.Redis, key: str
+) -> None:
+    each_db.set(key, "no such thing")
+    with pytest.raises(WrongType):
+        each.run(sink_ops.push("FOO", "query", FIRST, [b"a"], Bounds()))
+    assert each_db.keys() == [key.encode()]

@@ -33,6 +33,8 @@ EXAMPLES = int(os.environ.get("TAMBO_TEST_EXAMPLES", "150"))
 # So few that one dispatch is not enough.
 COPIES = 9
 OPTIONS = Options()
+# Times, and journals where there are some: see test_recorded_programs.py.
+BESIDE = ("LASTACTION_", "{tambo:")
 
 keys = st.sampled_from(["a", "a", "a_b"])
 consumers = st.sampled_from(["x", "x", "y_z"])
@@ -172,7 +174,7 @@ class Programs(RuleBasedStateMachine):
     def the_server_holds_what_the_model_says(self) -> None:
         names = {name.decode() for name in cast("list[bytes]", self.db.keys())}
         allowed = {f"TALLY_{key}" for key, found in self.model.consumers.items() if found}
-        allowed |= {name for name in names if name.startswith("LASTACTION_")}
+        allowed |= {name for name in names if name.startswith(BESIDE)}
         sets, lists = self._sets(), self._lists()
         handed = {f"HANDED_{c}_{p}" for c, p in self.model.handed}
         assert names - allowed == sets.keys() | lists.keys() | handed
@@ -197,7 +199,7 @@ class Programs(RuleBasedStateMachine):
         for found in self.model.observed.values():
             for messages in found.values():
                 assert len(set(messages)) == len(messages)
-                never_back = [int(m[1:]) for m in messages if m not in self.model.returned]
+                never_back = [_number(m) for m in messages if m not in self.model.returned]
                 assert never_back == sorted(never_back)
 
     def teardown(self) -> None:
@@ -207,7 +209,7 @@ class Programs(RuleBasedStateMachine):
                 self.unsubscribe(key, Seat(consumer, "p"), "")
         kept = {f"QUEUE_{key}" for key, queue in self.model.main.items() if queue}
         names = {name.decode() for name in cast("list[bytes]", self.db.keys())}
-        assert {name for name in names if not name.startswith("LASTACTION_")} == kept
+        assert {name for name in names if not name.startswith(BESIDE)} == kept
         left = {m.decode() for name in kept for m in self.db.lrange(name, 0, -1)}  # type: ignore[union-attr]
         assert left == self.model.published - self.model.seen()
 
@@ -252,8 +254,29 @@ class Programs(RuleBasedStateMachine):
         return {name: messages for name, messages in found.items() if messages}
 
 
+def _number(message: str) -> int:
+    return int("".join(filter(str.isdigit, message)))
+
+
 def _plain(found: ops.Found) -> dict[str, list[str]]:
     return {key.decode(): [m.decode() for m in messages] for key, messages in found.messages}
+
+
+def run_programs(machine: type[Programs], store: Store, db: redis.Redis, examples: int) -> None:
+    """Let *machine* run so many programs."""
+    machine.store, machine.db = store, db
+    try:
+        run_state_machine_as_test(
+            machine,
+            settings=settings(
+                max_examples=examples,
+                stateful_step_count=40,
+                deadline=None,
+                suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+            ),
+        )
+    finally:
+        store.close()
 
 
 @pytest.mark.timeout(60 + EXAMPLES)
@@ -261,16 +284,4 @@ def test_no_program_makes_server_and_model_differ(
     server: Server, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ops, "COPIES", COPIES)
-    Programs.store, Programs.db = Store(server.url), db
-    try:
-        run_state_machine_as_test(
-            Programs,
-            settings=settings(
-                max_examples=EXAMPLES,
-                stateful_step_count=40,
-                deadline=None,
-                suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-            ),
-        )
-    finally:
-        Programs.store.close()
+    run_programs(Programs, Store(server.url), db, EXAMPLES)

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, cast
 
 import pytest
 import redis
 
-from tambomq.errors import MessageTooLong, QueueCorrupt, QueueNotFound, WrongType
+from tambomq.errors import JournalFull, MessageTooLong, QueueCorrupt, QueueNotFound, WrongType
+from tambomq.journal.keys import Keys as JournalKeys
+from tambomq.journal.recording import Bounds
 from tambomq.rsmq import Rsmq, sink_ops
 from tambomq.rsmq.keys import Keys
+from tambomq.rsmq.recorded import recording_keys
 from tambomq.store.sync import Store
+from tests.journal.looking import records
 from tests.rsmq.stored import at_rest
 from tests.servers import Server
 
 KEYS = Keys()
 FENCE = KEYS.fence("q", "query")
+JOURNAL = JournalKeys("rsmq", "q")
 FIRST = (0, "0/0/0", "one", 60)
 ID = re.compile(rb"[0-9a-z]{10}[A-Za-z0-9]{22}")
 
@@ -146,3 +152,38 @@ def test_queues_say_how_long_a_body_may_be(each: Store, each_server: Server) -> 
 
 def test_a_lost_reply_is_asked_for_again() -> None:
     assert sink_ops.send(KEYS, "q", "query", FIRST, [b"a"]).repeatable
+
+
+# ── journals ─────────────────────────────────────────────────────────────────
+
+
+def test_a_chunk_is_recorded_as_often_as_it_is_sent(
+    each: Store, each_db: redis.Redis, each_server: Server
+) -> None:
+    kept = recording_keys("rsmq", ("q",), Bounds(max_entries=3))
+    call = partial(sink_ops.send, kept, "q", "query")
+    for reply in (1, 0):
+        assert each.run(call(FIRST, [b"a", b"b"], [None, 0])) == reply
+    before = at_rest(each_db)
+    with pytest.raises(JournalFull):
+        each.run(call((0, "0/0/1", "two", 60), [b"c", b"d"]))
+    with pytest.raises(MessageTooLong):
+        each.run(call((0, "0/0/1", "two", 60), [b"x" * 1025]))
+    told = records(each_server.url, "rsmq", "q")
+    assert [(each.body, each.delay_ms) for each in told] == [(b"a", 5000), (b"b", None)]
+    ids: Any = each_db.zrange(KEYS.messages("q"), 0, -1)
+    assert {each.id.encode() for each in told} == set(ids)
+    each_db.hdel(JOURNAL.state, "refused")
+    assert at_rest(each_db) == before
+
+
+@pytest.mark.parametrize("key", [JOURNAL.journal, JOURNAL.state, KEYS.messages("q"), FENCE])
+def test_a_key_of_another_type_keeps_the_chunk_out_of_both(
+    each: Store, each_db: redis.Redis, key: str
+) -> None:
+    each_db.set(key, "no such thing")
+    before = at_rest(each_db)
+    kept = recording_keys("rsmq", ("q",), Bounds())
+    with pytest.raises(WrongType):
+        each.run(sink_ops.send(kept, "q", "query", FIRST, [b"a"]))
+    assert at_rest(each_db) == before

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from typing import Any
 
 from tambomq.chasqui.job import U64, Envelope, JobCounts, check_whole
 from tambomq.chasqui.keys import ANY_QUEUE, RETURNED, Keys, queue_of
 from tambomq.chasqui.wire import decode_envelope, decode_member
 from tambomq.errors import InvalidFormat, QueueBusy, RemoteProtocolError, TamboError
-from tambomq.store.call import Call, Plan, load_script, results
+from tambomq.store.call import Arg, Call, Plan, load_script, results
 
 CHUNK = 500
 """So many entries are dropped by one script: it must not keep others waiting."""
 STATES = ("dlq", "waiting", "delayed")
 
-_DROP_WAITING = load_script("tambomq.chasqui", "drop_waiting")
+_DROP_WAITING = load_script("tambomq.chasqui", "drop_waiting", "note", "cancelled", "prefix")
+_DROP_DELAYED = load_script("tambomq.chasqui", "drop_delayed", "note", "cancelled")
 _SWEEP = load_script("tambomq.chasqui", "sweep")
 
 
@@ -64,24 +65,26 @@ def resume(keys: Keys) -> Call[bool]:
     return Call("DEL", (keys.paused,), (), bool, repeatable=True)
 
 
-def drain(keys: Keys, group: str, *, delayed: bool) -> Plan[int]:
+def drain(keys: Keys, group: str, events_cap: int = 0, *, delayed: bool) -> Plan[int]:
     """Forget the jobs that wait, and those that are *delayed*; return how many."""
-    dropped = yield from _drop_waiting(keys, group, "+", U64)
+    dropped = yield from _drop_waiting(keys, group, events_cap, "+", U64)
     if delayed:
-        dropped += yield from _drop_delayed(keys, None, U64)
+        dropped += yield from _drop_delayed(keys, events_cap, None, U64)
     return dropped
 
 
-def clean(keys: Keys, group: str, *, before_ms: int, limit: int, state: str) -> Plan[int]:
+def clean(
+    keys: Keys, group: str, events_cap: int = 0, *, before_ms: int, limit: int, state: str
+) -> Plan[int]:
     """Forget up to *limit* jobs of a *state* that are from before *before_ms*; return how many."""
     if state not in STATES:
         raise InvalidFormat("state", state, f"one of {', '.join(STATES)}")
     check_whole("limit", limit, U64)
     if state == "waiting":
-        return (yield from _drop_waiting(keys, group, f"({before_ms}-0", limit))
+        return (yield from _drop_waiting(keys, group, events_cap, f"({before_ms}-0", limit))
     if state == "dlq":
         return (yield from _drop_letters(keys, before_ms, limit))
-    return (yield from _drop_delayed(keys, before_ms, limit))
+    return (yield from _drop_delayed(keys, events_cap, before_ms, limit))
 
 
 def obliterate(keys: Keys, group: str, *, force: bool) -> Plan[int]:
@@ -114,11 +117,11 @@ def queues() -> Plan[list[str]]:
             return sorted(found)
 
 
-def _drop_waiting(keys: Keys, group: str, until: str, limit: int) -> Plan[int]:
-    dropped = 0
+def _drop_waiting(keys: Keys, group: str, events_cap: int, until: str, limit: int) -> Plan[int]:
+    dropped, where = 0, (keys.stream, keys.events)
     while dropped < limit:
-        args = (group, until, min(CHUNK, limit - dropped), RETURNED)
-        outcomes = yield (Call(_DROP_WAITING, (keys.stream,), args, int, repeatable=True),)
+        args = (group, until, min(CHUNK, limit - dropped), RETURNED, events_cap)
+        outcomes = yield (Call(_DROP_WAITING, where, args, int, repeatable=True),)
         count = results(outcomes)[0]
         dropped += count
         if not count:
@@ -139,7 +142,7 @@ def _drop_letters(keys: Keys, before_ms: int, limit: int) -> Plan[int]:
     return dropped
 
 
-def _drop_delayed(keys: Keys, before_ms: int | None, limit: int) -> Plan[int]:
+def _drop_delayed(keys: Keys, events_cap: int, before_ms: int | None, limit: int) -> Plan[int]:
     """Drop delayed jobs from before *before_ms*, or all; their ids may be scheduled anew."""
     dropped = first = 0
     while dropped < limit:
@@ -148,36 +151,37 @@ def _drop_delayed(keys: Keys, before_ms: int | None, limit: int) -> Plan[int]:
         members = results(outcomes)[0]
         if not members:
             break
-        found = [(member, _job(member)) for member in members]
-        old = [row for row in found if before_ms is None or _is_before(row[1], before_ms)]
+        found = [(member, *_read(member)) for member in members]
+        old = [row for row in found if before_ms is None or _is_before(row[2], before_ms)]
         del old[limit - dropped :]
         first += len(members) - len(old)
         if old:
-            gone = tuple(member for member, _ in old)
-            calls = [Call("ZREM", (keys.delayed,), gone, int, repeatable=True)]
-            if taken := tuple(_taken(keys, old)):
-                calls.append(Call("UNLINK", taken, (), int, repeatable=True))
-            dropped += results((yield calls))[0]
+            dropped += results((yield (_forget(keys, events_cap, old),)))[0]
     return dropped
 
 
-def _job(member: bytes) -> Envelope | None:
+def _forget(
+    keys: Keys, events_cap: int, rows: Sequence[tuple[bytes, str, Envelope | None]]
+) -> Call[int]:
+    where, words = [keys.delayed, keys.events], list[Arg]()
+    for member, name, job in rows:
+        id = job.id if job else ""
+        where += (keys.marker(id), keys.index(id))
+        words += (member, id, name)
+    return Call(_DROP_DELAYED, tuple(where), (events_cap, *words), int, repeatable=True)
+
+
+def _read(member: bytes) -> tuple[str, Envelope | None]:
+    """Return the job's name, and the job, unless nobody can read it."""
     try:
-        return decode_envelope(decode_member(member)[1])
+        name, body = decode_member(member)
+        return name, decode_envelope(body)
     except RemoteProtocolError:
-        return None
+        return "", None
 
 
 def _is_before(job: Envelope | None, before_ms: int) -> bool:
     return job is not None and job.created_at_ms < before_ms
-
-
-def _taken(keys: Keys, rows: Iterable[tuple[bytes, Envelope | None]]) -> Iterator[str]:
-    """What keeps the ids of *rows* from being scheduled again."""
-    for _, job in rows:
-        if job is not None:
-            yield keys.marker(job.id)
-            yield keys.index(job.id)
 
 
 def _name(key: bytes) -> str:

@@ -16,9 +16,11 @@ from tambomq.chasqui.job import Envelope
 from tambomq.chasqui.keys import Keys
 from tambomq.chasqui.ops import EVENTS_CAP, MAX_STREAM_LEN
 from tambomq.chasqui.options import DLQ_CAP
+from tambomq.chasqui.recorded import recorded
 from tambomq.chasqui.repeat import RepeatSpec
 from tambomq.chasqui.wire import encode_envelope, encode_member
 from tambomq.ids import ulid
+from tambomq.journal.recording import Bounds
 from tambomq.store.call import Arg, Call, load_script
 
 LOCK_TTL_S = 5
@@ -45,6 +47,8 @@ class Office(msgspec.Struct, frozen=True):
     dlq_cap: int = DLQ_CAP
     events_cap: int = EVENTS_CAP
     """0 writes no events."""
+    journal: Bounds | None = None
+    """How much the journal holds; without it what recurs is not recorded."""
 
 
 class Promotion(msgspec.Struct, frozen=True):
@@ -118,7 +122,7 @@ def fire(
 ) -> Call[tuple[int, bool]]:
     """Make *fires* jobs of *spec*; how many were made (-1: another has), and whether it has ended.
 
-    *next_ms* 0 means that there is no next time.
+    *next_ms* 0 means that there is no next time. Raises `JournalFull`, and makes none.
     """
     keys = office.keys
     where = (
@@ -133,7 +137,9 @@ def fire(
         body = encode_envelope(Envelope(id, spec.payload, ts, 0, spec.retry))
         # Whoever promotes it reads the engine's dialect.
         args += (id, spec.job_name, body, encode_member(spec.job_name, body, "engine"))
-    return Call(_FIRE, where, tuple(args), _fired, repeatable=True)
+    call = Call(_FIRE, where, tuple(args), _fired, repeatable=True)
+    size = fires * len(spec.payload)
+    return recorded(keys, office.journal, call, entries=fires, size=size)
 
 
 def drop_spec(office: Office, key: str, body: bytes, why: str, ts: int) -> Call[bool]:

@@ -15,6 +15,7 @@ import msgspec
 from tambomq.chasqui import scan_ops
 from tambomq.chasqui.keys import RETURNED, Keys
 from tambomq.chasqui.ops import OURS, Policy
+from tambomq.chasqui.recorded import payload_of, recorded
 from tambomq.chasqui.wire import decode_envelope, decode_member, encode_member
 from tambomq.errors import ForeignLeader, InvalidFormat, QueueFull, RemoteProtocolError
 from tambomq.store import transit
@@ -101,8 +102,8 @@ def put(
 ) -> Call[bool]:
     """Add the jobs of batch *number*; false if they were added before.
 
-    Raises `QueueFull` or `ForeignLeader`, and adds nothing. An id does not count once here: each
-    job that left its queue arrives.
+    Raises `QueueFull`, `JournalFull` or `ForeignLeader`, and adds nothing. An id does not count
+    once here: each job that left its queue arrives.
     """
     waiting = sum(not job.run_at_ms for job in jobs)
     where = [keys.stream, keys.events, keys.delayed, keys.promoter_lock, keys.fence(query)]
@@ -116,7 +117,19 @@ def put(
         if job.run_at_ms and job.taken_ms:
             where += (keys.marker(job.id), keys.index(job.id))
     decode = partial(_added, keys.queue, policy)
-    return Call(_PUT, tuple(where), tuple(words), decode, repeatable=True)
+    call = Call(_PUT, tuple(where), tuple(words), decode, repeatable=True)
+    return _recorded(keys, policy, call, jobs)
+
+
+def _recorded(keys: Keys, policy: Policy, call: Call[bool], jobs: Sequence[Coming]) -> Call[bool]:
+    if policy.journal is None:
+        return call
+    payloads = [payload_of(job.envelope) for job in jobs]
+    told: list[Arg] = []
+    for job, payload in zip(jobs, payloads, strict=True):
+        told += (job.id, job.name, payload)
+    size = sum(map(len, payloads))
+    return recorded(keys, policy.journal, call, entries=len(jobs), size=size, extra=told)
 
 
 def _stored(policy: Policy, job: Coming) -> bytes:

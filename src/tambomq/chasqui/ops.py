@@ -50,7 +50,7 @@ _ADD_ONCE = load_script("tambomq.chasqui", "add_once", "note", "room")
 _ADD_FRESH = load_script("tambomq.chasqui", "add_fresh", "note", "room", "seen")
 _ADD_BATCH = _scripts("add_batch", "note", "room", "seen")
 _SCHEDULE = load_script("tambomq.chasqui", "schedule", "note", "seen")
-_CANCEL = load_script("tambomq.chasqui", "cancel")
+_CANCEL = load_script("tambomq.chasqui", "cancel", "note", "cancelled", "prefix")
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -245,11 +245,11 @@ def schedule(keys: Keys, policy: Policy, producer: str, job: Draft) -> Call[bool
     return _recorded(keys, policy, call, (job,))
 
 
-def cancel(keys: Keys, job_id: str) -> Call[bool]:
+def cancel(keys: Keys, job_id: str, events_cap: int = 0) -> Call[bool]:
     """Forget a job that was scheduled under *job_id*; false if it is not there, or due."""
     check_job_id(job_id)
-    where = (keys.delayed, keys.marker(job_id), keys.index(job_id))
-    return Call(_CANCEL, where, (), bool, repeatable=True)
+    where = (keys.delayed, keys.marker(job_id), keys.index(job_id), keys.events)
+    return Call(_CANCEL, where, (events_cap, job_id), bool, repeatable=True)
 
 
 def result(keys: Keys, job_id: str) -> Call[Any]:

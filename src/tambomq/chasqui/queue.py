@@ -163,11 +163,12 @@ class Queue:
 
     async def cancel_delayed(self, job_id: str) -> bool:
         """Forget a job that was added under *job_id* and is not due yet; false if there is none."""
-        return await self._server.run(ops.cancel(self._keys, job_id))
+        return await self._server.run(ops.cancel(self._keys, job_id, self._policy.events_cap))
 
     async def cancel_delayed_bulk(self, job_ids: Sequence[str]) -> list[bool]:
         """Forget jobs that are not due yet, in one trip; for each whether it was there."""
-        return await self._server.run_all([ops.cancel(self._keys, id) for id in job_ids])
+        cap = self._policy.events_cap
+        return await self._server.run_all([ops.cancel(self._keys, id, cap) for id in job_ids])
 
     # ── results ──────────────────────────────────────────────────────────────
 
@@ -274,15 +275,14 @@ class Queue:
 
     async def drain(self, *, delayed: bool = False) -> int:
         """Forget the jobs that wait, and those that are *delayed*; return how many."""
-        return await self._server.follow(admin_ops.drain(self._keys, self._group, delayed=delayed))
+        plan = admin_ops.drain(self._keys, self._group, self._policy.events_cap, delayed=delayed)
+        return await self._server.follow(plan)
 
     async def clean(self, grace_ms: int = 0, *, limit: int = 1000, state: str = "dlq") -> int:
-        """Forget jobs older than *grace_ms*; return how many.
-
-        *state* is ``dlq``, ``waiting`` or ``delayed``.
-        """
+        """Forget ``dlq``, ``waiting`` or ``delayed`` jobs older than *grace_ms*; count them."""
+        cap, before_ms = self._policy.events_cap, now_ms() - grace_ms
         plan = admin_ops.clean(
-            self._keys, self._group, before_ms=now_ms() - grace_ms, limit=limit, state=state
+            self._keys, self._group, cap, before_ms=before_ms, limit=limit, state=state
         )
         return await self._server.follow(plan)
 

@@ -15,6 +15,7 @@ import msgspec
 from tambomq.chasqui.job import DeadLetter
 from tambomq.chasqui.keys import GROUP, Keys
 from tambomq.chasqui.ops import Policy
+from tambomq.chasqui.recorded import payload_of, recorded
 from tambomq.chasqui.wire import decode_envelope, encode_envelope
 from tambomq.chasqui.wire_records import read_dead_letter
 from tambomq.errors import QueueError, RemoteProtocolError
@@ -81,12 +82,22 @@ def job_of(letter: DeadLetter, *, reset: bool, payload: bytes | None = None) -> 
 
 
 def move(keys: Keys, policy: Policy, id: str, now_ms: int, jobs: Sequence[Job]) -> Call[Moved]:
-    """Let jobs wait for a worker again; raise `QueueError` if the redrive was undone."""
+    """Let jobs wait for a worker again; raise `QueueError` if the redrive was undone.
+
+    Raises `JournalFull`, and moves none of them.
+    """
     where = (keys.dlq, keys.stream, keys.events, keys.redrive(id), keys.redriven(id))
     words: list[Arg] = [policy.max_stream_len, policy.events_cap, now_ms, KEEP_S]
     for job in jobs:
         words += (job.letter, job.id, job.body, job.name)
-    return Call(_MOVE, where, tuple(words), partial(_moved, keys, id), repeatable=True)
+    call = Call(_MOVE, where, tuple(words), partial(_moved, keys, id), repeatable=True)
+    if policy.journal is None:
+        return call
+    told: list[Arg] = []
+    for job in jobs:
+        told += (job.letter, job.id, job.name, payload_of(job.body))
+    size = sum(len(payload_of(job.body)) for job in jobs)
+    return recorded(keys, policy.journal, call, entries=len(jobs), size=size, extra=told)
 
 
 def undo(keys: Keys, policy: Policy, id: str, now_ms: int) -> Plan[Undone]:

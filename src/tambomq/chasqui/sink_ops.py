@@ -14,6 +14,7 @@ from itertools import chain
 from tambomq.chasqui.job import U32
 from tambomq.chasqui.keys import Keys
 from tambomq.chasqui.ops import GRACE_S, OURS, Draft, Policy
+from tambomq.chasqui.recorded import recorded
 from tambomq.chasqui.wire import encode_member
 from tambomq.errors import ForeignLeader, QueueFull
 from tambomq.store.call import Arg, Call, load_script
@@ -31,7 +32,7 @@ def add(
 
     *mark* is the batch, the chunk's token and digest, and how many seconds to keep these; -1 means
     that another digest was kept, -2 that the batch is over. An id that the caller chose counts
-    once, as it does when a producer adds it.
+    once, as it does when a producer adds it. Raises `JournalFull`, and adds nothing.
     """
     now_ms = jobs[0].created_at_ms
     if not any(job.keyed or job.run_at_ms is not None for job in jobs):
@@ -39,7 +40,9 @@ def add(
         return add_fresh(keys, policy, query, mark, now_ms, bodies, names)
     where, words = _any(keys, policy, query, jobs)
     args = (*mark, *_bound(policy, now_ms), *words)
-    return Call(_JOBS, where, args, partial(_added, keys.queue, policy), repeatable=True)
+    call = Call(_JOBS, where, args, partial(_added, keys.queue, policy), repeatable=True)
+    size = sum(len(job.payload) for job in jobs)
+    return recorded(keys, policy.journal, call, entries=len(jobs), size=size)
 
 
 def add_fresh(
@@ -62,7 +65,10 @@ def add_fresh(
         words = [2, "", *chain.from_iterable(pairs)]
     args = (*mark, *_bound(policy, now_ms), *words)
     where = (keys.stream, keys.events, keys.fence(query))
-    return Call(_FRESH, where, args, partial(_added, keys.queue, policy), repeatable=True)
+    call = Call(_FRESH, where, args, partial(_added, keys.queue, policy), repeatable=True)
+    # The envelopes are somewhat longer than the payloads, which is near enough.
+    size = sum(map(len, bodies))
+    return recorded(keys, policy.journal, call, entries=len(bodies), size=size)
 
 
 def _bound(policy: Policy, now_ms: int) -> tuple[Arg, ...]:

@@ -31,6 +31,7 @@ from tambomq.chasqui.promoter import Promoter
 from tambomq.chasqui.scheduler import TICK_MS, Scheduler
 from tambomq.chasqui.worker_ops import Seat
 from tambomq.errors import TamboError
+from tambomq.journal.recording import Bounds, bounds_of
 from tambomq.store.aio import AsyncStore
 from tambomq.store.connect import URL, Endpoint
 from tambomq.store.features import features
@@ -54,7 +55,8 @@ class Worker:
     ``"process"`` if handlers hold the interpreter's lock for longer than
     *claim_min_idle_ms*; after so long a silence others take it over. *limiter*:
     ``(jobs, ms)`` that may start over all workers of the queue. *grace_s*: how
-    long `close` lets handlers go on.
+    long `close` lets handlers go on. *journal*: while it leads what recurs, each
+    job that it makes is recorded, with its data, in the queue's journal.
     """
 
     def __init__(  # noqa: PLR0913  (options, all by keyword)
@@ -86,6 +88,7 @@ class Worker:
         heartbeat: str | None = "thread",
         limiter: tuple[int, int] | None = None,
         grace_s: float = 30.0,
+        journal: bool | Bounds = False,
     ) -> None:
         """Check the options; nothing is connected before `run`."""
         self._keys, self._handler = Keys(queue_name), check_handler(handler)
@@ -104,7 +107,7 @@ class Worker:
         self._cap = whole_or(MAX_STREAM_LEN, "max_stream_len", max_stream_len, least=1)
         self._tick_ms = whole_or(TICK_MS, "scheduler_tick_ms", scheduler_tick_ms, least=1)
         self._promotes, self._schedules = delayed_enabled, run_scheduler
-        self._events_cap = EVENTS_CAP if events_enabled else 0
+        self._events_cap, self._journal = EVENTS_CAP if events_enabled else 0, bounds_of(journal)
         self._heartbeat, self._grace_s = check_how(heartbeat), grace_s
         self._running: asyncio.Task[None] | None = None
         self._intake: Intake | None = None
@@ -251,6 +254,7 @@ class Worker:
             cap=self._cap,
             dlq_cap=self._duties.dlq_cap,
             events_cap=self._events_cap,
+            journal=self._journal,
         )
         leaders: list[Leader] = []
         if self._promotes:

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 import msgspec
 
 from tambomq.gomq import keys
+from tambomq.gomq.appended import appended
+from tambomq.journal.recording import Bounds
 from tambomq.store import transit
 from tambomq.store.call import Arg, Call, load_script
 from tambomq.store.transit import BATCH, KEEP_S, ROOM, Batch
@@ -34,10 +36,21 @@ def take(key: str, id: str, run: str) -> Call[Batch]:
     return Call(_TAKE, where, (run, BATCH, ROOM), transit.batch, repeatable=True)
 
 
-def put(key: str, query: str, number: int, mark: str, messages: Sequence[Coming]) -> Call[bool]:
-    """Publish the messages of batch *number*; false if they were published before."""
+def put(
+    key: str,
+    query: str,
+    number: int,
+    mark: str,
+    messages: Sequence[Coming],
+    journal: Bounds | None = None,
+) -> Call[bool]:
+    """Publish the messages of batch *number*; false if they were published before.
+
+    With *journal* they are recorded; raises `JournalFull`, and publishes nothing.
+    """
     words: list[Arg] = [number, mark, KEEP_S]
     for each in messages:
         words += (each.id, each.old, each.element)
     where = (keys.queue(key), keys.fence(key, query), keys.origins(key, query))
-    return Call(_PUT, where, tuple(words), bool, repeatable=True)
+    call = Call(_PUT, where, tuple(words), bool, repeatable=True)
+    return appended(key, journal, call, [each.element for each in messages])

@@ -1,17 +1,44 @@
-"""What is published, together with what the journals of some keys say of it."""
+"""What GOMQ's operations write into the journals of the keys that have one.
+
+A publish is recorded or not done. That a message has arrived is told in the step that lets go of
+it, and never a reason to keep it back: what a full journal cannot take of that is counted.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final, TypeVar
 
 from tambomq.errors import JournalFull
 from tambomq.gomq import keys
 from tambomq.gomq.wire import decode
 from tambomq.journal.keys import Keys
 from tambomq.journal.recording import Bounds, Recording, accounting
-from tambomq.store.call import Arg, Call, load_script
+from tambomq.store.call import Arg, Call, Script, load_script
 
-_PUBLISH = accounting(load_script("tambomq.gomq", "publish_recorded"))
+T = TypeVar("T")
+
+
+def _twin(name: str, *parts: str) -> Script:
+    return accounting(load_script("tambomq.gomq", name, *parts))
+
+
+_PUBLISH: Final = _twin("publish_recorded")
+# As in `ops`, with what tells behind what it looks at.
+_LEAVING = ("seen", "witness", "leave")
+_TELLING: Final = {
+    script.name: script
+    for script in (
+        _twin("observe", "join", "put_back", "kept", "told", "unhand", "take", "told_popped"),
+        _twin("observe_kept", "join", "put_back", "kept", "told", "take"),
+        _twin("unsubscribe", "lists", "put_back", "kept", "told", "unhand", *_LEAVING),
+    )
+}
+
+# Only the script finds out whose journals it needs.
+_ANY: Final = Keys("gomq", "*")
+_JOURNALS, _JOURNAL_END = _ANY.journal.split("*")
+_STATE_END: Final = _ANY.state.removeprefix(_JOURNALS + "*")
 
 
 def push_recorded(recording: Recording, batches: Mapping[str, Sequence[bytes]]) -> Call[int]:
@@ -37,6 +64,26 @@ def push_recorded(recording: Recording, batches: Mapping[str, Sequence[bytes]]) 
         tuple(names),
         tuple(words),
         decode=lambda reply: _appended(queues, bounds, reply),
+    )
+
+
+def told(recording: Recording | None, call: Call[T], consumer: str, acked: str) -> Call[T]:
+    """Return *call*, by which *consumer* observes or unsubscribes, as one that tells of arrivals.
+
+    What is popped has arrived, and so has the batch that is *acked*. Without a *recording* it is
+    the same call.
+    """
+    if recording is None:
+        return call
+    assert isinstance(call.verb, Script)  # noqa: S101  (it is one of those above)
+    bounds = recording.bounds
+    where = (_JOURNALS, _JOURNAL_END, _STATE_END)
+    return Call(
+        _TELLING[call.verb.name],
+        call.keys,
+        (*call.args, consumer, acked, *where, bounds.max_entries, bounds.max_bytes),
+        call.decode,
+        call.repeatable,
     )
 
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from tambomq.clock import now_s, unix_date
 from tambomq.errors import MessageTooLong, SettingsError, StoreError
@@ -18,9 +18,13 @@ from tambomq.gomq.dispatcher import Dispatcher
 from tambomq.gomq.model import RECORD_BYTES, Options
 from tambomq.gomq.ops import Found
 from tambomq.gomq.reaper import Reaper
+from tambomq.gomq.recorded import told
 from tambomq.ids import Xids, letters
 from tambomq.store.aio import AsyncStore
+from tambomq.store.call import Call
 from tambomq.store.ears import Hearing
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +56,8 @@ class Service:
     def __init__(self, store: AsyncStore, options: Options = Options()) -> None:  # noqa: B008  (frozen)
         """Nothing is done before `start`."""
         self._store, self._options = store, options
-        self._dispatcher = Dispatcher(store, options.recording)
+        self._recording = options.recording
+        self._dispatcher = Dispatcher(store, self._recording)
         self._reaper = Reaper(store, options)
         self._xids = Xids()
         self._tasks: list[asyncio.Task[None]] = []
@@ -126,7 +131,8 @@ class Service:
     async def unsubscribe(self, request: pb.Subscription, caller: Caller) -> pb.Result:
         """Let the consumer, with all its peers, receive the key no more."""
         key, consumer = _checked(request)
-        await self._store.run(ops.unsubscribe(key, consumer, caller.ack or ""))
+        call = ops.unsubscribe(key, consumer, caller.ack or "")
+        await self._store.run(self._told(call, consumer, caller))
         return _DONE
 
     async def observe(self, request: pb.Identification, caller: Caller) -> pb.RecordSet:
@@ -188,38 +194,37 @@ class Service:
         if caller.ack is None:
             return await self._popped(consumer, caller)
         self._turn += 1
-        return await self._store.run(
-            ops.observe_kept(
-                consumer,
-                caller.peer,
-                self._options,
-                acked=caller.ack,
-                batch=letters(_BATCH_CHARS),
-                turn=self._turn,
-                limit=caller.most,
-            )
+        call = ops.observe_kept(
+            consumer,
+            caller.peer,
+            self._options,
+            acked=caller.ack,
+            batch=letters(_BATCH_CHARS),
+            turn=self._turn,
+            limit=caller.most,
         )
+        return await self._store.run(self._told(call, consumer, caller))
 
     async def _popped(self, consumer: str, caller: Caller) -> Found:
         """Pop what waits; a caller that goes away meanwhile finds it there again."""
         self._turn += 1
-        pop = asyncio.ensure_future(
-            self._store.run(
-                ops.observe(
-                    consumer,
-                    caller.peer,
-                    self._options,
-                    acked=caller.ack or "",
-                    turn=self._turn,
-                    limit=caller.most,
-                )
-            )
+        call = ops.observe(
+            consumer,
+            caller.peer,
+            self._options,
+            acked=caller.ack or "",
+            turn=self._turn,
+            limit=caller.most,
         )
+        pop = asyncio.ensure_future(self._store.run(self._told(call, consumer, caller)))
         try:
             return await asyncio.shield(pop)
         except asyncio.CancelledError:
             self._in_background(self._undo(pop, consumer, caller.peer))
             raise
+
+    def _told(self, call: Call[T], consumer: str, caller: Caller) -> Call[T]:
+        return told(self._recording, call, consumer, caller.ack or "")
 
     async def _joined(self, consumer: str, found: Found) -> bool:
         """Whether the peer has just become one; then what waited for the first is dispatched."""

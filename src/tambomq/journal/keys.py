@@ -32,9 +32,9 @@ from tambomq.errors import InvalidFormat
 
 PROTOCOLS: Final = ("rsmq", "chasqui", "gomq", "kqueue")
 
-SENT, RECEIVED, DELETED, DEAD = "sent", "received", "deleted", "dead"
+SENT = "sent"
 EVENT, ID, AT, NAME, DELAY, BODY = b"e", b"id", b"ts", b"n", b"delay_ms", b"d"
-ATTEMPT, TARGETS, REASON, SO_FAR = b"a", b"to", b"r", b"o"
+ATTEMPT, TARGETS, REASON = b"a", b"to", b"r"
 
 BYTES, GONE, REFUSED, DROPPED = b"bytes", b"gone", b"refused", b"dropped"
 COMMITTED, READ = b"committed:", b"read:"

@@ -1,6 +1,6 @@
 """Which queues have a journal, and how a call becomes one that is recorded.
 
-A script has a journalled twin: the same text, run as a function, with two keys and four arguments
+A script has a journalled twin: the same text, run as a function, with some keys and arguments
 more. What it stores and what the journal says of it are one atomic step. The script itself stays
 as it is, so a queue without a journal pays nothing.
 """
@@ -8,7 +8,7 @@ as it is, so a queue without a journal pays nothing.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache, partial
 from importlib import resources
@@ -18,7 +18,7 @@ import msgspec
 
 from tambomq.errors import InvalidFormat, InvalidValue, JournalFull
 from tambomq.journal.keys import Keys, check_protocol
-from tambomq.store.call import Call, Script
+from tambomq.store.call import Arg, Call, Script
 
 T = TypeVar("T")
 
@@ -84,10 +84,15 @@ class Recording:
         return None
 
 
-def twin(script: Script, package: str, *parts: str) -> Script:
-    """Return the journalled twin of *script*; *parts* of *package* say what it is to record."""
+def twin(script: Script, package: str, *parts: str, extra: bool = False) -> Script:
+    """Return the journalled twin of *script*; *parts* of *package* say what it is to record.
+
+    *extra*: the twin is given words that the script has no use for.
+    """
     shebang, body = _headed(script)
-    told = (_part(package, name) for name in parts)
+    told = [_part(package, name) for name in parts]
+    if extra:
+        told.insert(0, _part(_OWN, "extra"))
     head = (shebang + _part(_OWN, "account"), _part(_OWN, "watched"), *told)
     return _named(script.name, *head, "local function work()", body, "end", _part(_OWN, "finish"))
 
@@ -99,20 +104,34 @@ def accounting(script: Script) -> Script:
 
 
 def recorded(
-    call: Call[T], script: Script, keys: Keys, bounds: Bounds, *, entries: int = 0, size: int = 0
+    call: Call[T],
+    script: Script,
+    keys: Keys,
+    bounds: Bounds,
+    *,
+    entries: int = 0,
+    size: int = 0,
+    extra: Sequence[Arg] | None = None,
 ) -> Call[T]:
     """Return *call* as it is made by *script*, its twin.
 
     It stores *entries* with *size* bytes in all, or raises `JournalFull` and stores nothing; what
-    is only told, such as a receive, is left out of a full journal and counted.
+    is only told, such as a receive, is left out of a full journal and counted. *extra* is for twins
+    that are given some.
     """
+    words = () if extra is None else (*extra, len(extra))
     return Call(
         script,
         (*call.keys, keys.journal, keys.state),
-        (*call.args, bounds.max_entries, bounds.max_bytes, entries, size),
+        (*call.args, *words, bounds.max_entries, bounds.max_bytes, entries, size),
         partial(_unwrapped, keys, bounds, call.decode),
         call.repeatable,
     )
+
+
+def beside(keys: Keys, key: str) -> Call[int]:
+    """Raise `StoreError` where one step cannot write to *key* and to the journal: on a cluster."""
+    return Call("EXISTS", (key, keys.journal, keys.state), (), int, repeatable=True)
 
 
 def _part(package: str, name: str) -> str:

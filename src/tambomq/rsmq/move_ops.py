@@ -14,6 +14,7 @@ import msgspec
 from tambomq.errors import MessageTooLong
 from tambomq.ids import letters
 from tambomq.rsmq.keys import ID_SUFFIX_LENGTH, Keys
+from tambomq.rsmq.recorded import recorded
 from tambomq.rsmq.replies import existing
 from tambomq.store import transit
 from tambomq.store.call import Arg, Call, load_script
@@ -62,7 +63,7 @@ def put(
 ) -> Call[bool]:
     """Send the messages of batch *number*; false if they were sent before.
 
-    Raises `MessageTooLong` or `QueueNotFound`, and sends nothing.
+    Raises `MessageTooLong`, `QueueNotFound` or `JournalFull`, and sends nothing.
     """
     longest = max(len(each.body) for each in messages)
     delays = "".join(f"{each.delay_ms}," for each in messages)
@@ -71,7 +72,9 @@ def put(
     for each in messages:
         words += (each.old, each.body)
     where = (*keys.of(queue), keys.fence(queue, query), keys.origins(queue, query))
-    return Call(_PUT, where, tuple(words), partial(_sent, queue, longest), repeatable=True)
+    call = Call(_PUT, where, tuple(words), partial(_sent, queue, longest), repeatable=True)
+    size = sum(len(each.body) for each in messages)
+    return recorded(keys, queue, call, entries=len(messages), size=size)
 
 
 def _batch(queue: str, reply: Any) -> Batch:

@@ -1,7 +1,7 @@
 """What RSMQ's operations write into the journal of a queue that has one.
 
-A send is recorded or not done. A receive, a deletion and a burial are done in any case: what a full
-journal cannot take of them is counted.
+A send, by whomever, is recorded or not done. A receive, a deletion and a burial are done in any
+case: what a full journal cannot take of them is counted.
 """
 
 from __future__ import annotations
@@ -13,20 +13,24 @@ from typing import Final, TypeVar
 from tambomq.journal import recording
 from tambomq.journal.keys import Keys as JournalKeys
 from tambomq.journal.recording import Bounds, Recording
-from tambomq.rsmq.keys import NAMESPACE, Keys
+from tambomq.rsmq.keys import NAMESPACE, Keys, check_queue
 from tambomq.store.call import Call, Script
 
 T = TypeVar("T")
 
 _PACKAGE: Final = "tambomq.rsmq"
 _PARTS: Final = {
-    "send": "journal_sent",
-    "receive": "journal_received",
-    "receive_one": "journal_received",
-    "pop": "journal_popped",
-    "delete": "journal_deleted",
-    "delete_one": "journal_deleted",
-    "bury": "journal_dead",
+    "send": ("journal_sent",),
+    "receive": ("journal_received",),
+    "receive_one": ("journal_received",),
+    "pop": ("journal_popped",),
+    "delete": ("journal_deleted",),
+    "delete_one": ("journal_deleted",),
+    "bury": ("journal_dead",),
+    "sink_send": ("journal_stored",),
+    "move_put": ("journal_stored",),
+    "redrive_move": ("journal_stored", "journal_redriven"),
+    "redrive_undo": ("journal_undone",),
 }
 
 
@@ -34,6 +38,11 @@ def recording_keys(ns: str, journal: Iterable[str], bounds: Bounds) -> Keys:
     """Return the keys of *ns*, where queues that match *journal* have one."""
     found = Recording("rsmq", journal, bounds, within=_within(ns))
     return Keys(ns, found if found.patterns else None)
+
+
+def keys_of(ns: str, queue: str, bounds: Bounds | None) -> Keys:
+    """Return the keys of *ns*, where *queue* has a journal if there are *bounds* of one."""
+    return Keys(ns) if bounds is None else recording_keys(ns, (check_queue(queue),), bounds)
 
 
 def journal_keys(ns: str, queue: str) -> JournalKeys:
@@ -61,4 +70,4 @@ def _within(ns: str) -> str:
 
 @cache
 def _twin(script: Script) -> Script:
-    return recording.twin(script, _PACKAGE, _PARTS[script.name])
+    return recording.twin(script, _PACKAGE, *_PARTS[script.name])

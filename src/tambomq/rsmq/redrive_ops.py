@@ -14,6 +14,7 @@ import msgspec
 
 from tambomq.errors import QueueError
 from tambomq.rsmq.keys import Keys
+from tambomq.rsmq.recorded import recorded
 from tambomq.rsmq.replies import existing
 from tambomq.store import redrives
 from tambomq.store.call import Arg, Call, Plan, load_script, results
@@ -47,13 +48,18 @@ def settle(keys: Keys, queue: str, id: str, state: str) -> Call[bool]:
 
 
 def move(keys: Keys, queue: str, told: Redrive, letters: Sequence[Letter]) -> Call[Moved]:
-    """Let messages be received again; raise `QueueError` if the redrive was undone."""
+    """Let messages be received again; raise `QueueError` if the redrive was undone.
+
+    Raises `JournalFull`, and moves none of them.
+    """
     ledger = (keys.redrive(queue, told.id), keys.redriven(queue, told.id))
     where = (*keys.of(queue), *keys.of(told.dead), *ledger)
     words: list[Arg] = [KEEP_S]
     for letter in letters:
         words += (letter.id, int(letter.body is not None), letter.body or b"")
-    return Call(_MOVE, where, tuple(words), partial(_moved, queue, told.id), repeatable=True)
+    call = Call(_MOVE, where, tuple(words), partial(_moved, queue, told.id), repeatable=True)
+    # The script knows how much it is: of most letters only the server has the body.
+    return recorded(keys, queue, call)
 
 
 def undo(keys: Keys, queue: str, told: Redrive) -> Plan[Undone]:
@@ -67,7 +73,7 @@ def undo(keys: Keys, queue: str, told: Redrive) -> Plan[Undone]:
     while after:
         args = (after, CHUNK, told.dead)
         call = Call(_UNDO, where, args, partial(_undone, queue, told.id), repeatable=True)
-        after, some = results((yield (call,)))[0]
+        after, some = results((yield (recorded(keys, queue, call),)))[0]
         total += some
     return total
 

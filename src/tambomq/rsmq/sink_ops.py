@@ -13,6 +13,7 @@ from typing import Any
 from tambomq.errors import MessageTooLong
 from tambomq.ids import letters
 from tambomq.rsmq.keys import ID_SUFFIX_LENGTH, Keys
+from tambomq.rsmq.recorded import recorded
 from tambomq.rsmq.replies import existing
 from tambomq.store.call import Arg, Call, load_script
 
@@ -31,12 +32,14 @@ def send(
 
     *mark* is the batch, the chunk's token and digest, and how many seconds to keep these; -1 means
     that another digest was kept, -2 that the batch is over. Without *delays*, the queue's own.
+    Raises `JournalFull`, and sends nothing.
     """
     longest = max(map(len, bodies))
     waits = "".join(f"{'' if each is None else each}," for each in delays)
     args = (*mark, longest, waits, letters(ID_SUFFIX_LENGTH * len(bodies)), *bodies)
     where = (*keys.of(queue), keys.fence(queue, query))
-    return Call(_SEND, where, args, partial(_sent, queue, longest), repeatable=True)
+    call = Call(_SEND, where, args, partial(_sent, queue, longest), repeatable=True)
+    return recorded(keys, queue, call, entries=len(bodies), size=sum(map(len, bodies)))
 
 
 def longest(keys: Keys, queue: str) -> Call[int | None]:

@@ -1,14 +1,27 @@
 -- drop_waiting: forget jobs that no worker has been given yet, or that one has given back.
 --
--- KEYS  stream    stream  {chasqui:<queue>}:stream
--- ARGV  group     whose
---       until_    entries later than this stay; '+' for none
---       count     at most so many
---       returned  in whose name those lie that were given back
+-- KEYS  stream      stream  {chasqui:<queue>}:stream
+--       events      stream  {chasqui:<queue>}:events
+-- ARGV  group       whose
+--       until_      entries later than this stay; '+' for none
+--       count       at most so many
+--       returned    in whose name those lie that were given back
+--       events_cap  events that are kept; 0 writes none
 -- REPLY how many
 
-local stream = KEYS[1]
-local group, until_, count, returned = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local stream, events = KEYS[1], KEYS[2]
+local group, until_, count, returned, events_cap = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+
+local function tell_of(rows)
+  for _, row in ipairs(rows) do
+    local known = {}
+    -- The first of each counts.
+    for i = #row[2] - 1, 1, -2 do
+      known[row[2][i]] = row[2][i + 1]
+    end
+    note_cancelled(events, events_cap, job_id(known['d'] or ''), known['n'] or '')
+  end
+end
 
 local from = '-'
 local groups = redis.pcall('XINFO', 'GROUPS', stream)
@@ -30,14 +43,19 @@ for i, row in ipairs(given_back) do
   entries[i] = row[1]
 end
 if #entries > 0 then
+  for _, entry in ipairs(events_cap ~= '0' and entries or {}) do
+    tell_of(redis.call('XRANGE', stream, entry, entry))
+  end
   redis.call('XACK', stream, group, unpack(entries))
   redis.call('XDEL', stream, unpack(entries))
   return #entries
 end
-for i, row in ipairs(redis.call('XRANGE', stream, from, until_, 'COUNT', count)) do
+local rows = redis.call('XRANGE', stream, from, until_, 'COUNT', count)
+for i, row in ipairs(rows) do
   entries[i] = row[1]
 end
 if #entries > 0 then
   redis.call('XDEL', stream, unpack(entries))
+  tell_of(rows)
 end
 return #entries

@@ -1,10 +1,11 @@
 -- journal_jobs: for the twins of the scripts that add: record each job that is stored.
 --
--- KEYS  target  {chasqui:<queue>}:stream or :delayed; the script's others follow
+-- KEYS  none
 -- ARGV  none
 -- REPLY none
 
-local target = KEYS[1]
+-- Where jobs are stored, whatever else the script has keys for.
+local delayed, stream = table.remove(KEYS), table.remove(KEYS)
 local LENGTHS = {[0xc4] = 1, [0xc5] = 2, [0xc6] = 4}
 
 -- The id and the payload of an envelope; all that are added are of our own form.
@@ -18,36 +19,29 @@ local function job_of(envelope)
   return id, envelope:sub(at + width + 1, at + width + size)
 end
 
-local function sent(envelope, name, ...)
-  local id, payload = job_of(envelope)
-  if name == '' then
-    enter(opened, #payload, 'e', 'sent', 'id', id, 'ts', opened.now, 'd', payload, ...)
-  else
-    enter(opened, #payload, 'e', 'sent', 'id', id, 'ts', opened.now, 'n', name, 'd', payload, ...)
-  end
-end
-
--- Both write the job before anything else.
+-- All of them write a job before anything else.
 watch.XADD = function(command, key, ...)
-  if key ~= target then
+  if key ~= stream then
     return made.call(command, key, ...)
   end
   claim_room()
   local reply, _, _, envelope, _, name = made.call(command, key, ...), ...
-  sent(envelope, name or '')
+  local id, payload = job_of(envelope)
+  sent(id, name or '', payload)
   return reply
 end
 
 watch.ZADD = function(command, key, ...)
-  if key ~= target then
+  if key ~= delayed then
     return made.call(command, key, ...)
   end
   claim_room()
   local reply, run_at, member = made.call(command, key, ...), ...
   local head, length = prefix(member)
   if reply == 1 then
+    local id, payload = job_of(member:sub(head + length + 1))
     local name, delay_ms = member:sub(head + 1, head + length), math.max(0, run_at - opened.now)
-    sent(member:sub(head + length + 1), name, 'delay_ms', delay_ms)
+    sent(id, name, payload, 'delay_ms', delay_ms)
   end
   return reply
 end

@@ -1,0 +1,161 @@
+"""Jobs that somebody forgets before they run: the events stream says so, in the same step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+
+from tambomq.chasqui import BlockingQueue
+from tambomq.chasqui.admin_ops import CHUNK
+from tambomq.chasqui.job import Envelope
+from tambomq.chasqui.keys import RETURNED, Keys
+from tambomq.chasqui.wire import encode_envelope, encode_member
+from tambomq.clock import now_ms
+from tests.chasqui.conftest import Connect
+from tests.chasqui.stored import events, ids, rows, told
+
+HOUR = 3_600_000
+
+
+def cancelled(db: redis.Redis, keys: Keys) -> list[tuple[str | None, str]]:
+    """Return the id and the name of each job that is told to be cancelled."""
+    found = [event for event in events(db, keys) if event.name == "cancelled"]
+    return [(event.job_id, event.job_name) for event in found]
+
+
+def old(id: str) -> bytes:
+    """Return the envelope of a job that was added long ago."""
+    return encode_envelope(Envelope(id, b"\x01", 1000))
+
+
+def test_a_cancelled_job_is_told_once_after_it_was_delayed(
+    twin: BlockingQueue, db: redis.Redis, keys: Keys
+) -> None:
+    before: Any = db.time()
+    twin.add("mail", 1, job_id="ü:1", delay_ms=HOUR)
+    assert twin.cancel_delayed("ü:1") is True
+    assert twin.cancel_delayed("ü:1") is False
+    assert told(db, keys) == [("delayed", "ü:1"), ("cancelled", "ü:1")]
+    (_, fields) = rows(db, keys.events)[-1]
+    assert fields[::2] == [b"e", b"id", b"ts", b"n"]
+    assert fields[7] == b"mail"
+    after: Any = db.time()
+    assert before[0] * 1000 <= int(fields[5]) <= after[0] * 1000 + 1000
+
+
+def test_each_of_many_is_told(twin: BlockingQueue, db: redis.Redis, keys: Keys) -> None:
+    for id in "abc":
+        twin.add("", 1, job_id=id, delay_ms=HOUR)
+    twin.cancel_delayed_bulk(["c", "none", "a", "a"])
+    assert cancelled(db, keys) == [("c", ""), ("a", "")]
+
+
+@pytest.mark.parametrize("dialect", ["page", "engine"])
+def test_a_name_is_told_in_both_dialects(
+    connect: Connect, db: redis.Redis, keys: Keys, dialect: str
+) -> None:
+    queue = connect(dialect=dialect)
+    queue.add("имя", 1, job_id="a", delay_ms=HOUR)
+    queue.cancel_delayed("a")
+    queue.add("имя", 1, job_id="b", delay_ms=HOUR)
+    queue.drain(delayed=True)
+    assert cancelled(db, keys) == [("a", "имя"), ("b", "имя")]
+
+
+def test_what_is_drained_is_told(connect: Connect, db: redis.Redis, keys: Keys) -> None:
+    queue = connect()
+    jobs = queue.add_bulk([{"name": "n", "data": n} for n in range(CHUNK + 2)])
+    late = [queue.add("late", n, delay_ms=HOUR + n) for n in range(CHUNK + 2)]
+    assert queue.drain(delayed=True) == 2 * CHUNK + 4
+    assert cancelled(db, keys) == [
+        *((job.id, "n") for job in jobs),
+        *((job.id, "late") for job in late),
+    ]
+    assert queue.drain(delayed=True) == 0
+    assert len(cancelled(db, keys)) == 2 * CHUNK + 4
+
+
+def test_what_runs_is_not_told_and_what_was_given_back_is(
+    connect: Connect, db: redis.Redis, keys: Keys
+) -> None:
+    queue = connect()
+    jobs = [queue.add("n", n) for n in range(4)]
+    db.xgroup_create(keys.stream, "default", "0")
+    taken: Any = db.xreadgroup("default", "c", {keys.stream: ">"}, count=3)
+    entries = [entry for entry, _ in taken[0][1]]
+    db.xclaim(keys.stream, "default", RETURNED, 0, entries[:2])
+    assert queue.drain() == 3
+    assert ids(db, keys) == [jobs[2].id]
+    assert cancelled(db, keys) == [(jobs[place].id, "n") for place in (0, 1, 3)]
+
+
+@pytest.mark.parametrize("state", ["waiting", "delayed"])
+def test_what_is_cleaned_is_told(connect: Connect, db: redis.Redis, keys: Keys, state: str) -> None:
+    queue = connect()
+    for place, id in enumerate("abc"):
+        if state == "waiting":
+            db.xadd(keys.stream, {"d": old(id), "n": "n"}, id=f"{1000 + place}-0")
+        else:
+            db.zadd(keys.delayed, {encode_member("n", old(id), "page"): now_ms() + HOUR + place})
+    assert queue.clean(HOUR, state=state, limit=2) == 2
+    assert cancelled(db, keys) == [("a", "n"), ("b", "n")]
+
+
+@pytest.mark.parametrize(
+    "forget",
+    [
+        lambda queue: queue.cancel_delayed("a"),
+        lambda queue: queue.drain(delayed=True),
+        lambda queue: queue.clean(-HOUR, state="delayed"),
+    ],
+)
+def test_without_events_nothing_is_told(
+    connect: Connect, db: redis.Redis, keys: Keys, forget: Callable[[BlockingQueue], object]
+) -> None:
+    queue = connect(events_enabled=False)
+    queue.add("n", 1, job_id="a", delay_ms=HOUR)
+    assert forget(queue)
+    assert db.dbsize() == 0
+
+
+@pytest.mark.parametrize(
+    "forget",
+    [
+        lambda queue: queue.cancel_delayed("a"),
+        lambda queue: queue.drain(delayed=True),
+        lambda queue: queue.clean(-HOUR, state="delayed"),
+    ],
+)
+def test_events_that_cannot_be_written_undo_nothing(
+    connect: Connect, db: redis.Redis, keys: Keys, forget: Callable[[BlockingQueue], object]
+) -> None:
+    queue = connect()
+    queue.add("n", 1, job_id="a", delay_ms=HOUR)
+    db.set(keys.events, "no stream")
+    assert forget(queue)
+    assert list(db.scan_iter()) == [keys.events.encode()]
+
+
+def test_what_nobody_can_read_is_forgotten_and_not_told(
+    connect: Connect, db: redis.Redis, keys: Keys
+) -> None:
+    db.zadd(keys.delayed, {b"\xff": 1})
+    db.xadd(keys.stream, {"d": b"\xff"})
+    db.xadd(keys.stream, {"x": b"no job"})
+    assert connect().drain(delayed=True) == 3
+    assert list(db.scan_iter()) in ([], [keys.stream.encode()])
+
+
+def test_who_left_in_between_is_not_told_and_keeps_its_id(
+    connect: Connect, db: redis.Redis, keys: Keys
+) -> None:
+    queue = connect()
+    queue.add("n", 1, job_id="a", delay_ms=HOUR)
+    db.delete(keys.delayed)
+    assert queue.cancel_delayed("a") is False
+    assert queue.drain(delayed=True) == 0
+    assert cancelled(db, keys) == []
+    assert db.exists(keys.marker("a"), keys.index("a")) == 2

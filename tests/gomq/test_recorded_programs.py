@@ -1,0 +1,87 @@
+"""Random programs where keys have journals: these say what was observed; all else is as ever."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar, cast
+
+import pytest
+import redis
+from hypothesis.stateful import initialize, invariant
+
+from tambomq.gomq import ops
+from tambomq.gomq.recorded import told
+from tambomq.journal import ops as journal_ops
+from tambomq.journal.keys import Keys
+from tambomq.journal.recording import Recording
+from tambomq.store.call import Call, Script
+from tambomq.store.sync import Store
+from tests.gomq.model import Broker, Seat
+from tests.gomq.test_state_machine import COPIES, EXAMPLES, Programs, run_programs
+from tests.servers import Server
+
+T = TypeVar("T")
+
+RECORDING = Recording("gomq", ("*",))
+KEYS = ("a", "a_b")
+
+
+class Telling(Store):
+    """Makes calls as a server with journals makes them."""
+
+    def run(self, call: Call[T]) -> T:
+        script = call.verb.name if isinstance(call.verb, Script) else ""
+        if script in ("observe", "observe_kept"):
+            call = told(RECORDING, call, cast("str", call.args[0]), cast("str", call.args[8]))
+        elif script == "unsubscribe":
+            call = told(RECORDING, call, cast("str", call.args[1]), cast("str", call.args[2]))
+        return super().run(call)
+
+
+class Witness(Broker):
+    """Remembers in which order messages were observed, also those that were given back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: dict[str, list[tuple[str, str]]] = {key: [] for key in KEYS}
+
+    def _note(self, seat: Seat, taken: dict[str, list[str]]) -> dict[str, list[str]]:
+        for key, messages in taken.items():
+            self.told[key] += [(message, seat.consumer) for message in messages]
+        return super()._note(seat, taken)
+
+
+class RecordedPrograms(Programs):
+    """The same programs, and journals beside them."""
+
+    model: Witness
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = Witness()
+
+    @initialize()
+    def keys_have_journals(self) -> None:
+        for key in KEYS:
+            self.store.run(journal_ops.commit(Keys("gomq", key), "reader", "0-0"))
+
+    @invariant()
+    def journals_say_what_was_observed(self) -> None:
+        for key in KEYS:
+            found: Any = self.db.xrange(Keys("gomq", key).journal)
+            entries = [(_message(fields[b"id"]), fields[b"n"].decode()) for _, fields in found]
+            assert entries == self.model.told[key]
+
+    def _messages(self, size: int) -> list[str]:
+        return [_message(b"%d" % next(self.names)) for _ in range(size)]
+
+
+def _message(id: bytes) -> str:
+    return f'{{"id":"{id.decode()}"}}'
+
+
+@pytest.mark.timeout(60 + EXAMPLES)
+def test_no_program_makes_journals_and_model_differ(
+    server: Server, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ops, "COPIES", COPIES)
+    run_programs(RecordedPrograms, Telling(server.url), db, EXAMPLES)
