@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install -c const
 CHECKED := src tests $(dir $(wildcard benchmarks/__init__.py))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check servers interop bench docs clean
+.PHONY: help run test check servers peers interop bench docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,9 +30,11 @@ check: $(VENV)/.dev ## lint, format, types, import contracts, house rules
 servers: $(VENV)/.dev # every Redis and Valkey the tests know; builds Redis 8 once
 	@exec $(BIN)/python -m tests.servers.binaries
 
-interop: servers ## run the tests against foreign clients and servers
+peers: servers # all that the tests of `make interop` speak with
 	@scripts/peers
 	@scripts/install-chromium
+
+interop: peers ## run the tests against foreign clients and servers
 	@exec $(BIN)/python -m pytest -m interop $(ARGS)
 
 bench: $(VENV)/.dev ## measure, against the clients in use

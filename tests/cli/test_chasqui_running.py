@@ -20,6 +20,7 @@ from tambomq.chasqui import BlockingQueue
 from tambomq.chasqui.keys import Keys
 from tambomq.chasqui.ops import OURS
 from tests.chasqui import stored
+from tests.journal.looking import records
 from tests.servers import Server, eventually
 
 KEYS = Keys("emails")
@@ -252,6 +253,17 @@ def test_scheduler_makes_the_jobs_that_recur_and_tells_in_json_lines(
     assert db.exists(KEYS.scheduler_lock) == 0
     messages = [json.loads(line)["message"] for line in leading.err.splitlines()]
     assert any(text.startswith("the scheduler of queue 'emails': tambo-") for text in messages)
+
+
+def test_scheduler_records_what_it_makes_if_it_is_told_to(
+    start: Start, emails: BlockingQueue, server: Server, db: redis.Redis
+) -> None:
+    emails.upsert_repeatable_job("tick", 1, repeat={"kind": "every", "interval_ms": 50}, limit=2)
+    leading = start("scheduler", "emails", "--journal")
+    eventually(lambda: len(stored.ids(db, KEYS)) == 2, within_s=WITHIN_S)
+    assert leading.stop(signal.SIGTERM) == 0
+    told = [each.id for each in records(server.url, "chasqui", "emails")]
+    assert told == stored.ids(db, KEYS)
 
 
 def test_second_promoter_takes_over_when_the_first_ends(start: Start) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from tambomq.pipeline.lake import Lake
 from tests.pipeline import truth
-from tests.pipeline.truth import Life, Where
+from tests.pipeline.truth import Life, Which
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OFF = 0.0133
@@ -29,10 +29,13 @@ def rows(spark: SparkSession, lake: Lake, table: str) -> list[dict[str, Any]]:
     return [{name: _plain(value) for name, value in row.items()} for row in found]
 
 
-def silver(spark: SparkSession, lake: Lake) -> dict[Where, dict[str, Any]]:
-    """Return the rows of silver by protocol, queue and id; each must be there once."""
+def silver(spark: SparkSession, lake: Lake) -> dict[Which, dict[str, Any]]:
+    """Return the rows of silver by protocol, queue, id and life; each must be there once."""
     found = rows(spark, lake, "silver")
-    by_id = {(row.pop("protocol"), row.pop("queue"), row.pop("id")): row for row in found}
+    by_id = {
+        (row.pop("protocol"), row.pop("queue"), row.pop("id"), row.pop("revived")): row
+        for row in found
+    }
     assert len(by_id) == len(found)
     return by_id
 

@@ -36,8 +36,8 @@ def orders(rsmq: Rsmq) -> Rsmq:
 def test_a_dry_run_tells_and_moves_nothing(run: Run, orders: Rsmq, db: redis.Redis) -> None:
     done = run("rsmq:orders", "gomq:orders", "--dry-run")
     assert done.out.splitlines() == [
-        "would move 3 that wait and 1 that are delayed from rsmq:orders to gomq:orders",
-        "1 are in somebody's hands, and would be waited for",
+        "would move 3 that wait and 1 that is delayed from rsmq:orders to gomq:orders",
+        "1 is in somebody's hands, and would be waited for",
         "GOMQ knows no delays: those that are delayed would stay",
     ]
     counts = json.loads(run("rsmq:orders", "gomq:orders", "--dry-run", "--json").out)
@@ -52,7 +52,7 @@ def test_it_tells_what_went_and_what_stayed(run: Run, orders: Rsmq, db: redis.Re
     moved, compared, stayed = done.out.splitlines()
     assert moved == "moved 4 messages from rsmq:orders to chasqui:orders"
     assert compared.startswith("4 have left and 4 have come since it began, with the same digest ")
-    assert stayed == "1 stay: somebody has them in hand; run it again later"
+    assert stayed == "1 stays: somebody has it in hand; run it again later"
     keys = ChasquiKeys("orders")
     assert (db.xlen(keys.stream), db.zcard(keys.delayed)) == (3, 1)
 

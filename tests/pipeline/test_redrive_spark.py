@@ -23,6 +23,7 @@ from tambomq.rsmq import Rsmq
 from tambomq.rsmq.keys import Keys as RsmqKeys
 from tambomq.store.sync import Store
 from tests.cli.transcript import Done, call
+from tests.journal.looking import records
 from tests.pipeline.dying_letters import bury, dead, ids, waiting
 from tests.servers import Server
 
@@ -118,6 +119,13 @@ def test_sql_chooses_messages_by_why_they_died(
 
 
 # ── the commands ─────────────────────────────────────────────────────────────
+
+
+def test_the_command_records_if_it_is_told_to(dlq: Run, server: Server, db: redis.Redis) -> None:
+    bury(db, 3)
+    assert dlq("redrive", "chasqui:orders", "--journal", "--where", "id <> 'job-1'").code == 0
+    found = [(each.id, each.event) for each in records(server.url, "chasqui", "orders")]
+    assert found == [("job-0", "sent"), ("job-2", "sent")]
 
 
 def test_the_way_there_and_back(dlq: Run, db: redis.Redis) -> None:

@@ -22,6 +22,7 @@ from tambomq.pipeline import tables
 from tambomq.pipeline.lake import BRONZE, Lake
 from tambomq.pipeline.table_log import Entry
 from tests.cli.transcript import Done, call
+from tests.journal.looking import bodies as recorded
 from tests.servers import Server
 
 Run = Callable[..., Done]
@@ -98,6 +99,12 @@ def test_a_pace_is_kept(replay: Run, db: redis.Redis) -> None:
     where = ("--where", "protocol = 'chasqui'")
     assert replay("--to", "gomq:b", *where, "--speed", "100x").code == 0
     assert db.llen("QUEUE_b") == 5
+
+
+def test_what_is_sent_again_is_recorded_if_that_is_asked_for(replay: Run, server: Server) -> None:
+    where = ("--where", "protocol = 'chasqui'")
+    assert replay("--to", "gomq:b", *where, "--journal").code == 0
+    assert len(recorded(server.url, "gomq", "b")) == 5
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (everybody calls it so)
 
 from tambomq.cli import pipeline_report
 from tambomq.cli.main import tambo
 from tambomq.errors import SettingsError
+from tambomq.pipeline import dead, report
 from tambomq.pipeline.charts import short
 from tambomq.pipeline.figures import Counts, Figures
 from tambomq.pipeline.lake import Lake
@@ -123,12 +125,25 @@ def test_spreads_are_those_of_all_runs(told: Figures, filled: Filled) -> None:
     assert told.wait.p99 == waits[math.ceil(0.99 * len(waits)) - 1]
 
 
+def test_an_error_has_the_shape_that_the_dead_letters_of_a_queue_have(spark: SparkSession) -> None:
+    texts = [
+        "ValueError: order 17 of 'shop' failed",
+        "can't open the user's file 'a b' at 0xDEADbeef",
+        "GET HTTPS://example.com/x?y=1 by ann@example.com took 1.5 s\n  in line 3",
+        "no job 01J9ZK8Q0V7W3X5Y2A4B6C8D0E, row 6f1e4f5c-9a3b-4c1d-8e2f-0123456789ab",
+    ]
+    found = spark.createDataFrame([(text,) for text in texts], "text STRING").select(
+        report.shape(F.col("text")).alias("shape")
+    )
+    assert [row["shape"] for row in found.collect()] == [dead.shape(text) for text in texts]
+
+
 def test_reasons_are_counted_by_their_shape(told: Figures, filled: Filled) -> None:
-    dead = Counter(life.reason for life in filled[1] if life.outcome == "dead")
+    died = Counter(life.reason for life in filled[1] if life.outcome == "dead")
     found = Counter[str]()
     for each in told.reasons:
         found[each.reason] += each.dead
-    assert found == dead
+    assert found == died
 
 
 def test_a_part_of_the_time_is_told(spark: SparkSession, filled: Filled, told: Figures) -> None:

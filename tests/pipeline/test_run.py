@@ -107,6 +107,35 @@ def test_what_is_told_of_a_closed_job_is_kept_as_late_and_counted(
             db.xdel(Keys("orders").events, place)
 
 
+def test_a_job_that_is_redriven_after_it_was_closed_has_a_second_life(
+    spark: SparkSession, copied: Filled
+) -> None:
+    dead = next(
+        life
+        for life in copied.lives
+        if life.queue == "orders" and life.outcome == "dead" and life.body_bytes
+    )
+    at_ms = (dead.finished_ms or 0) + 3_600_000
+    told: list[Any] = [
+        {"e": "completed", "id": dead.id, "ts": str(at_ms + 30), "attempt": "1"},
+        {"e": "active", "id": dead.id, "ts": str(at_ms + 20), "attempt": "1"},
+        {"e": "waiting", "id": dead.id, "ts": str(at_ms), "n": dead.name or "x"},
+    ]
+    with redis.Redis.from_url(copied.server.url) as db:
+        places = [db.xadd(Keys("orders").events, fields) for fields in reversed(told)]
+    try:
+        assert run(spark, copied.lake, Plan(copied.server.url, once=True, rules=SOON)) == 3
+        lives = comparing.silver(spark, copied.lake)
+        first = lives["chasqui", "orders", dead.id, False]
+        second = lives["chasqui", "orders", dead.id, True]
+        assert (first["outcome"], second["outcome"]) == ("dead", "done")
+        assert (second["enqueued_at"], second["wait_ms"]) == (at_ms, 20)
+        assert comparing.rows(spark, copied.lake, "late") == []
+    finally:
+        with redis.Redis.from_url(copied.server.url) as db:
+            db.xdel(Keys("orders").events, *places)
+
+
 def test_compaction_changes_no_row(spark: SparkSession, copied: Filled) -> None:
     before = len(copied.lake.log.version().of(BRONZE))
     done = compact(copied.lake)
@@ -181,6 +210,6 @@ def test_entries_that_make_no_sense_are_kept_and_stop_nothing(
     assert len(bronze) == len(told) + 2
     assert {row["queue"] for row in bronze} == {"007"}
     lives = comparing.silver(spark, lake)
-    assert lives["chasqui", "007", "x"]["outcome"] == "done"
-    assert lives["chasqui", "007", "-1234567890"]["outcome"] == "running"
+    assert lives["chasqui", "007", "x", False]["outcome"] == "done"
+    assert lives["chasqui", "007", "-1234567890", False]["outcome"] == "running"
     assert comparing.rows(spark, lake, "gold")

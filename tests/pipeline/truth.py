@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 Where: TypeAlias = tuple[str, str, str]
+Which: TypeAlias = tuple[str, str, str, bool]
 MINUTE_MS = 60_000
 
 
@@ -32,6 +33,7 @@ class Life:
     error: str | None = None
     body_bytes: int | None = None
     events: int = 0
+    revived: bool = False
     failed_ms: list[int] = field(default_factory=list)
     retried_ms: list[int] = field(default_factory=list)
 
@@ -55,10 +57,10 @@ class Life:
         self.events += events
 
 
-def silver(lives: Iterable[Life]) -> dict[Where, dict[str, Any]]:
-    """Return the rows of silver, times in milliseconds, by protocol, queue and id."""
+def silver(lives: Iterable[Life]) -> dict[Which, dict[str, Any]]:
+    """Return the rows of silver, times in milliseconds, by protocol, queue, id and life."""
     return {
-        (life.protocol, life.queue, life.id): {
+        (life.protocol, life.queue, life.id, life.revived): {
             "name": life.name,
             "enqueued_at": life.enqueued_ms,
             "delay_ms": life.delay_ms,

@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
-from tambomq.chasqui import lead_ops, ops, worker_ops
+from tambomq.chasqui import dlq_ops, lead_ops, ops, redrive_ops, worker_ops
 from tambomq.chasqui.keys import GROUP, Keys
 from tambomq.chasqui.lead_ops import Office
 from tambomq.chasqui.ops import Draft, Policy
@@ -24,6 +24,7 @@ from tambomq.journal import ops as journal_ops
 from tambomq.journal.keys import Keys as JournalKeys
 from tambomq.journal.wire import Record
 from tambomq.store.features import features
+from tambomq.store.redrives import Redrive
 from tambomq.store.sync import Store
 from tests.pipeline.truth import Life
 
@@ -33,6 +34,8 @@ _EVERYTHING = 1 << 40
 _CHUNK = 50
 _UNHEARD = 0.1
 """So many messages nobody receives, and of those received so many die."""
+_REDRIVEN = 0.3
+"""So many of the dead."""
 _NAMES = ("email", "invoice", "resize", "")
 _RULES = Rules(max_attempts=3)
 _FATES = {
@@ -63,9 +66,9 @@ class Workload:
     def fill(self, jobs: int) -> None:
         """Let *jobs* of ChasquiMQ and about a third as many messages of each other one live."""
         half = jobs // 2
-        Jobs(self._store, "orders", self._dice, announce=True).live(self._drafts(half, self.lives))
-        rest = self._drafts(jobs - half, self.lives)
-        Jobs(self._store, "mail/out 7", self._dice, announce=False).live(rest)
+        for queue, announce, count in (("orders", True, half), ("mail/out 7", False, jobs - half)):
+            drafted = self._drafts(count, self.lives)
+            self.lives += Jobs(self._store, queue, self._dice, announce=announce).live(drafted)
         for make in (self._rsmq, self._gomq, self._kqueue):
             make(jobs // 3)
 
@@ -119,7 +122,15 @@ class Workload:
         records: list[Record] = []
         for sent_ms in self._moments(count):
             life = self._sent("gomq", "prices", f"x{len(self.lives):08}", sent_ms, records)
-            life.end(sent_ms, "sent", events=0)
+            if self._dice.random() < _UNHEARD:
+                continue
+            now = sent_ms
+            for consumer in ("billing", "stock"):
+                now += self._dice.randrange(1, 9000)
+                records.append(Record(now, event="delivered", id=life.id, name=consumer))
+                life.begin(now)
+            life.attempts = 1
+            life.end(now, "done", events=0)
         self._write("gomq", "prices", records)
 
     def _kqueue(self, count: int) -> None:
@@ -156,8 +167,8 @@ class Jobs:
             self._keys, "tambo-leader", 60, 1000, _EVERYTHING, _EVERYTHING, _EVERYTHING
         )
 
-    def live(self, drafted: Sequence[tuple[Life, str]]) -> None:
-        """Let all jobs live, as their fates say."""
+    def live(self, drafted: Sequence[tuple[Life, str]]) -> list[Life]:
+        """Let all jobs live, as their fates say; return second lives of some that died."""
         self._lives = {life.id: (life, fate) for life, fate in drafted}
         for life, _ in drafted:
             life.queue = self._queue
@@ -166,6 +177,29 @@ class Jobs:
         self._store.outcomes([worker_ops.make_group(self._seat)])
         while self._promoted() | self._worked():
             pass
+        second = self._redriven()
+        while self._worked():
+            pass
+        return second
+
+    def _redriven(self) -> list[Life]:
+        """Let some of the dead wait for the worker again."""
+        told, made = Redrive("again"), []
+        self._store.run(redrive_ops.begin(self._keys, told))
+        for letter in self._store.run(dlq_ops.peek(self._keys, 100_000)):
+            job = redrive_ops.job_of(letter, reset=True)
+            assert job is not None
+            first, _ = self._lives[job.id]
+            if self._dice.random() < _REDRIVEN:
+                # Its letter is gone before anybody has read it, and the body with it.
+                first.body_bytes, first.events = None, first.events - 1
+                at_ms = (first.finished_ms or 0) + self._dice.randrange(1000)
+                life = Life("chasqui", self._queue, first.id, first.name, at_ms, revived=True)
+                life.events += 1
+                made.append(life)
+                self._lives[life.id] = life, "done"
+                self._store.run(redrive_ops.move(self._keys, self._policy, told.id, at_ms, [job]))
+        return made
 
     def _produce(self, drafted: Sequence[tuple[Life, str]]) -> None:
         later = [(life, fate) for life, fate in drafted if fate in ("delayed", "cancelled")]

@@ -178,7 +178,7 @@ def _check(
         (later and repeat, "a job that recurs has no --delay and no --at"),
         (given["delay_ms"] is not None and given["at"], "--delay or --at, not both"),
         (given["once"] and not (given["job_id"] or given["bulk"]), "--once goes with --id"),
-        (given["journal"] and repeat, "--journal: what recurs is not recorded, its events tell"),
+        (given["journal"] and repeat, "--journal: what recurs is recorded by who makes it"),
         (given["once"] and repeat, "--once: what recurs is there once in any case"),
     ):
         if wrong:

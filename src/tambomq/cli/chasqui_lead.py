@@ -67,6 +67,7 @@ def promoter(**given: Any) -> None:
 
 
 @click.command(epilog=example("chasqui scheduler emails reports"))
+@click.option("--journal", is_flag=True, help="Record them, with their data, in their journals.")
 @leader_options
 def scheduler(**given: Any) -> None:
     """Make the jobs that recur when it is time, until Ctrl-C.
@@ -84,18 +85,27 @@ def scheduler(**given: Any) -> None:
 
 
 def _lead(
-    duty: str, start: Start, *, queues: Sequence[str], cap: int, log_level: str, as_json: bool
+    duty: str,
+    start: Start,
+    *,
+    queues: Sequence[str],
+    cap: int,
+    log_level: str,
+    as_json: bool,
+    journal: bool = False,
 ) -> None:
     import asyncio
 
     from tambomq import log
     from tambomq.chasqui.lead_ops import Office
+    from tambomq.journal.recording import bounds_of
 
     log.set_up(log_level, "json" if as_json else "text")
     # Two containers may have the same host name and the same pid.
     holder = f"{OURS}{duty}-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     # A queue that is named twice is led once.
-    offices = [Office(Keys(queue), holder, cap=cap) for queue in dict.fromkeys(queues)]
+    names, bounds = dict.fromkeys(queues), bounds_of(journal)
+    offices = [Office(Keys(name), holder, cap=cap, journal=bounds) for name in names]
     asyncio.run(_until_signal(start, offices))
 
 

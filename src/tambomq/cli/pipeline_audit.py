@@ -9,7 +9,7 @@ import click
 
 from tambomq.cli.long_input import progress
 from tambomq.cli.output import emit, emit_json, emit_table, example, yes_option
-from tambomq.cli.pipeline_client import confirm, every_command, open_store
+from tambomq.cli.pipeline_client import confirm, counted, every_command, open_store
 from tambomq.pipeline.audit import PARTS, RULES, Audit
 from tambomq.rsmq.keys import NAMESPACE
 from tambomq.store.findings import Finding
@@ -53,7 +53,7 @@ def audit(
         return
     work = Audit(open_store(), ns=ns)
     queues, found = 0, list[Finding]()
-    with progress("looking", "queues", None) as tick:
+    with progress("looking", "queues", None, shown=not as_json) as tick:
         for _, wrong in work.look(wanted):
             queues += 1
             found += wrong
@@ -75,7 +75,7 @@ def _mend(work: Audit, found: list[Finding], *, yes: bool, quiet: bool) -> Count
     if not able:
         return mended
     confirm(f"Mend {len(able)} of {len(found)}?", yes=yes)
-    with progress("mending", "findings", len(able)) as tick:
+    with progress("mending", "findings", len(able), shown=not quiet) as tick:
         for place, each in enumerate(able, 1):
             # What is right by now, somebody else has mended.
             work.mend(each)
@@ -88,7 +88,7 @@ def _mend(work: Audit, found: list[Finding], *, yes: bool, quiet: bool) -> Count
 
 def _show(queues: int, found: list[Finding]) -> None:
     if not found:
-        emit(f"Looked at {queues} queues: all is well.")
+        emit(f"Looked at {counted(queues, 'queue')}: all is well.")
         return
     rows = [
         (each.rule.name, each.where, each.told, each.rule.repair or "(look yourself)")

@@ -11,12 +11,17 @@ from tambomq.cli.output import Command, json_option, verbose_option
 from tambomq.store.connect import URL
 from tambomq.store.sync import Store
 
-__all__ = ["confirm", "every_command", "open_store", "redis_url"]
+__all__ = ["confirm", "counted", "every_command", "journal_option", "open_store", "redis_url"]
 
 ENV: Final = ("TAMBO_REDIS_URL", "REDIS_URL")
 # Somebody sits and waits: long enough for a server that restarts, short enough to ask again.
 PATIENCE_S: Final = 5.0
 _URL: Final = "tambomq.pipeline.redis_url"
+
+
+journal_option: Final = click.option(
+    "--journal", is_flag=True, help="Record what the queue gets, in its journal."
+)
 
 
 def every_command(command: Command) -> Command:
@@ -33,6 +38,11 @@ def every_command(command: Command) -> Command:
     for option in (verbose_option, url, json_option):
         command = option(command)
     return command
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """Return ``1 queue`` or ``2 queues``; *many* is the plural of what has another."""
+    return f"{count} {one if count == 1 else many or f'{one}s'}"
 
 
 def redis_url() -> str:

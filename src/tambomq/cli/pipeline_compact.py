@@ -9,6 +9,7 @@ import click
 
 from tambomq.cli.chasqui_values import duration
 from tambomq.cli.output import emit, emit_json, example, json_option, verbose_option
+from tambomq.cli.pipeline_client import counted
 from tambomq.cli.pipeline_spark import lake_option, open_lake
 
 _DAY_MS = 86_400_000
@@ -46,7 +47,10 @@ def compact(*, retain: int | None, lake: Path | None, as_json: bool) -> None:
     if as_json:
         emit_json(done)
         return
-    emit(f"{done.merged} small files became {done.into}.")
+    emit(f"{counted(done.merged, 'small file')} became {done.into}.")
     if retain is not None:
-        emit(f"{done.dropped_rows} rows of {done.dropped_days} days were let go.")
-    emit(f"{done.deleted} files that nobody needs were deleted, {done.freed_bytes} bytes.")
+        rows = counted(done.dropped_rows, "row")
+        days = counted(done.dropped_days, "day was", "days were")
+        emit(f"{rows} of {days} let go.")
+    gone = counted(done.deleted, "file that nobody needs was", "files that nobody needs were")
+    emit(f"{gone} deleted, {counted(done.freed_bytes, 'byte')}.")

@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 
 from tambomq.cli.output import NothingThere, emit, emit_json, emit_table, example
-from tambomq.cli.pipeline_client import every_command, open_store, redis_url
+from tambomq.cli.pipeline_client import counted, every_command, open_store, redis_url
 from tambomq.cli.pipeline_redrive import redrive
 from tambomq.errors import QueueError
 from tambomq.pipeline.address import address, numbered
@@ -76,7 +76,7 @@ def show(queues: tuple[str, ...], *, ns: str, dead: str, as_json: bool) -> None:
     columns = ("queue", "count", "reason", "name", "error", "first", "last", "sample")
     emit_table(columns, [_row(kind) for kind in kinds[:SHOWN]])
     if len(kinds) > SHOWN:
-        emit(f"… and {len(kinds) - SHOWN} more kinds: --json has all.")
+        emit(f"… and {counted(len(kinds) - SHOWN, 'more kind')}: --json has all.")
 
 
 @dlq.command()
@@ -107,14 +107,17 @@ def redrives(queues: tuple[str, ...], *, ns: str, as_json: bool) -> None:
 @dlq.command()
 @click.argument("id")
 @_ns_option
+@click.option(
+    "--journal", is_flag=True, help="Tell RSMQ's journal who is dead again. [ChasquiMQ's events do]"
+)
 @every_command
-def undo(id: str, *, ns: str, as_json: bool) -> None:
+def undo(id: str, *, ns: str, journal: bool, as_json: bool) -> None:
     """Put back what a redrive moved and nobody has taken yet, with its reason and its bytes.
 
     ID is what redrive and redrives tell: chasqui:orders/<id>.
     """
     queue, name = numbered(id, PROTOCOLS)
-    grave = Yard(open_store(), redis_url(), ns=ns).grave(queue)
+    grave = Yard(open_store(), redis_url(), ns=ns, journal=journal).grave(queue)
     told = next((each for each in grave.known() if each.id == name), None)
     if told is None:
         raise QueueError(queue.queue, f"{queue} knows of no redrive {name!r}: see dlq redrives")
@@ -123,7 +126,8 @@ def undo(id: str, *, ns: str, as_json: bool) -> None:
         counts = {"put_back": done.back, "running": done.running, "consumed": done.consumed}
         emit_json({"id": id, **counts})
         return
-    emit(f"{done.back} put back, {done.running} are in workers' hands, {done.consumed} are gone")
+    running, gone = (counted(count, "is", "are") for count in (done.running, done.consumed))
+    emit(f"{done.back} put back, {running} in workers' hands, {gone} gone")
 
 
 def _letters(graves: Any) -> Iterator[Letter]:

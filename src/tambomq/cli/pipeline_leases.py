@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from tambomq.cli.output import NothingThere, emit, emit_json, emit_table, example, yes_option
-from tambomq.cli.pipeline_client import confirm, every_command, open_store
+from tambomq.cli.pipeline_client import confirm, counted, every_command, open_store
 from tambomq.clock import now_ms
 from tambomq.pipeline.address import address
 from tambomq.pipeline.leases import DEAD, EveryLease, Held
@@ -90,7 +90,7 @@ def release(
         emit_json(counts)
         return
     for what, count in counts.items():
-        emit(f"{what}: {count} messages given back")
+        emit(f"{what}: {counted(count, 'message')} given back")
 
 
 @leases.command()

@@ -8,7 +8,14 @@ import click
 
 from tambomq.cli.long_input import progress
 from tambomq.cli.output import NothingThere, emit, emit_json, example
-from tambomq.cli.pipeline_client import PATIENCE_S, every_command, open_store, redis_url
+from tambomq.cli.pipeline_client import (
+    PATIENCE_S,
+    counted,
+    every_command,
+    journal_option,
+    open_store,
+    redis_url,
+)
 from tambomq.pipeline import pace
 from tambomq.pipeline.address import address
 from tambomq.pipeline.bodies import KINDS
@@ -40,6 +47,7 @@ from tambomq.store.sync import Store
     default=KINDS[0],
     help="What bytes become as a job's data: text, the value whose JSON they are, or MessagePack.",
 )
+@journal_option
 @click.option("--dry-run", is_flag=True, help="Tell what would be moved, and move nothing.")
 @every_command
 def migrate_command(source: str, target: str, *, as_json: bool, **given: Any) -> None:
@@ -58,7 +66,8 @@ def migrate_command(source: str, target: str, *, as_json: bool, **given: Any) ->
         return
     other = Store(there.url, patience_s=PATIENCE_S)
     click.get_current_context().call_on_close(other.close)
-    end = end_of(other, there, kind=given["kind"], name=given["name"])
+    how = {key: given[key] for key in ("kind", "name", "journal")}
+    end = end_of(other, there, **how)
     total = count.waiting + count.delayed
     with progress("moving", "messages", total, shown=not as_json) as tick:
         done = migrate(
@@ -76,10 +85,12 @@ def _show_plan(here: Place, there: Place, count: Count, *, as_json: bool) -> Non
         counts = {"waiting": count.waiting, "delayed": count.delayed, "held": count.in_flight}
         emit_json({"from": str(here.address), "to": str(there.address), **counts})
         return
-    what = f"{count.waiting} that wait and {count.delayed} that are delayed"
-    emit(f"would move {what} from {here.address} to {there.address}")
+    waiting = counted(count.waiting, "that waits", "that wait")
+    delayed = counted(count.delayed, "that is delayed", "that are delayed")
+    emit(f"would move {waiting} and {delayed} from {here.address} to {there.address}")
     if count.in_flight:
-        emit(f"{count.in_flight} are in somebody's hands, and would be waited for")
+        held = counted(count.in_flight, "is", "are")
+        emit(f"{held} in somebody's hands, and would be waited for")
     if count.delayed and there.address.protocol == "gomq":
         emit("GOMQ knows no delays: those that are delayed would stay")
 
@@ -100,12 +111,16 @@ def _show(here: Place, there: Place, done: Report, *, as_json: bool) -> None:
         return
     if not done.gone.count and not done.left.in_flight and not done.left.delayed:
         raise NothingThere(f"{here.address} is empty: nothing was moved")
-    emit(f"moved {done.moved} messages from {here.address} to {there.address}")
+    emit(f"moved {counted(done.moved, 'message')} from {here.address} to {there.address}")
     if done.made:
         emit(f"{there.address} was made")
-    told = f"{done.gone.count} have left and {done.come.count} have come since it began"
+    gone, come = (counted(each.count, "has", "have") for each in (done.gone, done.come))
+    told = f"{gone} left and {come} come since it began"
     emit(f"{told}, with the same digest {done.come.sum:012x}")
     if done.left.in_flight:
-        emit(f"{done.left.in_flight} stay: somebody has them in hand; run it again later")
+        stay = "stays: somebody has it in hand", "stay: somebody has them in hand"
+        emit(f"{counted(done.left.in_flight, *stay)}; run it again later")
     if done.left.delayed:
-        emit(f"{done.left.delayed} stay: they are delayed, and {there.address.protocol} knows none")
+        stay = "stays: it is delayed", "stay: they are delayed"
+        told = f"{there.address.protocol} knows no delays"
+        emit(f"{counted(done.left.delayed, *stay)}, and {told}")

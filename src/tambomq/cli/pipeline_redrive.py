@@ -8,7 +8,13 @@ import click
 
 from tambomq.cli.long_input import progress
 from tambomq.cli.output import FAILED, NothingThere, emit, emit_json, example
-from tambomq.cli.pipeline_client import every_command, open_store, redis_url
+from tambomq.cli.pipeline_client import (
+    counted,
+    every_command,
+    journal_option,
+    open_store,
+    redis_url,
+)
 from tambomq.cli.pipeline_spark import master_option, open_spark
 from tambomq.pipeline import pace
 from tambomq.pipeline.address import Address, address
@@ -46,6 +52,7 @@ _SAMPLES: Final = 5
 @click.option("--dry-run", is_flag=True, help="Tell what would be moved, and move nothing.")
 @click.option("--ns", default=NAMESPACE, metavar="NAME", help=f"RSMQ's namespace. [{NAMESPACE}]")
 @click.option("--dead", default="", metavar="NAME", help="RSMQ's dead-letter queue. [<queue>-dead]")
+@journal_option
 @master_option
 @every_command
 @click.pass_context
@@ -56,7 +63,8 @@ def redrive(ctx: click.Context, /, queue: str, *, as_json: bool, **given: Any) -
     told goes on; `dlq undo` puts back what nobody has taken yet. Exit 1 if the canary failed.
     """
     where, order = address(queue, PROTOCOLS), _order(given)
-    grave = Yard(open_store(), redis_url(), ns=given["ns"], dead=given["dead"]).grave(where)
+    asked = {key: given[key] for key in ("ns", "dead", "journal")}
+    grave = Yard(open_store(), redis_url(), **asked).grave(where)
     planned = plan(grave, lambda: open_spark("tambo pipeline dlq", given["master"]), order)
     if not planned.picks and not planned.is_known:
         chosen = f" that {order.where} is true of" if order.where else ""
@@ -65,7 +73,8 @@ def redrive(ctx: click.Context, /, queue: str, *, as_json: bool, **given: Any) -
         _show_plan(where, planned, order, as_json=as_json)
         return
     # Whoever is interrupted must know how to go on.
-    click.echo(f"redrive {where}/{planned.told.id}: {len(planned.picks)} letters", err=True)
+    letters = counted(len(planned.picks), "letter")
+    click.echo(f"redrive {where}/{planned.told.id}: {letters}", err=True)
     with progress("moving", "letters", planned.told.selected, shown=not as_json) as tick:
         done = run(grave, planned, order, lambda moved: tick(moved, moved))
     _show(where, done, as_json=as_json)
@@ -94,7 +103,7 @@ def _show_plan(where: Address, planned: Planned, order: Order, *, as_json: bool)
         emit_json({"queue": str(where), "letters": count, "canary": told.canary, "first": samples})
         return
     such = f", such as {planned.picks[0].key}" if planned.picks else ""
-    emit(f"would move {count} letters of {where}{such}")
+    emit(f"would move {counted(count, 'letter')} of {where}{such}")
     if told.canary:
         emit(f"{told.canary} would go ahead and be watched for {order.canary_wait_s:g} s")
 
@@ -118,12 +127,14 @@ def _show(where: Address, done: Outcome, *, as_json: bool) -> None:
         fates = ", ".join(f"{count} {fate}" for fate, count in sorted(done.fates.items()))
         emit(f"of {done.canary} that went ahead: {fates}")
     if done.state == STOPPED:
-        emit(f"stopped after {done.moved} of {done.selected} letters: {done.why}")
+        emit(f"stopped after {done.moved} of {counted(done.selected, 'letter')}: {done.why}")
         emit(f"go on: tambo pipeline dlq redrive {where} --id {done.id}")
     else:
-        emit(f"moved {done.moved} of {done.selected} letters")
+        emit(f"moved {done.moved} of {counted(done.selected, 'letter')}")
     if done.held:
-        emit(f"{done.held} stay: somebody is looking at them")
+        stay = "stays: somebody is looking at it", "stay: somebody is looking at them"
+        emit(counted(done.held, *stay))
     if done.refused:
-        emit(f"{done.refused} stay: they are no jobs, or do not fit")
+        stay = "stays: it is no job, or does not fit", "stay: they are no jobs, or do not fit"
+        emit(counted(done.refused, *stay))
     emit(f"regret it: tambo pipeline dlq undo {id}")

@@ -9,7 +9,13 @@ import click
 
 from tambomq.cli.long_input import progress
 from tambomq.cli.output import NothingThere, emit, emit_json, example
-from tambomq.cli.pipeline_client import every_command, open_store, redis_url
+from tambomq.cli.pipeline_client import (
+    counted,
+    every_command,
+    journal_option,
+    open_store,
+    redis_url,
+)
 from tambomq.cli.pipeline_spark import master_option, open_lake, open_spark
 from tambomq.ids import letters
 from tambomq.pipeline import pace
@@ -55,6 +61,7 @@ _WHAT: Final = ("sent", "dead", "all")
 @click.option(
     "--payload", "kind", type=click.Choice(KINDS), default=KINDS[0], help="As in migrate."
 )
+@journal_option
 @click.option("--dry-run", is_flag=True, help="Tell how much would be sent, and send nothing.")
 @master_option
 @every_command
@@ -67,7 +74,8 @@ def replay_command(target: str, *, as_json: bool, **given: Any) -> None:
 
     there = Place(address(target), redis_url(), given["ns"])
     speed, id = pace.speed(given["speed"]), check_id(given["id"] or letters(_ID_LETTERS))
-    end = end_of(open_store(), there, kind=given["kind"], name=given["name"])
+    how = {key: given[key] for key in ("kind", "name", "journal")}
+    end = end_of(open_store(), there, **how)
     lake = open_lake(given["lake"])
     spark = open_spark("tambo pipeline replay", given["master"])
     found = rows(lake.read(spark, "bronze"), given["where"], given["what"])
@@ -84,9 +92,9 @@ def replay_command(target: str, *, as_json: bool, **given: Any) -> None:
         counts = {"sent": done.sent, "sent_before": done.before}
         emit_json({"id": id, "to": target, **counts, "origins": done.origins or None})
         return
-    emit(f"sent {done.sent} messages to {there.address}")
+    emit(f"sent {counted(done.sent, 'message')} to {there.address}")
     if done.before:
-        emit(f"{done.before} were sent before")
+        emit(f"{counted(done.before, 'was', 'were')} sent before")
     emit(f"what they were called: {done.origins or 'their ids begin with it'}")
 
 
@@ -94,7 +102,7 @@ def _show_plan(there: Place, count: int, *, as_json: bool) -> None:
     if as_json:
         emit_json({"to": str(there.address), "rows": count})
     else:
-        emit(f"would send {count} messages to {there.address}")
+        emit(f"would send {counted(count, 'message')} to {there.address}")
 
 
 def _nothing(where: str) -> str:

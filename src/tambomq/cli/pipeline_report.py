@@ -103,9 +103,10 @@ def _show(figures: Figures) -> None:
     from tambomq.pipeline.page import duration, period
 
     totals = figures.totals
+    runs = "run" if totals.failed == 1 else "runs"
     emit(period(figures))
     emit(
-        f"{totals.entered:,} entered, {totals.done:,} done, {totals.failed:,} runs failed, "
+        f"{totals.entered:,} entered, {totals.done:,} done, {totals.failed:,} {runs} failed, "
         f"{totals.retried:,} retried, {totals.dead:,} dead, {figures.backlog:,} not ended yet\n"
     )
     columns = ("queue", "name", "entered", "done", "failed", "dead", "backlog", "oldest")

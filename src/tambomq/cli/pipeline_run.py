@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
 from tambomq.cli.chasqui_values import duration
 from tambomq.cli.output import NothingThere, emit, emit_json, example
-from tambomq.cli.pipeline_client import every_command, redis_url
+from tambomq.cli.pipeline_client import counted, every_command, redis_url
 from tambomq.cli.pipeline_spark import lake_option, master_option, open_spark
 
 if TYPE_CHECKING:
+    from rich.status import Status
+
     from tambomq.pipeline.progress import Progress
     from tambomq.pipeline.run import Plan
 
-Show = Any
-"""Called with what a batch was, the rows in the lake, and how many came late."""
+_SPINNER: Final = 2
+"""Columns that are taken by what turns before the line."""
+
+
+class Shown(NamedTuple):
+    """Where it is told what happens."""
+
+    batch: Callable[[Progress, int, int], object]
+    """Told what a batch was, the rows in the lake, and how many came late."""
+    say: Callable[[str], object] = lambda _: None
+    """Told what is waited for, where somebody watches."""
 
 
 def _milliseconds(_ctx: click.Context, _param: click.Parameter, text: str) -> int:
@@ -114,8 +126,8 @@ def run(  # noqa: PLR0913  (one for each option)
     )
     _look(plan)
     found = Lake.make(lake or default_path())
-    with found.locked(), _shown(as_json=as_json) as show:
-        _run(found, plan, master, show)
+    with found.locked(), _shown(as_json=as_json) as shown:
+        _run(found, plan, master, shown)
 
 
 def _look(plan: Plan) -> None:
@@ -130,17 +142,24 @@ def _look(plan: Plan) -> None:
     click.echo(f"no queue of {what} has events or a journal yet: waiting for one", err=True)
 
 
-def _run(lake: Any, plan: Plan, master: str | None, show: Show) -> None:
+def _run(lake: Any, plan: Plan, master: str | None, shown: Shown) -> None:
     from tambomq.pipeline.batch import LATE_ROWS
     from tambomq.pipeline.lake import BRONZE
     from tambomq.pipeline.run import Pipeline
 
     pipeline = Pipeline(open_spark("tambo pipeline", master), lake, plan)
-    with _interrupts() as is_to_end:
+    with _interrupts() as asked:
+
+        def is_to_end() -> bool:
+            if asked():
+                shown.say("ending after this batch; Ctrl-C once more ends it at once")
+            return asked()
+
+        shown.say("waiting for the first batch …")
         for progress in pipeline.follow(is_to_end):
             version = pipeline.version
             total = sum(file.rows for file in version.of(BRONZE))
-            show(progress, total, version.facts.get(LATE_ROWS, 0))
+            shown.batch(progress, total, version.facts.get(LATE_ROWS, 0))
 
 
 @contextmanager
@@ -163,25 +182,45 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
 
 
 @contextmanager
-def _shown(*, as_json: bool) -> Iterator[Show]:
+def _shown(*, as_json: bool) -> Iterator[Shown]:
     """Yield what shows a batch: a line of JSON, one line on a terminal that changes, or a line."""
     if as_json:
-        yield _emit_object
+        yield Shown(_emit_object)
     elif sys.stderr is None or not sys.stderr.isatty():
-        yield lambda progress, total, late: emit(progress.line(total, late))
+        yield Shown(lambda progress, total, late: emit(progress.line(total, late)))
     else:
         from rich.console import Console
 
-        with Console(stderr=True).status("starting Spark …") as status:
-            last: list[str] = []
+        # A terminal of its own: while Java starts, what is written to stderr goes elsewhere.
+        with os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding=sys.stderr.encoding) as file:
+            console = Console(file=file)
+            with console.status("starting Spark …") as status:
+                live = _Live(status, console.width - _SPINNER)
+                yield Shown(live.batch, status.update)
+        live.end()
 
-            def show(progress: Progress, total: int, late: int) -> None:
-                last[:] = [progress.line(total, late)]
-                status.update(last[0])
 
-            yield show
-        for line in last:
-            emit(line)
+class _Live:
+    """The line of a terminal that changes, and what is told when it is gone."""
+
+    def __init__(self, status: Status, width: int) -> None:
+        self._status, self._width = status, width
+        self._batches = self._rows = 0
+        self._last = ""
+
+    def batch(self, progress: Progress, total: int, late: int) -> None:
+        """Show a batch in place of the one before."""
+        self._batches += 1
+        self._rows += progress.rows
+        self._last = progress.line(total, late)
+        self._status.update(progress.line(total, late, self._width))
+
+    def end(self) -> None:
+        """Print what it came to."""
+        if self._last:
+            emit(self._last)
+        batches = counted(self._batches, "batch", "batches")
+        emit(f"ended after {batches} with {counted(self._rows, 'row')}")
 
 
 def _emit_object(progress: Progress, total: int, late: int) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 
 from tambomq.cli.output import NothingThere, emit_json, emit_table, example, visible
-from tambomq.cli.pipeline_client import every_command, redis_url
+from tambomq.cli.pipeline_client import counted, every_command, redis_url
 from tambomq.cli.pipeline_spark import lake_option, master_option, open_lake, open_spark
 
 LIMIT: Final = 1000
@@ -68,7 +68,8 @@ def sql(  # noqa: PLR0913  (its options)
     rows = views.collected(found, limit + 1)
     _show(found.columns, rows[:limit], as_csv=as_csv, as_json=as_json)
     if len(rows) > limit:
-        click.echo(f"… there is more: --limit shows more than {limit} rows", err=True)
+        most = counted(limit, "row")
+        click.echo(f"… there is more: --limit shows more than {most}", err=True)
     if not rows and not as_json:
         raise NothingThere
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (everybody calls it so)
 
 from tambomq.clock import now_ms
 from tambomq.errors import LakeError
-from tambomq.pipeline import gold, silver, tables
+from tambomq.pipeline import gold, lives, silver
 from tambomq.pipeline.lake import BRONZE, CLOSED, LATE, MINUTES, OPEN, Lake
 from tambomq.pipeline.table_log import Entry, File, Version, by_table
 from tambomq.spark import tail_offsets
@@ -23,7 +23,6 @@ log = logging.getLogger(__name__)
 
 WATERMARK, LATE_ROWS = "watermark_ms", "late_rows"
 """Facts of the log: up to when lives were closed, and how much came later than that."""
-_STATE: Final = [column.name for column in tables.STATE]
 _CHECKPOINT: Final = "v1"
 _NO_DATE: Final = "1970-01-01"
 
@@ -147,44 +146,41 @@ class Absorbing:
 
     def _fold(self, fresh: DataFrame, home: Path) -> list[File]:
         """Write lives as they are after *fresh* rows; return files of those that came too late."""
-        self._write_lives(silver.states(fresh), home / "lives")
-        closed = self._before.of(CLOSED)
-        if not closed:
+        to = home / "lives"
+        parts = lives.parts(self._rows(OPEN), fresh)
+        self._write_lives(lives.folded(parts), to)
+        found = self._spark.read.schema(lives.FOLDED).parquet(str(to))
+        is_stranger = self._is_stranger()
+        if found.where(lives.came_back() | is_stranger).isEmpty():
             return []
-        schema = f"{tables.STATE.ddl}, known BOOLEAN"
-        lives = self._spark.read.schema(schema).parquet(str(home / "lives"))
-        strangers = lives.where("NOT known").where(
-            ~silver.is_new_since(F.lit(self._before.facts.get(WATERMARK, 0)))
-        )
-        if strangers.isEmpty():
+        asked = home / "doubts"
+        lives.doubts(found, self._rows(CLOSED), is_stranger).write.parquet(str(asked))
+        doubted = self._spark.read.schema(lives.DOUBTS).parquet(str(asked))
+        if doubted.isEmpty():
             return []
-        ended = self._lake.rows(self._spark, CLOSED, closed).select(*silver.KEYS)
-        keys, late = home / "late_keys", [*silver.KEYS]
-        strangers.select(*late).join(ended, late, "left_semi").write.parquet(str(keys))
-        texts = ", ".join(f"{name} STRING" for name in late)
-        known = self._spark.read.schema(texts).parquet(str(keys))
-        if known.isEmpty():
-            return []
-        log.warning("some jobs were told of after they were closed: see the table late")
-        again = silver.states(fresh).join(known, late, "left_anti")
-        self._write_lives(again, home / "lives")
-        rows = fresh.join(known, late, "left_semi")
-        rows.write.partitionBy("protocol", "queue", "date").parquet(str(home / LATE))
-        return self._adopted(LATE, home / LATE)
+        self._write_lives(lives.folded(lives.told_apart(parts, doubted)), to)
+        late = lives.late(fresh, doubted)
+        late.write.partitionBy("protocol", "queue", "date").parquet(str(home / LATE))
+        if found_late := self._adopted(LATE, home / LATE):
+            log.warning("some jobs were told of after they were closed: see the table late")
+        return found_late
 
-    def _write_lives(self, new: DataFrame, to: Path) -> None:
-        before = self._lake.rows(self._spark, OPEN, self._before.of(OPEN))
-        parts = before.withColumn("known", F.expr("true")).unionByName(
-            new.withColumn("known", F.expr("false"))
-        )
-        is_over = (silver.finished_ms().isNotNull() & (F.col("seen_ms") < self._watermark)) | (
-            F.col("seen_ms") < self._forgotten
-        )
+    def _is_stranger(self) -> Column:
+        """Whether a life may have been closed before, as far as can be said without looking."""
+        if not self._before.of(CLOSED):
+            return F.expr("false")
+        since = F.lit(self._before.facts.get(WATERMARK, 0))
+        return ~F.col("known") & ~silver.is_new_since(since)
+
+    def _rows(self, table: str) -> DataFrame:
+        return self._lake.rows(self._spark, table, self._before.of(table))
+
+    def _write_lives(self, found: DataFrame, to: Path) -> None:
+        ended = silver.finished_ms().isNotNull() & (F.col("seen_ms") < self._watermark)
+        is_over = ended | (F.col("seen_ms") < self._forgotten) | F.col("newer")
         died = F.to_date(F.timestamp_millis(silver.died_ms()))
-        lives = silver.folded(parts, F.max("known").alias("known"))
-        lives.select(
-            *_STATE,
-            "known",
+        found.select(
+            "*",
             F.when(is_over, "closed").otherwise("open").alias("part"),
             F.when(is_over, died).otherwise(F.lit(_NO_DATE).cast("date")).alias("date"),
         ).write.mode("overwrite").partitionBy("part", "date").parquet(str(to))

@@ -11,19 +11,21 @@ import msgspec
 SAMPLES: Final = 3
 """So many letters of a kind are named, the newest."""
 _LONGEST: Final = 200
-_MASKS: Final = (
+MASKS: Final = (
     # In this order: what stands in quotes may be anything, an address has numbers in it, and an id
     # is made of digits as well.
-    (re.compile(r"\"[^\"\n]*\"|(?<!\w)'[^'\n]*'|`[^`\n]*`"), "'…'"),
-    (re.compile(r"\b[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE), "<url>"),
-    (re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b"), "<mail>"),
-    (re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", re.IGNORECASE), "<id>"),
-    (re.compile(r"\b0x[0-9a-f]+\b", re.IGNORECASE), "<id>"),
-    (re.compile(r"\b(?=\w*\d)(?=\w*[A-Za-z])\w{8,}\b"), "<id>"),
-    (re.compile(r"(?<![\w.])[-+]?\d+(?:[.,:]\d+)*"), "<n>"),
-    (re.compile(r"\d+"), "<n>"),
-    (re.compile(r"\s+"), " "),
+    (r"\"[^\"\n]*\"|(?<!\w)'[^'\n]*'|`[^`\n]*`", "'…'"),
+    (r"(?i)\b[a-z][a-z0-9+.-]*://\S+", "<url>"),
+    (r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b", "<mail>"),
+    (r"(?i)\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", "<id>"),
+    (r"(?i)\b0x[0-9a-f]+\b", "<id>"),
+    (r"\b(?=\w*\d)(?=\w*[A-Za-z])\w{8,}\b", "<id>"),
+    (r"(?<![\w.])[-+]?\d+(?:[.,:]\d+)*", "<n>"),
+    (r"\d+", "<n>"),
+    (r"\s+", " "),
 )
+"""What differs from one error to the next of its kind; patterns that Java reads as Python does."""
+_COMPILED: Final = [(re.compile(pattern), mask) for pattern, mask in MASKS]
 
 
 class Letter(msgspec.Struct, frozen=True):
@@ -63,7 +65,7 @@ def shape(detail: str) -> str:
     """Return *detail* with what differs from case to case left out: numbers, ids, quotations."""
     # Longer than this, it is a body or a traceback that somebody put there, and slow to read.
     text = detail[: 10 * _LONGEST]
-    for pattern, mask in _MASKS:
+    for pattern, mask in _COMPILED:
         text = pattern.sub(mask, text)
     text = text.strip()
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -86,14 +86,6 @@ def merged(minutes: DataFrame) -> DataFrame:
     return _in_order(found)
 
 
-def carried_over(minutes: DataFrame, to_ms: int) -> DataFrame:
-    """Return rows that say at *to_ms* what was left of *minutes*, which are to be dropped."""
-    left = F.sum(F.col("entered") - F.col("gone") + F.col("carried"))
-    found = minutes.groupBy(*WHERE).agg(left.alias("carried")).where("carried <> 0")
-    part = _part(F.lit(to_ms), carried=F.col("carried")).alias("part")
-    return summed(found.select(*WHERE, part).select(*WHERE, "part.*"))
-
-
 def shown(minutes: DataFrame, live: DataFrame) -> DataFrame:
     """Return the rows of gold: *minutes*, and the states that are *live*, added up."""
     found = merged(minutes.unionByName(summed(of_lives(live, closed=False))))

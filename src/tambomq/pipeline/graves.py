@@ -9,13 +9,15 @@ from typing import Any, Final, Protocol
 
 from tambomq.chasqui.ops import Policy
 from tambomq.errors import InvalidFormat, SettingsError
+from tambomq.journal.recording import Bounds, bounds_of
 from tambomq.pipeline.address import Address
 from tambomq.pipeline.dead import Letter
 from tambomq.pipeline.grave_chasqui import ChasquiGrave
 from tambomq.pipeline.grave_rsmq import RsmqGrave
 from tambomq.pipeline.picks import Pick
 from tambomq.rsmq import queue_ops
-from tambomq.rsmq.keys import DEAD_SUFFIX, Keys
+from tambomq.rsmq.keys import DEAD_SUFFIX, NAMESPACE, Keys
+from tambomq.rsmq.recorded import keys_of
 from tambomq.spark import chasqui_tables
 from tambomq.store.redrives import Moved, Redrive, Undone
 from tambomq.store.sync import Store
@@ -72,22 +74,34 @@ class Grave(Protocol):
 
 
 class Yard:
-    """All graves of a server. *ns* is RSMQ's namespace, *dead* a dead-letter queue's own name."""
+    """All graves of a server. *ns* is RSMQ's namespace, *dead* a dead-letter queue's own name.
 
-    def __init__(self, store: Store, url: str, *, ns: str | None = None, dead: str = "") -> None:
-        self._store, self._url, self._dead = store, url, dead
-        self._keys = Keys() if ns is None else Keys(ns)
+    *journal*: what goes back into a queue is recorded, in the same step.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        url: str,
+        *,
+        ns: str = NAMESPACE,
+        dead: str = "",
+        journal: bool | Bounds = False,
+    ) -> None:
+        self._store, self._url, self._dead, self._ns = store, url, dead, ns
+        self._keys, self._journal = Keys(ns), bounds_of(journal)
 
     def grave(self, address: Address) -> Grave:
         """Return the dead letters of a queue."""
         if address.protocol == "rsmq":
             try:
-                return RsmqGrave(self._store, self._keys, address.queue, self._dead)
+                keys = keys_of(self._ns, address.queue, self._journal)
+                return RsmqGrave(self._store, keys, address.queue, self._dead)
             except InvalidFormat as fault:
                 raise SettingsError(str(fault)) from fault
         if self._dead:
             raise SettingsError("--dead is for RSMQ: other dead letters have a place of their own")
-        return ChasquiGrave(self._store, self._url, address.queue, Policy())
+        return ChasquiGrave(self._store, self._url, address.queue, Policy(journal=self._journal))
 
     def graves(self) -> Iterator[Grave]:
         """Yield those of all queues; RSMQ's where the dead-letter queue has its usual name."""

@@ -7,6 +7,7 @@
     gold/           partial sums by minute
     checkpoints/    how far queries have come
     staging/        what is being written
+    lock            held by the pipeline that fills it
 
 A local directory, or one that is mounted everywhere the workers run.
 """
@@ -77,7 +78,7 @@ class Lake:
 
     @classmethod
     def make(cls, path: Path | str) -> Lake:
-        """Return the lake at *path*, made if nothing is there; raise `SettingsError` if not."""
+        """Return the lake at *path*, made if nothing is there. Raises `SettingsError`."""
         path = Path(path).expanduser().absolute()
         try:
             path.mkdir(parents=True, exist_ok=True)

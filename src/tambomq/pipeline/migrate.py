@@ -16,12 +16,14 @@ from tambomq.chasqui.ops import Policy
 from tambomq.clock import Deadline
 from tambomq.errors import LocalProtocolError, QueueError, QueueFull, SettingsError
 from tambomq.ids import letters
+from tambomq.journal.recording import Bounds, bounds_of
 from tambomq.pipeline.address import Address
 from tambomq.pipeline.move_chasqui import ChasquiEnd
 from tambomq.pipeline.move_gomq import GomqEnd
 from tambomq.pipeline.move_rsmq import RsmqEnd
 from tambomq.pipeline.moving import Count, End, Source, Target
 from tambomq.rsmq.keys import Keys
+from tambomq.rsmq.recorded import keys_of
 from tambomq.store.connect import endpoint
 from tambomq.store.sync import Store
 from tambomq.store.transit import Batch, Tally
@@ -63,16 +65,27 @@ class Report:
     """Whether the other queue had to be made."""
 
 
-def end_of(store: Store, place: Place, *, kind: str = "text", name: str = "") -> End:
-    """Return a queue as where messages come from, or where they go."""
-    queue = place.address.queue
+def end_of(
+    store: Store,
+    place: Place,
+    *,
+    kind: str = "text",
+    name: str = "",
+    journal: bool | Bounds = False,
+) -> End:
+    """Return a queue as where messages come from, or where they go.
+
+    *journal*: what comes is recorded, in the same step.
+    """
+    queue, bounds = place.address.queue, bounds_of(journal)
     match place.address.protocol:
         case "rsmq":
-            return RsmqEnd(store, Keys(place.ns), queue)
+            return RsmqEnd(store, keys_of(place.ns, queue, bounds), queue)
         case "chasqui":
-            return ChasquiEnd(store, queue, kind=kind, name=name, policy=Policy())
+            policy = Policy(journal=bounds)
+            return ChasquiEnd(store, queue, kind=kind, name=name, policy=policy)
         case _:
-            return GomqEnd(store, queue)
+            return GomqEnd(store, queue, bounds)
 
 
 def move_name(source: Place, target: Place) -> str:

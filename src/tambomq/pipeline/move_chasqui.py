@@ -11,6 +11,8 @@ from tambomq.chasqui.move_ops import Coming, Leaving
 from tambomq.chasqui.ops import Policy
 from tambomq.chasqui.wire import decode_envelope, encode_envelope
 from tambomq.errors import InvalidFormat, RemoteProtocolError
+from tambomq.journal.keys import Keys as JournalKeys
+from tambomq.journal.recording import beside
 from tambomq.pipeline.address import Address
 from tambomq.pipeline.bodies import from_payload, to_payload
 from tambomq.pipeline.moving import Count, Item, Payload
@@ -69,6 +71,9 @@ class ChasquiEnd:
 
     def prepare(self) -> bool:
         """There is nothing to make."""
+        if self._policy.journal:
+            journal = JournalKeys("chasqui", self._keys.queue)
+            self._store.run(beside(journal, self._keys.stream))
         return False
 
     def pack(self, items: Sequence[Item], now_ms: int) -> list[Coming]:

@@ -10,6 +10,7 @@ from typing import Final
 from tambomq.clock import unix_date
 from tambomq.gomq import keys, move_ops, scan_ops, wire
 from tambomq.gomq.move_ops import Coming
+from tambomq.journal.recording import Bounds
 from tambomq.pipeline.address import Address
 from tambomq.pipeline.moving import Count, Item
 from tambomq.spark.gomq_dates import published_ms
@@ -25,9 +26,9 @@ class GomqEnd:
 
     knows_delays = False
 
-    def __init__(self, store: Store, key: str) -> None:
+    def __init__(self, store: Store, key: str, journal: Bounds | None = None) -> None:
         self.address = Address("gomq", key)
-        self._store, self._key = store, key
+        self._store, self._key, self._journal = store, key, journal
 
     def count(self) -> Count:
         """Return what is there: a key needs no making."""
@@ -77,7 +78,8 @@ class GomqEnd:
 
     def put(self, query: str, number: int, mark: str, packed: Sequence[Coming]) -> bool:
         """Take a batch; false if it came before."""
-        return self._store.run(move_ops.put(self._key, query, number, mark, packed))
+        call = move_ops.put(self._key, query, number, mark, packed, self._journal)
+        return self._store.run(call)
 
     def arrivals(self, query: str) -> Arrivals:
         """Return what is remembered of a move into it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tambomq.journal.recording import beside
 from tambomq.pipeline.address import Address
 from tambomq.pipeline.moving import Count, Item
 from tambomq.rsmq import move_ops, queue_ops, scan_ops
@@ -69,6 +70,8 @@ class RsmqEnd:
 
     def prepare(self) -> bool:
         """Make the queue if it is not there; true if so."""
+        if self._keys.recording and (journal := self._keys.recording.of(self._queue)):
+            self._store.run(beside(journal, self._keys.messages(self._queue)))
         if self._store.run(scan_ops.exists(self._keys, self._queue)):
             return False
         limits = {"vt": DEFAULT_VT, "delay": DEFAULT_DELAY, "maxsize": UNLIMITED}

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from tambomq.spark import tail_offsets
+
+_GAP: Final = "  ·  "
+_LEAST_FIRST: Final = ("streams", "total", "batch", "late")
+"""What a narrow terminal can do without: not what is slow, and not what is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +44,27 @@ class Progress:
             lost=sum(mark.lost for mark in marks),
         )
 
-    def line(self, total: int, late: int) -> str:
-        """Return it as a line, with the *total* of rows in the lake and those that came *late*."""
+    def line(self, total: int, late: int, width: int | None = None) -> str:
+        """Return it as a line, with the *total* of rows in the lake and those that came *late*.
+
+        Where it would be longer than *width*, it tells less.
+        """
         rate = self.rows / self.batch_s if self.batch_s else 0
-        words = [
-            f"batch {self.batch}",
-            f"{_count(self.rows, 'row')} in {self.batch_s:.1f} s"
+        words = {
+            "batch": f"batch {self.batch}",
+            "rows": f"{_count(self.rows, 'row')} in {self.batch_s:.1f} s"
             + (f" ({rate:,.0f}/s)" if rate >= 1 else ""),
-            f"lag {self.lag_s:.1f} s",
-            _count(self.streams, "stream"),
-            f"{_count(total, 'row')} in the lake",
-        ]
-        words += [f"{self.lost:,} lost"] if self.lost else []
-        words += [f"{late:,} late"] if late else []
-        return "  ·  ".join(words)
+            "lag": f"lag {self.lag_s:.1f} s",
+            "streams": _count(self.streams, "stream"),
+            "total": f"{_count(total, 'row')} in the lake",
+        }
+        words |= {"lost": f"{self.lost:,} lost"} if self.lost else {}
+        words |= {"late": f"{late:,} late"} if late else {}
+        for least in _LEAST_FIRST:
+            if width is None or len(_GAP.join(words.values())) <= width:
+                break
+            words.pop(least, None)
+        return _GAP.join(words.values())
 
 
 def _count(number: int, what: str) -> str:

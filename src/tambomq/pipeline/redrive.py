@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from tambomq.clock import Deadline, now_ms
-from tambomq.errors import InvalidFormat, QueueError, SettingsError
+from tambomq.errors import InvalidFormat, JournalFull, QueueError, SettingsError
 from tambomq.ids import letters
 from tambomq.pipeline import picks as picking
 from tambomq.pipeline.graves import Grave
@@ -95,7 +95,7 @@ def run(
 ) -> Outcome:
     """Move what is planned; *tick* is told how many are. Who follows after a crash goes on.
 
-    Raises `QueueError` if the redrive was undone, or the queue is full.
+    Raises `QueueError` if the redrive was undone, or the queue or its journal is full.
     """
     told = grave.begin(planned.told)
     wants_check = bool(told.canary) and not (told.state == STOPPED and order.canary is None)
@@ -182,7 +182,10 @@ def _move(
     pace, begun = Pace(order.per_s, CHUNK), time.monotonic()
     for first in range(0, len(picks), pace.step):
         some = picks[first : first + pace.step]
-        moved = grave.move(told, some)
+        try:
+            moved = grave.move(told, some)
+        except JournalFull as full:
+            raise _unrecorded(grave, told, full) from full
         told = msgspec.structs.replace(told, moved=moved.total)
         outcome.moved = moved.total
         outcome.held += moved.held
@@ -202,6 +205,13 @@ def _full(grave: Grave, told: Redrive) -> QueueError:
         f"queue {queue!r} is full, {told.moved} letters were moved: let workers catch up, and go "
         f"on with --id {told.id}",
     )
+
+
+def _unrecorded(grave: Grave, told: Redrive, full: JournalFull) -> QueueError:
+    # Some of these may have been moved before it was full.
+    moved = next((each.moved for each in grave.known() if each.id == told.id), told.moved)
+    queue = grave.address.queue
+    return QueueError(queue, f"{full}; {moved} letters were moved, go on with --id {told.id}")
 
 
 def _await_fates(grave: Grave, told: Redrive, within_s: float) -> Counter[str]:

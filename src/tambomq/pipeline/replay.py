@@ -15,7 +15,7 @@ from zlib import crc32
 import msgspec
 
 from tambomq.clock import now_ms
-from tambomq.errors import InvalidFormat, QueueError, SettingsError
+from tambomq.errors import InvalidFormat, JournalFull, QueueError, SettingsError
 from tambomq.pipeline.bodies import from_payload
 from tambomq.pipeline.moving import Item, Payload, Target
 from tambomq.pipeline.picks import expression, quieten, sql_fault
@@ -110,7 +110,8 @@ def replay(
 ) -> Replayed:
     """Send *recorded* to *target*, *speed* times as fast as it was; `None` for as fast as can be.
 
-    Raises `QueueError` if other rows than these were replayed under *id* before.
+    Raises `QueueError` if other rows than these were replayed under *id* before, or the queue's
+    journal is full.
     """
     return _Run(target, check_id(id), speed, tick).through(recorded)
 
@@ -175,7 +176,10 @@ class _Run:
             # Not before: who chooses nothing makes nothing.
             self._target.prepare()
         packed = self._target.pack(self._held, 0)
-        self._target.put(self._query, self._position, f"{self._mark:08x}", packed)
+        try:
+            self._target.put(self._query, self._position, f"{self._mark:08x}", packed)
+        except JournalFull as full:
+            raise self._unrecorded(full) from full
         self._sent += len(packed)
         self._held, self._size = [], 0
         self._tick(self._sent)
@@ -193,6 +197,11 @@ class _Run:
             old,
             Payload(row.body) if is_job else None,
         )
+
+    def _unrecorded(self, full: JournalFull) -> QueueError:
+        sent = self._known.last + self._sent
+        told = f"{full}; {sent} messages were sent, go on with --id {self._id}"
+        return QueueError(self._target.address.queue, told)
 
     def _others(self) -> QueueError:
         return QueueError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import reduce
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
@@ -12,6 +13,7 @@ from pyspark.sql import functions as f
 from tambomq.clock import now_ms
 from tambomq.errors import SettingsError
 from tambomq.pipeline import gold as gold_parts
+from tambomq.pipeline.dead import MASKS
 from tambomq.pipeline.figures import (
     Counts,
     Figures,
@@ -161,7 +163,7 @@ def _lines(
 def _reasons(ended: DataFrame) -> list[Reason]:
     dead = ended.where(f.col("outcome") == "dead").select(
         f.coalesce("reason", f.lit("")).alias("reason"),
-        _shape(f.coalesce("error", f.lit(""))).alias("error"),
+        shape(f.coalesce("error", f.lit(""))).alias("error"),
         "queue",
     )
     by = dead.groupBy("reason", "error", "queue").agg(f.count("*").alias("n"))
@@ -175,11 +177,10 @@ def _reasons(ended: DataFrame) -> list[Reason]:
     return [Reason(row.reason, row.error, row.dead, row.queue) for row in rows]
 
 
-def _shape(text: Column) -> Column:
-    """Return *text* without what differs from one error to the next of its kind."""
-    masked = f.regexp_replace(text, r"'[^']*'|\"[^\"]*\"", "'…'")
-    masked = f.regexp_replace(masked, r"\b[0-9a-fA-F]{8,}\b|\b\d+\b", "#")
-    return f.substring(masked, 1, 120)
+def shape(text: Column) -> Column:
+    """Return what `dead.shape` makes of *text*, and no more of it than has room on a page."""
+    masked = reduce(lambda column, mask: f.regexp_replace(column, *mask), MASKS, text)
+    return f.substring(f.trim(masked), 1, 120)
 
 
 def _chosen(table: DataFrame, queues: Iterable[str]) -> DataFrame:

@@ -157,7 +157,10 @@ class Pipeline:
             self.busy = False
 
     def _journals(self) -> dict[str, Any]:
-        """Return how far each journal was read; nothing is trimmed that a known reader needs."""
+        """Return how far each stream was read, those that are new included.
+
+        Journals that are told so know the lake as a reader, and keep for it what it needs.
+        """
         store = Store(self._plan.url)
         try:
             names = [*filter(self._wanted.includes, Followed(self._wanted).names(store))]

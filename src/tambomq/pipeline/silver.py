@@ -11,6 +11,7 @@ within the same millisecond), the place within the millisecond, and the phase in
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import Final
 
@@ -42,11 +43,12 @@ _PHASE_OF: Final = {
     "dead": "dead",
 }
 _BIRTHS: Final = ("sent", "delayed")
-_RUNS: Final = ("active", "received")
-_COUNTS_RUNS: Final = ("active", "received", "completed", "failed", "dlq", "dead")
+_ENTRIES: Final = (*_BIRTHS, "waiting")
+_RUNS: Final = ("active", "received", "delivered")
+_COUNTS_RUNS: Final = (*_RUNS, "completed", "failed", "dlq", "dead")
 _DEATHS: Final = ("dlq", "dead")
-_UNKEPT: Final = ("gomq", "kqueue")
-"""Protocols that need not tell what becomes of a message."""
+_UNKEPT: Final = "kqueue"
+"""The protocol that does not tell what becomes of a message."""
 
 _PHASE_BITS, _SEQUENCE_BITS = 4, 16
 """So there is room for times up to 2109."""
@@ -61,12 +63,17 @@ _ULID_TIME: Final = 10
 
 
 def states(bronze: DataFrame) -> DataFrame:
-    """Return a state for each row of *bronze* that is about a job."""
-    event, place = F.col("event"), _place()
-    at, is_letter = told_ms(), F.col("source") == "dlq"
+    """Return a state for each row of *bronze* that is about a job.
+
+    Besides there are its `place`, and the same as `enters` if it tells that a job came in.
+    """
+    event, told_at = F.col("event"), place()
+    error = F.when(event == "failed", F.col("reason")).otherwise(F.col("detail"))
+    attempt = F.when(event == "delivered", 1).otherwise(F.col("attempt"))
+    at, took, is_letter = told_ms(), F.col("duration_us"), F.col("source") == "dlq"
     of = {
         "named": F.when(
-            (F.col("name") != "") & (event != "delivered"), _told(place, "text", F.col("name"))
+            (F.col("name") != "") & (event != "delivered"), _told(told_at, "text", F.col("name"))
         ),
         "enqueued_ms": F.when(event.isin(*_BIRTHS), at),
         "ready_ms": F.when(event == "waiting", at),
@@ -75,24 +82,23 @@ def states(bronze: DataFrame) -> DataFrame:
         "last_run_ms": F.when(event.isin(*_RUNS), at),
         "final_ms": F.when((_phase() >= _ENDS) & ~is_letter, at),
         "buried_ms": F.when(is_letter, at),
-        "attempts": F.when(event.isin(*_COUNTS_RUNS), F.col("attempt")),
+        "attempts": F.when(event.isin(*_COUNTS_RUNS), attempt),
         "rescheduled": (event == "retry-scheduled").cast("bigint"),
-        "last": F.when(_phase() > 0, place.bitwiseOR(_phase())),
-        "ran": F.when(
-            F.col("duration_us") < _LONGEST_MS * 1000, _told(place, "number", F.col("duration_us"))
-        ),
-        "why": F.when(event.isin(*_DEATHS), _told(place, "text", F.col("reason"))),
-        "erred": F.when(event == "failed", _told(place, "text", F.col("reason"))).when(
-            F.col("detail").isNotNull(), _told(place, "text", F.col("detail"))
-        ),
+        "last": F.when(_phase() > 0, told_at.bitwiseOR(_phase())),
+        "ran": F.when(took < _LONGEST_MS * 1000, _told(told_at, "number", took)),
+        "why": F.when(event.isin(*_DEATHS), _told(told_at, "text", F.col("reason"))),
+        "erred": F.when(error.isNotNull(), _told(told_at, "text", error)),
         "body_bytes": F.length("body").cast("bigint"),
         "events": F.lit(1).cast("bigint"),
         "seen_ms": F.unix_millis("recorded_at"),
         "born": event.isin(*_BIRTHS).cast("bigint"),
+        "revived": F.lit(0).cast("bigint"),
+        "place": told_at,
+        "enters": F.when(event.isin(*_ENTRIES), told_at),
     }
     columns = [column.alias(name) for name, column in of.items()]
     # Messages of KqueueMsgQ have no ids; each is told of once.
-    is_own = (F.col("protocol") == "kqueue") & (event == "sent")
+    is_own = (F.col("protocol") == _UNKEPT) & (event == "sent")
     id = F.coalesce("id", F.when(is_own, F.col("entry_id"))).alias("id")
     named = bronze.select("protocol", "queue", id, *columns)
     return named.where("id IS NOT NULL")
@@ -103,7 +109,7 @@ def told_ms() -> Column:
     return F.unix_millis(F.coalesce("at", "recorded_at"))
 
 
-def folded(parts: DataFrame, *more: Column) -> DataFrame:
+def folded(parts: DataFrame, *more: Column, by: Sequence[str] = KEYS) -> DataFrame:
     """Return one state for each job of *parts*, and *more* that is aggregated over them."""
     how = {
         "named": F.min,
@@ -116,7 +122,7 @@ def folded(parts: DataFrame, *more: Column) -> DataFrame:
     }
     names = [column.name for column in tables.STATE if column.name not in KEYS]
     columns = [how.get(name, F.max)(name).alias(name) for name in names]
-    return parts.groupBy(*KEYS).agg(*columns, *more)
+    return parts.groupBy(*by).agg(*columns, *more)
 
 
 def shown(found: DataFrame) -> DataFrame:
@@ -139,6 +145,7 @@ def shown(found: DataFrame) -> DataFrame:
         F.col("erred.text").alias("error"),
         "body_bytes",
         "events",
+        _is_revived().alias("revived"),
     ).select(*(column.name for column in tables.SILVER))
 
 
@@ -157,9 +164,9 @@ def outcome() -> Column:
 def finished_ms() -> Column:
     """Return when a state's life ended; null while it has not."""
     # A letter has the time of Redis, an event that of the worker, as all other events.
-    ended = F.when(_last_phase() >= _ENDS, F.coalesce("final_ms", "buried_ms"))
-    # A message of KqueueMsgQ is gone the moment it is sent, and of GOMQ's nobody tells more.
-    gone = F.col("protocol").isin(*_UNKEPT) & (_last_phase() == _SENT)
+    ended = F.when(has_ended(), F.coalesce("final_ms", "buried_ms"))
+    # A message of KqueueMsgQ is gone the moment it is sent.
+    gone = (F.col("protocol") == _UNKEPT) & (_last_phase() == _SENT)
     return ended.when(gone, F.col("enqueued_ms"))
 
 
@@ -185,7 +192,12 @@ def run_ms() -> Column:
 
 def is_new_since(ms: Column) -> Column:
     """Whether a state's life surely began after *ms*, and was not closed before."""
-    return (F.col("born") > 0) | (F.coalesce(_id_ms(), F.lit(0)) > ms)
+    return F.coalesce(_id_ms() > ms, F.col("born") > 0)
+
+
+def has_ended() -> Column:
+    """Whether the last that was told of a state is that its life is over."""
+    return _last_phase() >= _ENDS
 
 
 def died_ms() -> Column:
@@ -193,7 +205,8 @@ def died_ms() -> Column:
     return F.coalesce(finished_ms(), F.col("seen_ms"))
 
 
-def _place() -> Column:
+def place() -> Column:
+    """Return when a row of bronze was told, as a number: see `last` above."""
     parts = F.split("entry_id", "-")
     sequence = F.coalesce(F.try_element_at(parts, F.lit(2)).try_cast("bigint"), F.lit(0))
     ms = F.coalesce(parts[0].try_cast("bigint"), F.lit(0))
@@ -208,13 +221,17 @@ def _phase() -> Column:
     kept = F.when(F.coalesce("delay_ms", F.lit(0)) > 0, PHASES.index("delayed")).otherwise(
         PHASES.index("waiting")
     )
-    sent = F.when(F.col("protocol").isin(*_UNKEPT), _SENT).otherwise(kept)
+    sent = F.when((F.col("protocol") == _UNKEPT), _SENT).otherwise(kept)
     told = reduce(
         lambda chain, pair: chain.when(event == pair[0], PHASES.index(pair[1])),
         _PHASE_OF.items(),
         F.when(event == "sent", sent),
     )
     return told.otherwise(0).cast("bigint")
+
+
+def _is_revived() -> Column:
+    return F.coalesce(F.col("revived") > 0, F.expr("false"))
 
 
 def _last_phase() -> Column:
@@ -229,7 +246,8 @@ def _enqueued() -> Column:
     # It waits for its second run too; only what was told before the first is a beginning.
     first = F.coalesce(first_run_ms(), F.col("ready_ms"))
     ready = F.when(F.col("ready_ms") <= first, F.col("ready_ms"))
-    return F.least("enqueued_ms", _id_ms(), ready)
+    # An id is as old as the first of its lives.
+    return F.least("enqueued_ms", F.when(~_is_revived(), _id_ms()), ready)
 
 
 def first_run_ms() -> Column:

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from tambomq.errors import SettingsError
 from tambomq.journal.keys import PROTOCOLS
 from tambomq.pipeline.tables import TAILED
-from tambomq.spark import chasqui_tables, tail
+from tambomq.spark import chasqui_tables, tail_options
 from tambomq.spark.chasqui_tables import Entries
 from tambomq.spark.columns import TIME, Columns, constant
 from tambomq.spark.options import Given, Wanted
@@ -31,7 +31,7 @@ from tambomq.spark.tambo_tables import Journal
 from tambomq.store.sync import Store
 
 NAME: Final = "tambo_pipeline"
-OPTIONS: Final = ("url", "queue", "partitions", *tail.OPTIONS)
+OPTIONS: Final = ("url", "queue", "partitions", *tail_options.OPTIONS)
 EVENTS, DLQ, JOURNAL = "events", "dlq", "journal"
 _SOURCES: Final = {"chasqui": (EVENTS, DLQ, JOURNAL)}
 _ALL: Final = "*"

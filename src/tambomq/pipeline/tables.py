@@ -57,6 +57,7 @@ STATE: Final = Columns(
     Column("events", LONG, "rows of bronze about it"),
     Column("seen_ms", LONG, "when the last of them was recorded"),
     Column("born", LONG, "how many of them tell of its beginning"),
+    Column("revived", LONG, "1 if the job had ended before, and came back"),
 )
 """A life as far as it is known. Any two of the same job can be put together."""
 
@@ -88,6 +89,7 @@ SILVER: Final = Columns(
     Column("error", TEXT, "what its last failed run raised"),
     Column("body_bytes", LONG, "how long its body is, where that was recorded"),
     Column("events", LONG, "rows of bronze about it"),
+    Column("revived", "BOOLEAN", "true if it had ended before: redriven, or sent again"),
 )
 
 MINUTES: Final = Columns(

@@ -5,20 +5,19 @@ A view is made only if the text has its name: each costs Spark a process that pl
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterable
 from typing import Final
 
 import msgspec
-from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from tambomq.errors import SettingsError
+from tambomq.journal.keys import PROTOCOLS
 from tambomq.pipeline import tables
 from tambomq.pipeline.lake import READABLE, Lake
-from tambomq.pipeline.picks import sql_fault
-from tambomq.spark import schemas
+from tambomq.pipeline.picks import quieten, sql_fault
+from tambomq.spark import chasqui, gomq, rsmq, schemas
 
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")
 
@@ -32,19 +31,12 @@ class View(msgspec.Struct, frozen=True):
 
 
 QUEUES: Final = (
-    *(View(f"rsmq_{each}", "rsmq", {"table": each}) for each in ("messages", "queues")),
     *(
-        View(f"chasqui_{each}", "chasqui", {"table": each})
-        for each in ("jobs", "delayed", "dlq", "events", "repeat", "results", "pending")
+        View(f"{source.NAME}_{each}", source.NAME, {"table": each})
+        for source in (rsmq, chasqui, gomq)
+        for each in source.TABLES
     ),
-    *(
-        View(f"gomq_{each}", "gomq", {"table": each})
-        for each in ("main", "dedicated", "subscriptions")
-    ),
-    *(
-        View(f"{each}_journal", "tambo", {"protocol": each})
-        for each in ("rsmq", "chasqui", "gomq", "kqueue")
-    ),
+    *(View(f"{each}_journal", "tambo", {"protocol": each}) for each in PROTOCOLS),
 )
 NAMES: Final = (*(view.name for view in QUEUES), *READABLE)
 
@@ -84,8 +76,7 @@ def make(spark: SparkSession, place: Place, names: Iterable[str]) -> None:
 
 def ask(spark: SparkSession, place: Place, text: str) -> DataFrame:
     """Return what *text* asks for; raise `SettingsError`, in one line, if its SQL is wrong."""
-    # Spark tells each mistake once more, as JSON, where people look.
-    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    quieten()
     try:
         make(spark, place, wanted(text))
         return spark.sql(text)
