@@ -38,3 +38,14 @@ def test_a_line_has_all_that_matters() -> None:
 def test_a_line_is_silent_of_what_is_not_there() -> None:
     line = Progress(1, 1, 2.5, 0, 1, 0).line(1, 0)
     assert line == "batch 1  ·  1 row in 2.5 s  ·  lag 0.0 s  ·  1 stream  ·  1 row in the lake"
+
+
+def test_a_narrow_line_leaves_out_what_matters_least() -> None:
+    batch = Progress(4, 1000, 2.0, 2.5, 2, 3)
+    whole = batch.line(5000, 2)
+    assert batch.line(5000, 2, len(whole)) == whole
+    assert "streams" not in batch.line(5000, 2, len(whole) - 1)
+    for width in range(len(whole)):
+        found = batch.line(5000, 2, width)
+        assert all(word in found for word in ("1,000 rows in 2.0 s", "lag 2.5 s", "3 lost"))
+        assert len(found) <= max(width, 54)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -23,13 +22,6 @@ from tambomq.store.sync import Store
 from tests.servers import Server
 
 NAME = "a:b/ü 007"
-
-
-@pytest.fixture
-def store(server: Server) -> Iterator[Store]:
-    found = Store(server.url)
-    yield found
-    found.close()
 
 
 def rows(store: Store, stream: str) -> list[dict[str, Any]]:

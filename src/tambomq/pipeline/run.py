@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import re
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -89,6 +92,8 @@ class Pipeline:
         self._spark.conf.set("spark.sql.shuffle.partitions", str(cores))
         self._spark.dataSource.register(PipelineSource)
         self._let_go(self._journals())
+        if not self.version.batches:
+            _forget_beginning(self._lake.checkpoint / "offsets")
         plan = self._plan
         options = {
             "url": plan.url,
@@ -111,7 +116,7 @@ class Pipeline:
         """
         try:
             query, told = self.start(), -1
-        except PySparkException as error:
+        except (PySparkException, Py4JError) as error:
             raise self._in_one_line(error) from error
         try:
             over = False
@@ -185,6 +190,12 @@ class Pipeline:
             log.warning("journals are not told how far they were read: %s", error)
         finally:
             store.close()
+
+
+def _forget_beginning(offsets: Path) -> None:
+    """Remove what is left of a first batch that could not be noted: Spark would not begin."""
+    if offsets.is_dir() and not any(each.name.isdecimal() for each in offsets.iterdir()):
+        shutil.rmtree(offsets)
 
 
 def _is_over(query: StreamingQuery) -> bool:
