@@ -9,13 +9,15 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install -c const
 CHECKED := src tests $(dir $(wildcard benchmarks/__init__.py))
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check servers peers interop bench docs clean
+.PHONY: help run spark test check servers peers interop bench docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(VENV)/.core ## start everything on this machine; ARGS="--redis-port 7000"
 	@exec $(BIN)/tambo serve $(ARGS)
+
+spark: $(VENV)/.spark ## add Spark, for `tambo pipeline` and tambomq.spark
 
 test: $(VENV)/.dev ## run the tests, without foreign clients; ARGS="-k rsmq"
 	@exec $(BIN)/python -m pytest -m "not interop" $(ARGS)
@@ -58,6 +60,10 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e .
 	@touch $@
 
+$(VENV)/.spark: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e '.[spark]'
+	@touch $@ $(VENV)/.core
+
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e '.[envoy,spark,dev]'
-	@touch $@ $(VENV)/.core
+	@touch $@ $(VENV)/.spark $(VENV)/.core

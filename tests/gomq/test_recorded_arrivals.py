@@ -258,3 +258,16 @@ def test_names_of_any_kind_find_their_journals(each: Store, each_server: Server)
     observe(each, consumer="c ü", recording=recording)
     with redis.Redis.from_url(each_server.url) as db:
         assert arrivals(db, JournalKeys("gomq", name)) == [(b"a", "c ü".encode())]
+
+
+def test_a_consumer_counts_in_what_is_held_after_a_commit(
+    each: Store, each_db: redis.Redis
+) -> None:
+    joined(each, "consumer", P)
+    send(each, "a", "b")
+    observe(each, consumer="consumer")
+    found: Any = each_db.xrange(ORDERS.journal)
+    each.run(journal_ops.commit(ORDERS, "etl", found[2][0].decode()))
+    state = each.run(journal_ops.state(ORDERS))
+    assert state is not None
+    assert (state.entries, state.bytes) == (2, 2 * (100 + len("consumer")))

@@ -1,7 +1,7 @@
 """Jobs on their way from or to another queue, as calls and plans nobody has made yet.
 
 How they go, and what a batch is: `tambomq.store.transit`. Jobs that wait and jobs that are delayed
-go; dead letters, repeatable specs and results stay.
+go, and an event tells of each that has left; dead letters, repeatable specs and results stay.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from tambomq.store import transit
 from tambomq.store.call import Arg, Call, Plan, load_script, results
 from tambomq.store.transit import BATCH, KEEP_S, ROOM, Batch
 
-_TAKE = load_script("tambomq.chasqui", "move_take")
-_TAKE_LATER = load_script("tambomq.chasqui", "move_take_later")
+_TAKE = load_script("tambomq.chasqui", "move_take", "note", "moved", "prefix")
+_TAKE_LATER = load_script("tambomq.chasqui", "move_take_later", "note", "moved")
 _PUT = load_script("tambomq.chasqui", "move_put", "note", "room")
 
 _FULL = -3
@@ -52,24 +52,25 @@ class Coming(msgspec.Struct, frozen=True):
     taken_ms: int = 0
 
 
-def take(keys: Keys, id: str, run: str) -> Call[Batch]:
+def take(keys: Keys, events_cap: int, id: str, run: str) -> Call[Batch]:
     """Let jobs leave that wait and that no worker has; or return what is in transit already."""
-    where = (keys.stream, keys.move(id), keys.transit(id))
-    return Call(_TAKE, where, (run, BATCH, ROOM, RETURNED), transit.batch, repeatable=True)
+    where = (keys.stream, keys.move(id), keys.transit(id), keys.events)
+    args = (run, BATCH, ROOM, RETURNED, events_cap)
+    return Call(_TAKE, where, args, transit.batch, repeatable=True)
 
 
-def take_later(keys: Keys, id: str, run: str) -> Plan[Batch]:
+def take_later(keys: Keys, events_cap: int, id: str, run: str) -> Plan[Batch]:
     """Let delayed jobs leave, the first due first; or return what is in transit already."""
     page = scan_ops.members(keys.delayed, "-inf", "+inf", 0, BATCH)
     members, _ = results((yield (page,)))[0]
-    where = [keys.delayed, keys.move(id), keys.transit(id)]
-    room, words = ROOM, list[Arg]([run])
+    where = [keys.delayed, keys.move(id), keys.transit(id), keys.events]
+    room, words = ROOM, list[Arg]([run, events_cap])
     for member in members:
         if room <= 0:
             break
-        job = _id(member)
-        where += (keys.marker(job), keys.index(job))
-        words.append(member)
+        job, name = _known(member)
+        where += (keys.marker(job or _UNKNOWN), keys.index(job or _UNKNOWN))
+        words += (member, job, name)
         room -= len(member)
     call = Call(_TAKE_LATER, tuple(where), tuple(words), transit.batch, repeatable=True)
     taken: Batch = results((yield (call,)))[0]
@@ -142,11 +143,13 @@ def _stored(policy: Policy, job: Coming) -> bytes:
         return encode_member(job.name, job.envelope, "engine")
 
 
-def _id(member: bytes) -> str:
+def _known(member: bytes) -> tuple[str, str]:
+    """Return the job's id and name; neither if nobody can read it."""
     try:
-        return decode_envelope(decode_member(member)[1]).id or _UNKNOWN
+        name, envelope = decode_member(member)
+        return decode_envelope(envelope).id, name
     except RemoteProtocolError:
-        return _UNKNOWN
+        return "", ""
 
 
 def _pending(reply: list[Any]) -> int:

@@ -26,12 +26,13 @@ def _twin(name: str, *parts: str) -> Script:
 _PUBLISH: Final = _twin("publish_recorded")
 # As in `ops`, with what tells behind what it looks at.
 _LEAVING = ("seen", "witness", "leave")
+_TOLD = ("message_id", "told")
 _TELLING: Final = {
     script.name: script
     for script in (
-        _twin("observe", "join", "put_back", "kept", "told", "unhand", "take", "told_popped"),
-        _twin("observe_kept", "join", "put_back", "kept", "told", "take"),
-        _twin("unsubscribe", "lists", "put_back", "kept", "told", "unhand", *_LEAVING),
+        _twin("observe", "join", "put_back", "kept", *_TOLD, "unhand", "take", "told_popped"),
+        _twin("observe_kept", "join", "put_back", "kept", *_TOLD, "take"),
+        _twin("unsubscribe", "lists", "put_back", "kept", *_TOLD, "unhand", *_LEAVING),
     )
 }
 

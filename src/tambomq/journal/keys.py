@@ -5,7 +5,8 @@ A journal is a stream of its own beside a queue. Its fields, in any order, all t
     e          what happened: ``sent`` and what else its writer knows
     id         the message's id; missing where the protocol has none
     ts         when, in milliseconds
-    n          the name it was dispatched by, where there is one
+    n          the name it was dispatched by, where there is one; or, of a ``delivered`` one, the
+               consumer
     delay_ms   how long it was to wait, where it was
     a          which receive of the message it was, from 1 on
     to         how many it went to, where that is known

@@ -97,10 +97,11 @@ def twin(script: Script, package: str, *parts: str, extra: bool = False) -> Scri
     return _named(script.name, *head, "local function work()", body, "end", _part(_OWN, "finish"))
 
 
-def accounting(script: Script) -> Script:
-    """Return *script* with the functions before it that write into a journal."""
+def accounting(script: Script, *parts: str) -> Script:
+    """Return *script* with the functions before it that write into a journal, and *parts* here."""
     shebang, body = _headed(script)
-    return _named(script.name, shebang + _part(_OWN, "account"), body)
+    more = (_part(_OWN, name) for name in parts)
+    return _named(script.name, shebang + _part(_OWN, "account"), *more, body)
 
 
 def recorded(

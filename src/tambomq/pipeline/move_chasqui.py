@@ -49,9 +49,10 @@ class ChasquiEnd:
 
     def take(self, move: str, run: str, *, later: bool) -> Batch:
         """Let jobs leave that wait; *later* those that are delayed."""
+        cap = self._policy.events_cap
         if later:
-            return self._store.follow(move_ops.take_later(self._keys, move, run))
-        return self._store.run(move_ops.take(self._keys, move, run))
+            return self._store.follow(move_ops.take_later(self._keys, cap, move, run))
+        return self._store.run(move_ops.take(self._keys, cap, move, run))
 
     def items(self, batch: Batch) -> list[Item]:
         """Return the jobs of a batch."""

@@ -10,7 +10,7 @@ from typing import Final
 from tambomq.clock import unix_date
 from tambomq.gomq import keys, move_ops, scan_ops, wire
 from tambomq.gomq.move_ops import Coming
-from tambomq.journal.recording import Bounds
+from tambomq.journal.recording import BOUNDS, Bounds
 from tambomq.pipeline.address import Address
 from tambomq.pipeline.moving import Count, Item
 from tambomq.spark.gomq_dates import published_ms
@@ -46,7 +46,7 @@ class GomqEnd:
 
     def take(self, move: str, run: str, *, later: bool) -> Batch:  # noqa: ARG002  (as in all protocols)
         """Let messages leave that wait in the main queue."""
-        return self._store.run(move_ops.take(self._key, move, run))
+        return self._store.run(move_ops.take(self._key, move, run, self._journal or BOUNDS))
 
     def items(self, batch: Batch) -> list[Item]:
         """Return the messages of a batch; what is none goes as it is."""

@@ -23,7 +23,7 @@ from tambomq.pipeline import tables
 KEYS: Final = ("protocol", "queue", "id")
 PHASES: Final = (
     *("", "delayed", "waiting", "sent", "running", "retrying"),
-    *("cancelled", "done", "dead"),
+    *("cancelled", "done", "dead", "moved"),
 )
 """In the order of their numbers; from the first that ends a life on, all do."""
 _ENDS: Final = PHASES.index("cancelled")
@@ -41,6 +41,7 @@ _PHASE_OF: Final = {
     "delivered": "done",
     "dlq": "dead",
     "dead": "dead",
+    "moved": "moved",
 }
 _BIRTHS: Final = ("sent", "delayed")
 _ENTRIES: Final = (*_BIRTHS, "waiting")
@@ -186,7 +187,8 @@ def run_ms() -> Column:
     """Return how long a state's last run took."""
     told = (F.col("ran.number") / 1000).cast("bigint")
     # RSMQ tells only when a message was received and when it was deleted.
-    between = F.when(F.col("protocol") == "rsmq", finished_ms() - F.col("last_run_ms"))
+    is_told = (F.col("protocol") == "rsmq") & (outcome() != "moved")
+    between = F.when(is_told, finished_ms() - F.col("last_run_ms"))
     return F.coalesce(told, between)
 
 

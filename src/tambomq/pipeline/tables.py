@@ -80,8 +80,8 @@ SILVER: Final = Columns(
     Column(
         "outcome",
         TEXT,
-        "waiting, delayed, running, retrying, done, dead, cancelled, or sent where nobody "
-        "tells what becomes of it",
+        "waiting, delayed, running, retrying, done, dead, cancelled, moved to another queue, "
+        "or sent where nobody tells what becomes of it",
     ),
     Column("wait_ms", LONG, "milliseconds from when it could run to its first run"),
     Column("run_ms", LONG, "milliseconds its last run took"),

@@ -1,6 +1,7 @@
 """Messages on their way from or to another queue, as calls nobody has made yet.
 
-How they go, and what a batch is: `tambomq.store.transit`.
+How they go, and what a batch is: `tambomq.store.transit`. That a message has left is told where it
+was, if that queue has a journal, and never a reason to keep it there.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ import msgspec
 
 from tambomq.errors import MessageTooLong
 from tambomq.ids import letters
+from tambomq.journal.recording import BOUNDS, accounting
 from tambomq.rsmq.keys import ID_SUFFIX_LENGTH, Keys
-from tambomq.rsmq.recorded import recorded
+from tambomq.rsmq.recorded import journal_keys, recorded
 from tambomq.rsmq.replies import existing
 from tambomq.store import transit
 from tambomq.store.call import Arg, Call, load_script
 from tambomq.store.transit import BATCH, KEEP_S, ROOM, Batch
 
-_TAKE = load_script("tambomq.rsmq", "move_take")
+_TAKE = accounting(load_script("tambomq.rsmq", "move_take"), "moved")
 _PUT = load_script("tambomq.rsmq", "move_put")
 
 
@@ -48,7 +50,10 @@ def take(keys: Keys, queue: str, id: str, run: str, *, skip: int, later: bool) -
     *later* asks for those that were sent with a delay. Raises `QueueNotFound`.
     """
     where = (*keys.of(queue), keys.move(queue, id), keys.transit(queue, id))
-    args = (run, BATCH, ROOM, skip, int(later))
+    journal = journal_keys(keys.ns, queue)
+    bounds = keys.recording.bounds if keys.recording else BOUNDS
+    told = (journal.journal, journal.state, bounds.max_entries, bounds.max_bytes)
+    args = (run, BATCH, ROOM, skip, int(later), *told)
     return Call(_TAKE, where, args, partial(_batch, queue), repeatable=True)
 
 

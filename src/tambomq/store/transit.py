@@ -18,7 +18,7 @@ from tambomq.store.call import Call, load_script
 
 BATCH: Final = 1000
 ROOM: Final = 1 << 20
-"""Messages of a batch, and about how many bytes: it keeps each server from others for some 5 ms."""
+"""Messages of a batch, and about how many bytes: others wait 5 to 10 ms for it."""
 KEEP_S: Final = 7 * 24 * 3600
 """For how long a queue remembers which batch came last."""
 MODULUS: Final = 1 << 48

@@ -1,19 +1,21 @@
 #!lua flags=allow-oom
 -- move_take: let jobs that no worker has leave a queue, and write down what they were.
 --
--- KEYS  stream    stream  {chasqui:<queue>}:stream
---       move      hash    {chasqui:<queue>}:move:<id>
---       transit   list    {chasqui:<queue>}:move:<id>:transit
--- ARGV  run       a name for the move, if it is new
---       count     jobs at most
---       room      bytes at which no more are added
---       returned  the consumer whose entries are nobody's
+-- KEYS  stream      stream  {chasqui:<queue>}:stream
+--       move        hash    {chasqui:<queue>}:move:<id>
+--       transit     list    {chasqui:<queue>}:move:<id>:transit
+--       events      stream  {chasqui:<queue>}:events
+-- ARGV  run         a name for the move, if it is new
+--       count       jobs at most
+--       room        bytes at which no more are added
+--       returned    the consumer whose entries are nobody's
+--       events_cap  events that are kept; 0 writes none
 -- REPLY the move's name, the batch's number, 0, and the batch: for each job 'w <name>' and its
 --       envelope
 
-local stream, move, transit = KEYS[1], KEYS[2], KEYS[3]
+local stream, move, transit, events = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local run, count, room = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local returned = ARGV[4]
+local returned, events_cap = ARGV[4], ARGV[5]
 
 if redis.call('HSETNX', move, 'run', run) == 0 then
   run = redis.call('HGET', move, 'run')
@@ -42,7 +44,7 @@ for _, row in ipairs(#found < count and redis.call('XRANGE', stream, '(' .. top,
   found[#found + 1] = row
 end
 
-local rows, gone = {}, {}
+local rows, gone, jobs = {}, {}, {}
 for _, row in ipairs(found) do
   local body, name = '', ''
   for i = #row[2] - 1, 1, -2 do
@@ -55,6 +57,7 @@ for _, row in ipairs(found) do
   if room > 0 then
     rows[#rows + 1], rows[#rows + 2] = 'w ' .. name, body
     gone[#gone + 1] = row[1]
+    jobs[#jobs + 1], jobs[#jobs + 2] = job_id(body), name
     room = room - #body
   end
 end
@@ -65,5 +68,6 @@ if #gone > 0 then
     redis.call('XACK', stream, group, unpack(gone))
   end
   redis.call('XDEL', stream, unpack(gone))
+  note_moved(events, events_cap, jobs)
 end
 return {run, number + 1, 0, rows}

@@ -5,17 +5,22 @@
 --       data      hash  <ns>:<queue>:Q
 --       move      hash  <ns>:<queue>:move:<id>
 --       transit   list  <ns>:<queue>:move:<id>:transit
--- ARGV  run       a name for the move, if it is new
---       count     messages at most
---       room      bytes at which no more are added
---       skip      how many to pass over
---       later     1 for those that are delayed and were never received, 0 for those that wait
+-- ARGV  run           a name for the move, if it is new
+--       count         messages at most
+--       room          bytes at which no more are added
+--       skip          how many to pass over
+--       later         1 for those that are delayed and were never received, 0 for those that wait
+--       journal       stream that is told of them, if there is such a journal
+--       state         its hash
+--       most_entries  entries that it holds
+--       most_bytes    and bytes
 -- REPLY the move's name, the batch's number, how many of those looked at stay, and the batch: for
 --       each message '<due or 0> <rc> <id>' and its body; nil when there is no such queue
 
 local messages, data, move, transit = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local run, count, room, skip = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local later = ARGV[5] == '1'
+local journal, state, most_entries, most_bytes = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 
 if redis.call('HSETNX', move, 'run', run) == 0 then
   run = redis.call('HGET', move, 'run')
@@ -62,5 +67,6 @@ if #gone > 0 then
   redis.call('HSET', move, 'number', number + 1)
   redis.call('ZREM', messages, unpack(gone))
   redis.call('HDEL', data, unpack(fields))
+  tell_moved(journal, state, most_entries, most_bytes, gone)
 end
 return {run, number + 1, stay, rows}

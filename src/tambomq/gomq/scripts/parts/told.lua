@@ -9,18 +9,6 @@ local most_bytes, most_entries = table.remove(ARGV), table.remove(ARGV)
 local state_end, journal_end, journals = table.remove(ARGV), table.remove(ARGV), table.remove(ARGV)
 local arrived, receiver = table.remove(ARGV), table.remove(ARGV)
 
--- A message begins with its id. What a stranger has written may not, or may have none; then there
--- is nobody to tell of.
-local function id_of(message)
-  local id = message:match('^{"id":"([^"\\]+)"')
-  if not id then
-    local sound, found = pcall(cjson.decode, message)
-    id = sound and type(found) == 'table' and found['id']
-  end
-  -- Entries are counted as if ids were short, and those of servers are.
-  return type(id) == 'string' and #id > 0 and #id <= 160 and id or nil
-end
-
 local function tell_of(key, messages)
   local journal, state = journals .. key .. journal_end, journals .. key .. state_end
   -- Whoever records the first message of a key makes it.

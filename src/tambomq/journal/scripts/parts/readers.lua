@@ -38,7 +38,9 @@ local function trim(journal, state)
   local first = redis.call('XRANGE', journal, '-', '+', 'COUNT', 1)[1]
   local upto = first and tonumber(field(first, 'o') or '')
   if upto then
-    local size = ENTRY + #(field(first, 'd') or '') + #(field(first, 'r') or '')
+    -- A name counts where it is the consumer's.
+    local consumer = field(first, 'e') == 'delivered' and field(first, 'n') or ''
+    local size = ENTRY + #(field(first, 'd') or '') + #(field(first, 'r') or '') + #consumer
     redis.call('HSET', state, 'gone', string.format('%.0f', math.max(0, upto - size)))
   end
   return dropped
