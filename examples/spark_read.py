@@ -24,8 +24,8 @@ def fill(url: str) -> None:
                 rsmq.purge_queue(queue)
             rsmq.send_messages(queue, [f"order {each}" for each in range(1000)])
         # One was received, and is hidden for a while; one is not due yet.
-        rsmq.receive_messages(QUEUES[0], 1)
-        rsmq.send_message(QUEUES[1], "later", delay=60)
+        rsmq.receive_messages(QUEUES[0], 1, vt=600)
+        rsmq.send_message(QUEUES[1], "later", delay=600)
 
 
 def main(url: str) -> None:
