@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
@@ -25,19 +24,6 @@ from tests.servers import Server
 FIRST = (0, "0/0/0", "one", 60)
 POLICY = Policy()
 LATER = 4_000_000_000_000
-
-
-@pytest.fixture
-def each(each_server: Server) -> Iterator[Store]:
-    opened = Store(each_server.url)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def each_db(each_server: Server) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(each_server.url) as client:
-        yield client
 
 
 def job(data: Any = 1, name: str = "", **options: Any) -> Draft:

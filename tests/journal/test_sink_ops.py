@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
@@ -15,26 +15,12 @@ from tambomq.journal import keys, ops, sink_ops
 from tambomq.journal.keys import Keys
 from tambomq.journal.wire import Record, record_of
 from tambomq.store.sync import Store
-from tests.servers import Server
 
 JOURNAL = Keys("gomq", "orders")
 FENCE = JOURNAL.fence("query")
 FIRST = (0, "0/0/0", "one", 60)
 FIELDS = ((keys.EVENT, b"sent"), (keys.ID, None), (keys.AT, b"7"), (keys.BODY, None))
 values = st.none() | st.binary(max_size=3)
-
-
-@pytest.fixture
-def each(each_server: Server) -> Iterator[Store]:
-    opened = Store(each_server.url)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def each_db(each_server: Server) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(each_server.url) as client:
-        yield client
 
 
 def record(store: Store, *entries: sink_ops.Entry, mark: tuple[int, str, str, int] = FIRST) -> int:
@@ -107,10 +93,3 @@ def test_a_key_of_another_type_keeps_the_whole_chunk_out(
 
 def test_a_lost_reply_is_asked_for_again() -> None:
     assert sink_ops.record(JOURNAL, "query", FIRST, FIELDS, [(b"a", b"b")]).repeatable
-
-
-@pytest.fixture
-def store(server: Server) -> Iterator[Store]:
-    opened = Store(server.url)
-    yield opened
-    opened.close()

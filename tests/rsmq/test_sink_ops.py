@@ -38,12 +38,6 @@ def each(each_server: Server) -> Iterator[Store]:
     opened.close()
 
 
-@pytest.fixture
-def each_db(each_server: Server) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(each_server.url) as client:
-        yield client
-
-
 def send(store: Store, *bodies: bytes, mark: Any = FIRST, delays: Any = ()) -> int:
     return store.run(sink_ops.send(KEYS, "q", "query", mark, bodies, delays))
 

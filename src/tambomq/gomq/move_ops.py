@@ -19,7 +19,7 @@ from tambomq.store import transit
 from tambomq.store.call import Arg, Call, load_script
 from tambomq.store.transit import BATCH, KEEP_S, ROOM, Batch
 
-_TAKE = accounting(load_script("tambomq.gomq", "move_take", "message_id"), "moved")
+_TAKE = accounting(load_script("tambomq.gomq", "move_take", "message_id"), "tell")
 _PUT = load_script("tambomq.gomq", "move_put")
 
 

@@ -20,10 +20,10 @@ T = TypeVar("T")
 
 
 def _twin(name: str, *parts: str) -> Script:
-    return accounting(load_script("tambomq.gomq", name, *parts))
+    return accounting(load_script("tambomq.gomq", name, *parts), "tell")
 
 
-_PUBLISH: Final = _twin("publish_recorded")
+_PUBLISH: Final = accounting(load_script("tambomq.gomq", "publish_recorded"))
 # As in `ops`, with what tells behind what it looks at.
 _LEAVING = ("seen", "witness", "leave")
 _TOLD = ("message_id", "told")

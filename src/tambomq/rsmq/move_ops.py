@@ -22,7 +22,7 @@ from tambomq.store import transit
 from tambomq.store.call import Arg, Call, load_script
 from tambomq.store.transit import BATCH, KEEP_S, ROOM, Batch
 
-_TAKE = accounting(load_script("tambomq.rsmq", "move_take"), "moved")
+_TAKE = accounting(load_script("tambomq.rsmq", "move_take"), "tell")
 _PUT = load_script("tambomq.rsmq", "move_put")
 
 

@@ -37,6 +37,8 @@ if #rows > 0 then
   redis.call('RPUSH', transit, unpack(rows))
   redis.call('HSET', move, 'number', number + 1)
   redis.call('LTRIM', queue, #rows / 2, -1)
-  tell_moved(journal, state, most_entries, most_bytes, ids)
+  if has_begun(state) then
+    tell('moved', '', ids, journal, state, most_entries, most_bytes)
+  end
 end
 return {run, number + 1, 0, rows}

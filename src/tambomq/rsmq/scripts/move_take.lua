@@ -67,6 +67,8 @@ if #gone > 0 then
   redis.call('HSET', move, 'number', number + 1)
   redis.call('ZREM', messages, unpack(gone))
   redis.call('HDEL', data, unpack(fields))
-  tell_moved(journal, state, most_entries, most_bytes, gone)
+  if has_begun(state) then
+    tell('moved', '', gone, journal, state, most_entries, most_bytes)
+  end
 end
 return {run, number + 1, stay, rows}

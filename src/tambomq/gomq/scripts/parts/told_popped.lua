@@ -7,6 +7,6 @@
 local take_untold = take
 local function take(...)
   local taken, broken = take_untold(...)
-  tell(taken)
+  tell_of(taken)
   return taken, broken
 end
