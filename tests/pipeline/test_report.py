@@ -61,7 +61,7 @@ def told(spark: SparkSession, filled: Filled) -> Figures:
 @pytest.fixture
 def run(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Run:
     """The command, with the session of all tests."""
-    monkeypatch.setattr(pipeline_report, "open_spark", lambda *_: spark)
+    monkeypatch.setattr(pipeline_report, "open_spark", lambda *_, **__: spark)
     return partial(call, tambo, "tambo", "pipeline", "report", url="redis://127.0.0.1:1")
 
 

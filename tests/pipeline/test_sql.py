@@ -27,7 +27,7 @@ Run = Callable[..., Done]
 @pytest.fixture
 def run(spark: SparkSession, server: Server, monkeypatch: pytest.MonkeyPatch) -> Run:
     """The command, with the session of all tests."""
-    monkeypatch.setattr(pipeline_sql, "open_spark", lambda *_: spark)
+    monkeypatch.setattr(pipeline_sql, "open_spark", lambda *_, **__: spark)
     return partial(call, tambo, "tambo", "pipeline", "sql", url=server.url)
 
 

@@ -28,6 +28,7 @@ def paths(log: Log) -> set[str]:
 def test_a_version_has_what_was_added_and_not_removed(tmp_path: Path) -> None:
     log = Log(tmp_path)
     log.commit(entry("a", "b"))
+    assert log.version().bytes == 20
     log.commit(entry("c", remove=("a",)))
     assert paths(log) == paths(Log(tmp_path)) == {"b", "c"}
     assert log.version().number == 2

@@ -72,7 +72,7 @@ def report(
     from tambomq.pipeline.report import figures
 
     found_lake = open_lake(lake)
-    spark = open_spark("tambo-report", master)
+    spark = open_spark("tambo-report", master, over=found_lake)
     begin = None if since is None else now_ms() - since
     found = figures(spark, found_lake, from_ms=begin, queues=queues)
     path = None if out == "-" else _write(found, Path(out))

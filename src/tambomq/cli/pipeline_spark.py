@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tambomq.pipeline.lake import Lake
 
 _STDERR: Final = 2
+_SMALL_BYTES: Final = 256 << 20
 
 
 def master_option(command: Command) -> Command:
@@ -39,16 +40,19 @@ def lake_option(command: Command) -> Command:
     )(command)
 
 
-def open_spark(app: str, master: str | None) -> Any:
-    """Return a session that ends with the command."""
+def open_spark(app: str, master: str | None, *, over: Lake | None = None) -> Any:
+    """Return a session that ends with the command, fit for the lake that it is to read."""
     # Spark takes half a second to import: not for a help page.
     from tambomq.spark import session
 
     # What goes wrong is told in one line; Spark would add its own hundreds.
     conf = {"spark.log.level": "OFF"}
     if master is None or master.startswith("local"):
-        # Spark's 200 parts are for many machines: on one a report took 48 s with them, now 30 s.
+        # Spark's 200 parts are for many machines: on one a report took 48 s with them, then 30 s.
         conf["spark.sql.shuffle.partitions"] = str(max(2, os.cpu_count() or 2))
+        if over is not None and over.log.version().bytes < _SMALL_BYTES:
+            # Java's second compiler took half of those and pays off after minutes.
+            conf["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1"
     with _java_apart():
         spark = session(app, master=master, conf=conf)
     click.get_current_context().call_on_close(spark.stop)

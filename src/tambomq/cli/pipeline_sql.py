@@ -63,7 +63,7 @@ def sql(  # noqa: PLR0913  (its options)
         raise click.UsageError("--csv or --json, not both")
     found_lake = open_lake(lake) if views.needs_lake(text) else None
     place = views.Place(redis_url(), found_lake, queue, ns)
-    spark = open_spark("tambo-sql", master)
+    spark = open_spark("tambo-sql", master, over=found_lake)
     found = views.ask(spark, place, text)
     rows = views.collected(found, limit + 1)
     _show(found.columns, rows[:limit], as_csv=as_csv, as_json=as_json)

@@ -68,6 +68,11 @@ class Version(msgspec.Struct, kw_only=True):
         """Return the files of *table*."""
         return list(self.files.get(table, {}).values())
 
+    @property
+    def bytes(self) -> int:
+        """How large all files are together."""
+        return sum(file.bytes for files in self.files.values() for file in files.values())
+
     def after(self, entry: Entry) -> Version:
         """Return the version that *entry* makes of this one; raise `LakeConflict` if it cannot."""
         files = {table: dict(found) for table, found in self.files.items()}
