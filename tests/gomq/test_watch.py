@@ -189,6 +189,9 @@ async def test_watching_goes_on_after_a_restart_of_redis(
     await peer.subscribe("k")
     watching = asyncio.create_task(first(peer))
     await begun(service)
+    with redis.Redis.from_url(private_server.url) as db:
+        # It has looked once: a look whose reply is lost ends with an error, as it must.
+        await eventually_async(lambda: db.exists(f"LASTACTION_{peer.name}"))
     private_server.kill()
     private_server.restart()
     await publish(service, "k", b"1")

@@ -107,7 +107,7 @@ def test_a_hundred_thousand_jobs_and_three_kills_are_the_truth(
 
 @pytest.mark.timeout(2 * WITHIN_S)
 def test_an_interrupt_ends_it_after_its_batch(server: Server, lake: Lake) -> None:
-    traffic = Workload(server.url)
+    traffic = Workload(server.url, redriven=0)
     traffic.fill(60)
     with pipeline(server, lake, "--every", "1s") as process:
         until(process, lambda: entries(lake) > 0)

@@ -34,8 +34,6 @@ _EVERYTHING = 1 << 40
 _CHUNK = 50
 _UNHEARD = 0.1
 """So many messages nobody receives, and of those received so many die."""
-_REDRIVEN = 0.3
-"""So many of the dead."""
 _NAMES = ("email", "invoice", "resize", "")
 _RULES = Rules(max_attempts=3)
 _FATES = {
@@ -52,11 +50,17 @@ _FATES = {
 
 
 class Workload:
-    """Fills the server at *url*; `lives` has the truth. The same *seed* makes the same traffic."""
+    """Fills the server at *url*; `lives` has the truth. The same *seed* makes the same traffic.
 
-    def __init__(self, url: str, *, seed: int = 1, minutes: int = 30) -> None:
+    So many of the dead are *redriven*, before anybody may have read their letters.
+    """
+
+    def __init__(
+        self, url: str, *, seed: int = 1, minutes: int = 30, redriven: float = 0.3
+    ) -> None:
         self.lives: list[Life] = []
         self._store, self._dice = Store(url), random.Random(seed)
+        self._redriven = redriven
         self._from_ms, self._span_ms = now_ms() - (minutes + 5) * 60_000, minutes * 60_000
 
     def close(self) -> None:
@@ -67,8 +71,9 @@ class Workload:
         """Let *jobs* of ChasquiMQ and about a third as many messages of each other one live."""
         half = jobs // 2
         for queue, announce, count in (("orders", True, half), ("mail/out 7", False, jobs - half)):
-            drafted = self._drafts(count, self.lives)
-            self.lives += Jobs(self._store, queue, self._dice, announce=announce).live(drafted)
+            there = Jobs(self._store, queue, self._dice, announce=announce)
+            there.live(self._drafts(count, self.lives))
+            self.lives += there.redriven(self._redriven)
         for make in (self._rsmq, self._gomq, self._kqueue):
             make(jobs // 3)
 
@@ -167,8 +172,8 @@ class Jobs:
             self._keys, "tambo-leader", 60, 1000, _EVERYTHING, _EVERYTHING, _EVERYTHING
         )
 
-    def live(self, drafted: Sequence[tuple[Life, str]]) -> list[Life]:
-        """Let all jobs live, as their fates say; return second lives of some that died."""
+    def live(self, drafted: Sequence[tuple[Life, str]]) -> None:
+        """Let all jobs live, as their fates say."""
         self._lives = {life.id: (life, fate) for life, fate in drafted}
         for life, _ in drafted:
             life.queue = self._queue
@@ -177,20 +182,16 @@ class Jobs:
         self._store.outcomes([worker_ops.make_group(self._seat)])
         while self._promoted() | self._worked():
             pass
-        second = self._redriven()
-        while self._worked():
-            pass
-        return second
 
-    def _redriven(self) -> list[Life]:
-        """Let some of the dead wait for the worker again."""
-        told, made = Redrive("again"), []
+    def redriven(self, share: float) -> list[Life]:
+        """Let so many of the dead run again; return their second lives."""
+        told, made = Redrive("again"), list[Life]()
         self._store.run(redrive_ops.begin(self._keys, told))
         for letter in self._store.run(dlq_ops.peek(self._keys, 100_000)):
             job = redrive_ops.job_of(letter, reset=True)
             assert job is not None
-            first, _ = self._lives[job.id]
-            if self._dice.random() < _REDRIVEN:
+            first, _ = self._lives.get(job.id, (None, ""))
+            if first and self._dice.random() < share:
                 # Its letter is gone before anybody has read it, and the body with it.
                 first.body_bytes, first.events = None, first.events - 1
                 at_ms = (first.finished_ms or 0) + self._dice.randrange(1000)
@@ -199,6 +200,8 @@ class Jobs:
                 made.append(life)
                 self._lives[life.id] = life, "done"
                 self._store.run(redrive_ops.move(self._keys, self._policy, told.id, at_ms, [job]))
+        while self._worked():
+            pass
         return made
 
     def _produce(self, drafted: Sequence[tuple[Life, str]]) -> None:
