@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark import java_gateway
 from pyspark.sql import SparkSession
 
 from tambomq.errors import SettingsError
 from tambomq.rsmq import Rsmq
-from tambomq.spark import session
+from tambomq.spark import driver, session
 from tests.servers import Server, binaries
 
 PASSWORD = "hush/hush@home"
@@ -173,3 +176,19 @@ def run(home: Path, *words: str, job: str = JOB) -> str:
     )
     assert done.returncode == 0, done.stdout
     return done.stdout
+
+
+def test_java_is_started_without_a_copy_of_us_and_hears_no_interrupt() -> None:
+    look = "import signal; print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
+    before = signal.getsignal(signal.SIGINT)
+    with driver.no_copy_of_us():
+        start: Any = vars(java_gateway)["Popen"]
+        child = start(
+            [sys.executable, "-c", look],
+            preexec_fn=lambda: os._exit(9),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+    assert child.communicate(timeout=60)[0] == "True\n"
+    assert signal.getsignal(signal.SIGINT) is before
+    assert vars(java_gateway)["Popen"] is subprocess.Popen

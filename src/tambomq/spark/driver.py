@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -12,7 +15,7 @@ from tambomq.errors import SettingsError
 
 try:
     from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
-    from pyspark import SparkConf, SparkContext
+    from pyspark import SparkConf, SparkContext, java_gateway
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 except ImportError as exc:
@@ -109,11 +112,38 @@ def _start_java(asked: Mapping[str, str]) -> None:
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf(loadDefaults=False).setAll(list(asked.items()))
-    with _environment(asked):
+    with _environment(asked), no_copy_of_us():
         try:
             SparkContext._ensure_initialized(conf=conf)  # noqa: SLF001  (to ask it what is told elsewhere)
         except PySparkException as error:
             raise SettingsError("Spark's Java ended at once; why, it has said itself") from error
+
+
+@contextmanager
+def no_copy_of_us() -> Iterator[None]:
+    """Let PySpark start Java without forking this process first.
+
+    It would, to run a line of Python there, and gRPC's threads with it: those find their sockets
+    closed and now and then end the copy before it becomes Java.
+    """
+    gateway: Any = java_gateway
+    if threading.current_thread() is threading.main_thread():
+        gateway.Popen = _started_deaf
+    try:
+        yield
+    finally:
+        gateway.Popen = subprocess.Popen
+
+
+def _started_deaf(command: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
+    """Start what does not hear Ctrl-C, as PySpark would with code that runs before it."""
+    del how["preexec_fn"]
+    # Only the main thread may change signals; what is ignored is inherited.
+    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return subprocess.Popen(command, **how)
+    finally:
+        signal.signal(signal.SIGINT, heard or signal.SIG_DFL)
 
 
 @contextmanager
