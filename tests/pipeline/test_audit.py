@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -37,13 +37,6 @@ ID = "g" * 32
 OTHER = "h" * 32
 JOURNAL = "{tambo:rsmq:q}:journal"
 MESSAGE = gomq_wire.encode("c0ffee", "2026-01-01T00:00:00Z", b"x")
-
-
-@pytest.fixture
-def store(server: Server) -> Iterator[Store]:
-    opened = Store(server.url)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -36,13 +36,6 @@ TIGHT = Bounds(max_entries=1050)
 
 
 @pytest.fixture
-def store(server: Server) -> Iterator[Store]:
-    opened = Store(server.url)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
 def orders(rsmq: Rsmq) -> Rsmq:
     """A queue with all bodies."""
     rsmq.create_queue("a")

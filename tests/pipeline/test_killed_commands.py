@@ -40,13 +40,6 @@ def way(server: Server) -> Iterator[Door]:
         yield opened
 
 
-@pytest.fixture
-def store(server: Server) -> Iterator[Store]:
-    opened = Store(server.url)
-    yield opened
-    opened.close()
-
-
 def redriven(grave: ChasquiGrave | RsmqGrave) -> None:
     """Let all letters be redriven, as ``r``."""
     picks = [Pick(letter.id) for letter in grave.letters()]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -24,13 +23,6 @@ from tambomq.store.redrives import DONE, STOPPED, UNDONE, Redrive, Undone
 from tambomq.store.sync import Store
 from tests.pipeline.dying_letters import JOBS, bury, dead, ids, waiting
 from tests.servers import Server
-
-
-@pytest.fixture
-def store(server: Server) -> Iterator[Store]:
-    opened = Store(server.url)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 
 import pytest
@@ -25,13 +24,6 @@ from tests.servers import Server
 COUNT = 600
 """Three scripts' worth."""
 MOST_TRIPS = 40
-
-
-@pytest.fixture
-def store(server: Server) -> Iterator[Store]:
-    opened = Store(server.url)
-    yield opened
-    opened.close()
 
 
 def plan(grave: ChasquiGrave | RsmqGrave) -> Planned:

@@ -48,10 +48,11 @@ def open_spark(app: str, master: str | None, *, over: Lake | None = None) -> Any
     # What goes wrong is told in one line; Spark would add its own hundreds.
     conf = {"spark.log.level": "OFF"}
     if master is None or master.startswith("local"):
-        # Spark's 200 parts are for many machines: on one a report took 48 s with them, then 30 s.
+        # Spark's 200 parts are for many machines: on a busy one with two cores a report of some
+        # hundred rows took 48 s with them, 30 s without.
         conf["spark.sql.shuffle.partitions"] = str(max(2, os.cpu_count() or 2))
         if over is not None and over.log.version().bytes < _SMALL_BYTES:
-            # Java's second compiler took half of those and pays off after minutes.
+            # Java's second compiler took half of its 40 s of processor time.
             conf["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1"
     with _java_apart():
         spark = session(app, master=master, conf=conf)

@@ -123,8 +123,8 @@ def _start_java(asked: Mapping[str, str]) -> None:
 def no_copy_of_us() -> Iterator[None]:
     """Let PySpark start Java without forking this process first.
 
-    It would, to run a line of Python there, and gRPC's threads with it: those find their sockets
-    closed and now and then end the copy before it becomes Java.
+    It would, to run a line of Python there. Where gRPC was in use, such a copy was seen to end
+    before it became Java, with gRPC telling of a socket that was closed under it.
     """
     gateway: Any = java_gateway
     if threading.current_thread() is threading.main_thread():
