@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -114,7 +114,9 @@ class Serving:
 
 
 @contextmanager
-def serving(folder: Path, *args: str, stdout: int | None = None) -> Iterator[Serving]:
+def serving(
+    folder: Path, *args: str, stdout: int | None = None, command: Sequence[str] = _COMMAND
+) -> Iterator[Serving]:
     """``tambo serve`` with its data, output and ready file in *folder*, on free ports."""
     folder.mkdir(exist_ok=True)
     (folder / "ready.json").unlink(missing_ok=True)
@@ -122,7 +124,7 @@ def serving(folder: Path, *args: str, stdout: int | None = None) -> Iterator[Ser
     flags += ["--ready-file", str(folder / "ready.json"), *args]
     with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
         process = subprocess.Popen(
-            [*_COMMAND, "serve", *flags],
+            [*command, "serve", *flags],
             cwd=folder,
             env=clean_environment(),
             stdin=subprocess.DEVNULL,
