@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
+from tambomq.cli.extras import extras_required
 from tambomq.errors import (
     BrokerUnavailable,
     DataDirBusy,
@@ -154,7 +155,8 @@ def run(command: click.Command, prog: str, args: Sequence[str] | None = None) ->
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     manner = Manner()
     try:
-        code = command.main(args, prog_name=prog, standalone_mode=False, obj=manner)
+        with extras_required():
+            code = command.main(args, prog_name=prog, standalone_mode=False, obj=manner)
     except BrokenPipeError:
         forget_reader()
         return FAILED
