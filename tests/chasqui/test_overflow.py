@@ -35,6 +35,19 @@ def test_a_full_queue_refuses_and_keeps_what_it_has(
     assert ids(db, keys) == added
 
 
+@pytest.mark.parametrize("announce", [False, True])
+def test_a_batch_that_is_one_job_too_large_is_refused_whole(
+    connect: Connect, db: redis.Redis, keys: Keys, announce: bool
+) -> None:
+    queue = connect(max_stream_len=3, announce=announce)
+    queue.add("n", 0)
+    with pytest.raises(QueueFull):
+        queue.add_bulk([{"name": "n", "data": place} for place in range(3)])
+    assert db.xlen(keys.stream) == 1
+    queue.add_bulk([{"name": "n", "data": place} for place in range(2)])
+    assert db.xlen(keys.stream) == 3
+
+
 def test_a_job_that_ends_makes_room(connect: Connect, db: redis.Redis, keys: Keys) -> None:
     queue = connect(max_stream_len=1)
     queue.add("n", 1)
