@@ -1,0 +1,223 @@
+"""The planted faults, by what they break. A guarantee that is worth a promise is worth a row here.
+
+Change a row together with the code it quotes; a new fence, owner check, cap, time limit or commit
+brings a row of its own.
+"""
+
+from __future__ import annotations
+
+from tests.mutants.planting import Fault
+
+OWNERS = (
+    Fault(
+        "a stale ChasquiMQ consumer may settle",
+        "chasqui/scripts/parts/owns.lua",
+        "return not row.err and #row == 1",
+        "return not row.err",
+        "chasqui/test_ownership.py::test_a_consumer_that_lost_a_job_changes_nothing",
+    ),
+    Fault(
+        "two leaders promote at once",
+        "chasqui/scripts/parts/leads.lua",
+        "if who and who ~= holder then",
+        "if who and who == '' then",
+        "chasqui/test_leader.py::test_a_stale_promoter_promotes_nothing",
+    ),
+    Fault(
+        "a retry is stored in a form that the foreign leader destroys",
+        "chasqui/scripts/retry.lua",
+        "if holder and holder:sub(1, #ours) ~= ours then",
+        "if false then",
+        "chasqui/test_worker_retry.py::"
+        "test_where_another_engine_leads_a_retry_is_stored_as_it_reads_it",
+    ),
+    Fault(
+        "a lease that is held is given to another query",
+        "store/scripts/lease_attach.lua",
+        "if held[1] and held[1] ~= owner and alive then",
+        "if false then",
+        "rsmq/test_lease_ops.py::test_a_lease_is_one_query_s_while_that_is_alive",
+    ),
+    Fault(
+        "the claim of a living query is given up",
+        "store/scripts/lease_release.lua",
+        "or now < (tonumber(lease[1]) or 0) or now < (tonumber(lease[2]) or 0) then",
+        "then",
+        "rsmq/test_lease_ops.py::"
+        "test_a_dead_query_s_claim_is_given_up_for_others_and_nothing_is_lost",
+    ),
+    Fault(
+        "a query that was replaced ends the lease of its successor",
+        "store/scripts/lease_resign.lua",
+        "if redis.call('HGET', ledger, 'owner') ~= owner then",
+        "if false then",
+        "rsmq/test_lease_ops.py::test_who_was_replaced_changes_nothing_any_more",
+    ),
+    Fault(
+        "a verdict about a claim that is over is written down",
+        "store/scripts/lease_judge.lua",
+        "if redis.call('HGET', ledger, 'claim') ~= number then",
+        "if false then",
+        "rsmq/test_lease_ops.py::test_a_verdict_about_a_claim_that_is_over_is_refused",
+    ),
+    Fault(
+        "rows of a claim that another query has by now are handed out",
+        "spark/leased.py",
+        "if (now.owner, now.claim, now.mark) != (part.term.owner, part.claim, part.mark):",
+        "if False:",
+        "spark/test_leased.py::test_a_zombie_reads_nothing_claims_nothing_and_ends_nothing",
+    ),
+)
+
+ORDER = (
+    Fault(
+        "a job is acknowledged before its dead letter is written",
+        "chasqui/scripts/bury.lua",
+        "redis.call('XADD', dlq, '*', unpack(row))\nackdel(stream, group, {entry})",
+        "ackdel(stream, group, {entry})\nredis.call('XADD', dlq, '*', unpack(row))",
+        "chasqui/test_ownership.py::"
+        "test_a_dead_letter_that_cannot_be_written_leaves_the_job_where_it_is",
+    ),
+    Fault(
+        "the last promoted job stays delayed and runs twice",
+        "chasqui/scripts/promote.lua",
+        "'ZREMRANGEBYRANK', delayed, 0, #due - 1",
+        "'ZREMRANGEBYRANK', delayed, 0, #due - 2",
+        "chasqui/test_promoter.py::test_a_delayed_job_waits_for_a_worker_when_it_is_due",
+    ),
+    Fault(
+        "a batch that was given up counts as delivered",
+        "spark/leased.py",
+        'if (standing.claim, standing.mark) != (end["claim"], end["mark"]):',
+        "if False:",
+        "spark/test_leased.py::test_who_comes_back_too_late_is_told_that_others_have_its_messages",
+    ),
+    Fault(
+        "a move is over while messages are on their way",
+        "store/scripts/move_over.lua",
+        " or redis.call('EXISTS', transit) == 1 then",
+        " then",
+        "store/test_transit.py::test_a_move_is_not_over_while_something_is_on_its_way",
+    ),
+    Fault(
+        "a journal forgets what its slowest reader has not read",
+        "journal/scripts/parts/readers.lua",
+        "if id and (not least or is_later(least, id)) then",
+        "if id and (not least or is_later(id, least)) then",
+        "journal/test_readers.py::test_the_slowest_reader_decides",
+    ),
+    Fault(
+        "a reader's older commit takes it back",
+        "journal/scripts/commit.lua",
+        "if not noted or is_later(id, noted) then",
+        "if true then",
+        "journal/test_readers.py::test_an_older_commit_changes_nothing",
+    ),
+)
+
+ONCE = (
+    Fault(
+        "what may not be repeated is repeated after a lost reply",
+        "store/trip.py",
+        "if self._calls[place].repeatable:",
+        "if True:",
+        "store/test_trip.py::test_only_what_may_be_repeated_is_after_a_broken_connection",
+    ),
+    Fault(
+        "a chunk of a sink is sent again",
+        "rsmq/scripts/sink_send.lua",
+        "if known[1] then\n  return known[1] == digest and 0 or -1\nelseif",
+        "if known[1] and known[1] ~= digest then\n  return -1\nelseif",
+        "rsmq/test_sink_ops.py::test_a_chunk_that_is_sent_twice_is_there_once",
+    ),
+    Fault(
+        "a batch below the fence's floor is written",
+        "rsmq/scripts/sink_send.lua",
+        "tonumber(batch) < tonumber(known[2]) then",
+        "false then",
+        "rsmq/test_sink_ops.py::test_nothing_is_sent_for_a_batch_below_the_floor",
+    ),
+    Fault(
+        "other rows under a token pass for the same",
+        "journal/scripts/sink_record.lua",
+        "  return known[1] == digest and 0 or -1\n",
+        "  return 0\n",
+        "journal/test_sink_ops.py::"
+        "test_other_entries_under_a_token_or_a_batch_that_is_over_are_not_recorded",
+    ),
+    Fault(
+        "a fence's floor sinks",
+        "spark/scripts/prune_fence.lua",
+        "math.max(before, floor)",
+        "floor",
+        "spark/test_fence.py::test_a_floor_never_sinks",
+    ),
+    Fault(
+        "a claim of another checkpoint is ended",
+        "store/scripts/parts/claims.lua",
+        "(tonumber(lease[4]) ~= number or lease[5] ~= mark)",
+        "tonumber(lease[4]) ~= number",
+        "rsmq/test_lease_ops.py::test_another_checkpoint_s_claim_is_neither_ended_nor_counted",
+    ),
+    Fault(
+        "an earlier batch's arrival forgets the next",
+        "store/scripts/move_arrived.lua",
+        "if redis.call('HGET', move, 'number') ~= number or ",
+        "if ",
+        "store/test_transit.py::test_the_arrival_of_an_earlier_batch_forgets_nothing_of_the_next",
+    ),
+    Fault(
+        "an undone redrive is said to be done",
+        "store/scripts/redrive_settle.lua",
+        "if not now or now == 'undone' then",
+        "if not now then",
+        "store/test_redrives.py::test_a_redrive_that_was_undone_stays_undone",
+    ),
+)
+
+CAPS = (
+    Fault(
+        "a batch exceeds the bound of a queue by one job",
+        "chasqui/scripts/add_batch.lua",
+        "room(stream, cap) < (#ARGV - 7) / 3",
+        "room(stream, cap) + 1 < (#ARGV - 7) / 3",
+        "chasqui/test_overflow.py::test_a_batch_that_is_one_job_too_large_is_refused_whole",
+    ),
+    Fault(
+        "a job that kills its workers is delivered for ever",
+        "chasqui/verdict.py",
+        "prior = max(envelope.attempt, deliveries - 1)",
+        "prior = envelope.attempt",
+        "chasqui/test_verdict.py::test_the_budget_is_counted_as_the_engine_counts_it",
+    ),
+    Fault(
+        "a job that fails has one run too many",
+        "chasqui/verdict.py",
+        "or ran >= _budget(envelope, rules)",
+        "or ran > _budget(envelope, rules)",
+        "chasqui/test_verdict.py::test_a_dead_letter_keeps_what_the_engine_keeps",
+    ),
+    Fault(
+        "a message beyond maxsize is stored",
+        "rsmq/scripts/send.lua",
+        "if maxsize ~= -1 and tonumber(longest) > maxsize then",
+        "if false then",
+        "rsmq/test_bad_input.py::test_the_length_of_a_message_is_counted_in_bytes",
+    ),
+    Fault(
+        "a journal exceeds its bound",
+        "journal/scripts/parts/account.lua",
+        "return account.entries + entries <= account.most_entries",
+        "return account.entries <= account.most_entries",
+        "journal/test_readers.py::test_a_full_journal_has_room_again_after_a_commit",
+    ),
+    Fault(
+        "a message is stored although it cannot be recorded",
+        "journal/scripts/parts/watched.lua",
+        "if not opened and not fits(account(), due_entries, due_bytes) then",
+        "if not opened and not fits(account(), 0, 0) then",
+        "rsmq/test_recorded.py::test_a_full_journal_refuses_and_nothing_is_stored",
+    ),
+)
+
+FAULTS = (*OWNERS, *ORDER, *ONCE, *CAPS)
