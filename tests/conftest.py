@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
-from functools import partial
-from pathlib import Path
 
 import pytest
 import redis
 
 from tambomq.rsmq import AsyncRsmq, Rsmq
 from tambomq.store.sync import Store
+from tests import profiles
+from tests.groups import group_of
 from tests.servers import binaries
+from tests.servers.cluster import Cluster
+from tests.servers.kinds import FIRST, binary, kinds
 from tests.servers.run import Server
 from tests.sparking import spark
 
@@ -26,12 +28,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Read when gRPC is first imported: its core tells of every server that goes away.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
-SERVERS: dict[str, Callable[[], Path | None]] = {
-    "valkey": binaries.valkey,
-    "redis7": binaries.debian_redis,
-    "redis8": partial(binaries.redis8, build=False),
-}
-"""What the suite runs on. `TAMBO_TEST_SERVER` chooses for tests that need only one."""
+profiles.register()
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if group := group_of(item):
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")
@@ -41,10 +45,7 @@ def running() -> Iterator[Callable[[str], Server]]:
 
     def get(name: str) -> Server:
         if name not in started:
-            binary = SERVERS[name]()
-            if binary is None:
-                pytest.skip(f"{name} cannot be had on this machine")
-            started[name] = Server(binary).__enter__()
+            started[name] = Server(binary(name)).__enter__()
         return started[name]
 
     yield get
@@ -55,12 +56,12 @@ def running() -> Iterator[Callable[[str], Server]]:
 @pytest.fixture
 def server(running: Callable[[str], Server]) -> Server:
     """A running server with nothing in it."""
-    return _emptied(running(os.environ.get("TAMBO_TEST_SERVER", "valkey")))
+    return _emptied(running(FIRST))
 
 
-@pytest.fixture(params=list(SERVERS))
+@pytest.fixture(params=kinds())
 def each_server(request: pytest.FixtureRequest, running: Callable[[str], Server]) -> Server:
-    """Each kind of server in turn, with nothing in it."""
+    """Each kind of server in turn, with nothing in it; others than the first with `interop`."""
     return _emptied(running(request.param))
 
 
@@ -69,6 +70,22 @@ def _emptied(server: Server) -> Server:
         admin.flushall()
         admin.script_flush()
     return server
+
+
+@pytest.fixture(scope="session")
+def formed_cluster() -> Iterator[Cluster]:
+    """One cluster for all tests; they take it through `cluster`."""
+    with Cluster() as formed:
+        yield formed
+
+
+@pytest.fixture
+def cluster(formed_cluster: Cluster) -> Cluster:
+    """Three nodes with nothing in them."""
+    for node in range(len(formed_cluster.nodes)):
+        formed_cluster.ask(node, "FLUSHALL")
+        formed_cluster.ask(node, "SCRIPT", "FLUSH")
+    return formed_cluster
 
 
 @pytest.fixture

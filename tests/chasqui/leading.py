@@ -21,18 +21,14 @@ from tambomq.chasqui.wire import decode_envelope, encode_envelope, encode_member
 from tambomq.chasqui.wire_repeat import encode_spec
 from tambomq.clock import now_ms
 from tambomq.store.aio import AsyncStore
+from tests.servers.kinds import kinds
 
 L = TypeVar("L", bound=Leader)
 
 LONG_AGO = 1_000
 HOLDER = "tambo-one"
 
-_extra = pytest.mark.interop
-on_each_server = pytest.mark.parametrize(
-    "each_server",
-    ["valkey", pytest.param("redis7", marks=_extra), pytest.param("redis8", marks=_extra)],
-    indirect=True,
-)
+on_each_server = pytest.mark.parametrize("each_server", kinds(), indirect=True)
 """Valkey always, the others with `make interop`."""
 
 

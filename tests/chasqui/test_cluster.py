@@ -32,12 +32,6 @@ AT_ONCE = BackoffSpec.fixed(1)
 LONG_MS = 20_000
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with Cluster() as formed:
-        yield formed
-
-
 @pytest.fixture
 def url(cluster: Cluster) -> str:
     return cluster.nodes[0].url

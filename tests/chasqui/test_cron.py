@@ -304,7 +304,7 @@ def test_a_later_start_never_has_an_earlier_fire(
     assert first == second or first <= max(one, other)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.sampled_from([(30, 2), (0, 0), (15, 1), (0, 3), (59, 1)]),
     st.sampled_from(

@@ -26,12 +26,13 @@ from tests.chasqui.faults import (
     waiting,
 )
 from tests.servers import Server, eventually_async
+from tests.servers.kinds import kinds
 from tests.store.proxy import Proxy
 
 HOUR_MS = 3_600_000
 
 
-@pytest.fixture(params=["valkey", "redis8"])
+@pytest.fixture(params=kinds("valkey", "redis8"))
 def either_server(request: pytest.FixtureRequest, running: Callable[[str], Server]) -> Server:
     """A server that knows nothing special, and one that knows all, with nothing in it."""
     server = running(request.param)

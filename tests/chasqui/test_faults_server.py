@@ -6,9 +6,7 @@ import asyncio
 import gc
 import tracemalloc
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from functools import partial
-from pathlib import Path
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import redis
@@ -18,12 +16,8 @@ from tambomq.chasqui.intake import MOST_AHEAD, MOST_UNSETTLED
 from tambomq.errors import StoreFull
 from tests.chasqui.conftest import working
 from tests.chasqui.faults import QUEUE, Load, Told, dead, delayed, frozen, waiting
-from tests.servers import Server, binaries, eventually_async
-
-BINARIES: dict[str, Callable[[], Path | None]] = {
-    "valkey": binaries.valkey,
-    "redis8": partial(binaries.redis8, build=False),
-}
+from tests.servers import Server, eventually_async
+from tests.servers.kinds import binary, kinds
 
 
 @pytest.fixture
@@ -38,12 +32,10 @@ async def own_queue(private_server: Server) -> AsyncIterator[Queue]:
         yield queue
 
 
-@pytest.fixture(params=BINARIES)
+@pytest.fixture(params=kinds("valkey", "redis8"))
 def durable(request: pytest.FixtureRequest) -> Iterator[Server]:
     """A server of each kind in turn, which confirms nothing that is not on its disk."""
-    if (binary := BINARIES[request.param]()) is None:
-        pytest.skip(f"{request.param} cannot be had on this machine")
-    with Server(binary, "--appendonly", "yes", "--appendfsync", "always") as server:
+    with Server(binary(request.param), "--appendonly", "yes", "--appendfsync", "always") as server:
         yield server
 
 

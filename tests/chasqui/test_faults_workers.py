@@ -20,13 +20,14 @@ from tambomq.chasqui import BlockingQueue, WorkerStats
 from tests.chasqui.faults import QUEUE, Told, dead, delayed, frozen, pending, waiting
 from tests.chasqui.worker_process import worker_process
 from tests.servers import Server, eventually
+from tests.servers.kinds import kinds
 
 # Beyond the lease and the second that are promised: two cores have eight workers, a server, and
 # the start of a new worker to run.
 MARGIN_S = 1.0
 
 
-@pytest.fixture(params=["valkey", "redis8"])
+@pytest.fixture(params=kinds("valkey", "redis8"))
 def either_server(request: pytest.FixtureRequest, running: Callable[[str], Server]) -> Server:
     """A server where workers claim by a script, and one where they claim as they read."""
     server = running(request.param)
@@ -158,9 +159,9 @@ def test_workers_killed_in_turn_under_load_lose_nothing(server: Server) -> None:
     kill_under_load(server, per_s=300, for_s=16, idle_ms=1000, kill_every_s=2)
 
 
-@pytest.mark.interop
+@pytest.mark.slow
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("kind", ["valkey", "redis8"])
+@pytest.mark.parametrize("kind", kinds("valkey", "redis8"))
 def test_workers_killed_in_turn_for_a_minute_at_a_thousand_jobs_a_second_lose_nothing(
     running: Callable[[str], Server], kind: str
 ) -> None:

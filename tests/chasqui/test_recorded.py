@@ -210,11 +210,9 @@ def test_a_repeat_after_a_lost_reply_records_nothing_twice(
         assert (counts.waiting, counts.delayed) == (5, 2)
 
 
-def test_a_cluster_is_refused_in_one_line() -> None:
-    with (
-        Cluster() as cluster,
-        BlockingQueue(f"q-{letters(8)}", redis_url=cluster.nodes[0].url, journal=True) as queue,
-    ):
+def test_a_cluster_is_refused_in_one_line(cluster: Cluster) -> None:
+    url = cluster.nodes[0].url
+    with BlockingQueue(f"q-{letters(8)}", redis_url=url, journal=True) as queue:
         with pytest.raises(StoreError, match="a journal cannot be kept on a cluster"):
             queue.add("a", 1)
         assert queue.get_job_counts().waiting == 0
@@ -232,9 +230,7 @@ adds = st.lists(
 
 
 @given(adds)
-@settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_journal_holds_each_job_that_is_stored(
     server: Server, db: redis.Redis, jobs: list[tuple[str, Any, str | None, bool]]
 ) -> None:

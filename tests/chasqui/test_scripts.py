@@ -31,9 +31,7 @@ from tests.chasqui.leading import (
 )
 
 NOW = 1_800_000_000_000
-on_one_server = settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=150
-)
+on_one_server = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 
 
 # ── delayed members ──────────────────────────────────────────────────────────

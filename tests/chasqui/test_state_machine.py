@@ -1,11 +1,10 @@
 """Random programs: after each step the server holds exactly what the plain model says.
 
-``TAMBO_TEST_EXAMPLES=5000`` runs a tenth as many programs of up to 40 steps, or the usual few.
+``--hypothesis-profile`` says how many programs of up to 40 steps are run: `tests.profiles`.
 """
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
@@ -28,6 +27,7 @@ from tambomq.chasqui.wire import decode_envelope, decode_member, encode_envelope
 from tambomq.errors import ForeignLeader, QueueBusy, QueueFull, RemoteProtocolError
 from tambomq.store.features import features
 from tambomq.store.sync import Store
+from tests import profiles
 from tests.chasqui import working
 from tests.chasqui.comparing import CAP, KEYS, NOW, Compared, is_job
 from tests.chasqui.model import FAR, Queue, named
@@ -36,7 +36,7 @@ from tests.servers import Server
 server = working.server
 
 # A program takes an eighth of a second here: ten times as long as one of RSMQ.
-EXAMPLES = max(60, int(os.environ.get("TAMBO_TEST_EXAMPLES", "0")) // 10)
+EXAMPLES = profiles.programs(0.4)
 POLICY = Policy(max_stream_len=CAP, announce=True)
 DUE = 2000
 OURS = "tambo-one"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,14 +20,10 @@ import redis
 from tambomq.chasqui import Job, Worker
 from tambomq.chasqui.keys import GROUP, Keys
 from tests.servers import Server, eventually_async
-
-_FIRST = os.environ.get("TAMBO_TEST_SERVER", "valkey")
-_OTHERS = [name for name in ("valkey", "redis7", "redis8") if name != _FIRST]
+from tests.servers.kinds import kinds
 
 
-@pytest.fixture(
-    params=[_FIRST, *(pytest.param(name, marks=pytest.mark.interop) for name in _OTHERS)]
-)
+@pytest.fixture(params=kinds())
 def server(request: pytest.FixtureRequest, running: Callable[[str], Server]) -> Server:
     """Each kind of server in turn, with nothing in it."""
     found = running(request.param)

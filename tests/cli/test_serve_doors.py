@@ -299,22 +299,21 @@ def test_help_lists_every_setting_under_its_section(tmp_path: Path) -> None:
     assert "--gomq / --no-gomq" in text
 
 
-def test_on_a_cluster_only_what_can_be_spread_is_served(tmp_path: Path) -> None:
-    with Cluster() as cluster:
-        url = ["--redis-url", cluster.nodes[0].url]
-        refused = tambo("serve", *FREE_PORTS, *url, cwd=tmp_path)
-        assert refused.returncode == 1
-        assert refused.stderr.startswith("tambo: rsmq cannot be served: ")
-        assert "--no-rsmq" in refused.stderr
-        refused = tambo("serve", *FREE_PORTS, *url, "--no-rsmq", cwd=tmp_path)
-        assert refused.returncode == 1
-        assert refused.stderr.startswith("tambo: gomq cannot be served: ")
-        assert "--no-gomq" in refused.stderr
-        flags = ["--no-rsmq", "--no-gomq", "--chasqui-queue", "a", "--chasqui-queue", "b"]
-        with serving(tmp_path, *url, *flags) as serve:
-            for name in ("a", "b"):
-                with BlockingQueue(name, redis_url=cluster.nodes[0].url) as queue:
-                    queue.add("later", 1, delay_ms=50)
-                    counts = queue.get_job_counts
-                    eventually(lambda: counts().waiting == 1, within_s=15)  # noqa: B023  (used here)
-            assert health(serve)[0] == 200
+def test_on_a_cluster_only_what_can_be_spread_is_served(tmp_path: Path, cluster: Cluster) -> None:
+    url = ["--redis-url", cluster.nodes[0].url]
+    refused = tambo("serve", *FREE_PORTS, *url, cwd=tmp_path)
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("tambo: rsmq cannot be served: ")
+    assert "--no-rsmq" in refused.stderr
+    refused = tambo("serve", *FREE_PORTS, *url, "--no-rsmq", cwd=tmp_path)
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("tambo: gomq cannot be served: ")
+    assert "--no-gomq" in refused.stderr
+    flags = ["--no-rsmq", "--no-gomq", "--chasqui-queue", "a", "--chasqui-queue", "b"]
+    with serving(tmp_path, *url, *flags) as serve:
+        for name in ("a", "b"):
+            with BlockingQueue(name, redis_url=cluster.nodes[0].url) as queue:
+                queue.add("later", 1, delay_ms=50)
+                counts = queue.get_job_counts
+                eventually(lambda: counts().waiting == 1, within_s=15)  # noqa: B023  (used here)
+        assert health(serve)[0] == 200

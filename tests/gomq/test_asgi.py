@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tambomq.errors import InvalidFormat, StoreUnavailable, TamboError
@@ -72,7 +72,6 @@ async def test_every_method_is_served(path: str, app: GomqApp, service: StandIn)
 
 
 @given(st.sets(st.integers(0, len(RECORD.SerializeToString()) + 5)))
-@settings(max_examples=30)
 def test_request_may_come_in_any_pieces(cuts: set[int]) -> None:
     async def run() -> None:
         service = StandIn()

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -23,6 +22,7 @@ from tambomq.tls import ServerTls
 from tests.gomq.envoy_owner import needs_envoy, owning, told
 from tests.serve.processes import alive
 from tests.servers import Server, binaries, eventually_async
+from tests.servers.kinds import FIRST
 from tests.servers.tls import certificate
 
 OWNER = Path(__file__).with_name("envoy_owner.py")
@@ -35,7 +35,7 @@ def where(server: EnvoyGomqServer) -> str:
 @pytest.fixture(scope="module")
 def served(running: Callable[[str], Server]) -> Iterator[str]:
     """Where one Envoy serves for all tests that do nothing to it."""
-    with owning(running(os.environ.get("TAMBO_TEST_SERVER", "valkey"))) as owner:
+    with owning(running(FIRST)) as owner:
         _, port = told(owner)
         yield f"127.0.0.1:{port}"
         owner.kill()

@@ -101,17 +101,16 @@ def test_a_journal_of_another_type_keeps_nobody(
         assert each_db.hget(JOURNAL.state, "dropped") == b"2"
 
 
-def test_on_a_cluster_nothing_is_told_and_nothing_fails() -> None:
+def test_on_a_cluster_nothing_is_told_and_nothing_fails(cluster: Cluster) -> None:
     # Only a key with a tag has all that a move needs in one slot.
     key = "{a}"
     journal = JournalKeys("gomq", key)
-    with Cluster() as cluster:
-        store = Store(cluster.nodes[0].url)
-        try:
-            store.run(journal_ops.append_bounded(journal, BOUNDS, [(1, b"x")]))
-            element = wire.encode("one", "today", b"x")
-            store.run(move_ops.put(key, "q", 1, "", [move_ops.Coming("one", element)]))
-            assert len(store.run(move_ops.take(key, "m", "run")).rows) == 1
-            assert len(store.run(journal_ops.read(journal))) == 1
-        finally:
-            store.close()
+    store = Store(cluster.nodes[0].url)
+    try:
+        store.run(journal_ops.append_bounded(journal, BOUNDS, [(1, b"x")]))
+        element = wire.encode("one", "today", b"x")
+        store.run(move_ops.put(key, "q", 1, "", [move_ops.Coming("one", element)]))
+        assert len(store.run(move_ops.take(key, "m", "run")).rows) == 1
+        assert len(store.run(journal_ops.read(journal))) == 1
+    finally:
+        store.close()

@@ -1,11 +1,10 @@
 """Random programs: after each step the server holds exactly what the plain model says.
 
-``TAMBO_TEST_EXAMPLES=5000`` runs that many programs of up to 40 steps instead of the usual few.
+``--hypothesis-profile`` says how many programs of up to 40 steps are run: `tests.profiles`.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from itertools import count
 from typing import ClassVar, cast
@@ -26,10 +25,11 @@ from hypothesis.stateful import (
 from tambomq.gomq import ops
 from tambomq.gomq.model import Options
 from tambomq.store.sync import Store
+from tests import profiles
 from tests.gomq.model import Broker, Seat
 from tests.servers import Server
 
-EXAMPLES = int(os.environ.get("TAMBO_TEST_EXAMPLES", "150"))
+EXAMPLES = profiles.programs()
 # So few that one dispatch is not enough.
 COPIES = 9
 OPTIONS = Options()

@@ -155,7 +155,7 @@ ids = st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
 
 
 @given(st.lists(ids, min_size=1, max_size=6))
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_furthest_commit_of_a_reader_counts(
     server: Server, given_ids: list[tuple[int, int]]
 ) -> None:

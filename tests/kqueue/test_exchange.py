@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from tambomq.errors import RemoteProtocolError
 from tambomq.kqueue import exchange as exchange_module
 from tambomq.kqueue.exchange import Exchange
+from tests import profiles
 
 peers = st.sampled_from(["ann", "bob", "cid"])
 names = st.sampled_from([b"a", b"b", b"c"])
@@ -64,7 +65,7 @@ class Programs(RuleBasedStateMachine):
 
 def test_random_programs_agree_with_the_plainest_model() -> None:
     run_state_machine_as_test(
-        Programs, settings=settings(max_examples=150, stateful_step_count=30, deadline=None)
+        Programs, settings=settings(max_examples=profiles.programs(), stateful_step_count=30)
     )
 
 

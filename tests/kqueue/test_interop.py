@@ -18,6 +18,8 @@ from tests.kqueue.server_process import ServerProcess
 from tests.kqueue.serving import Raw
 from tests.peers.driver import PEERS
 
+pytestmark = pytest.mark.interop
+
 _WITHIN_S = 30.0
 
 Run: TypeAlias = Callable[..., "subprocess.Popen[str]"]

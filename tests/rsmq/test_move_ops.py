@@ -107,16 +107,15 @@ def test_a_journal_of_another_type_keeps_nobody(
         assert each_db.hget(JOURNAL.state, "dropped") == b"2"
 
 
-def test_on_a_cluster_nothing_is_told_and_nothing_fails() -> None:
+def test_on_a_cluster_nothing_is_told_and_nothing_fails(cluster: Cluster) -> None:
     keys = Keys("{n}")
     journal = journal_keys(keys.ns, "a")
-    with Cluster() as cluster:
-        url = cluster.nodes[0].url
-        sent(url, ns=keys.ns)
-        store = Store(url)
-        try:
-            store.run(journal_ops.append_bounded(journal, BOUNDS, [(1, b"x")]))
-            assert len(take(store, keys).rows) == 2
-            assert len(store.run(journal_ops.read(journal))) == 1
-        finally:
-            store.close()
+    url = cluster.nodes[0].url
+    sent(url, ns=keys.ns)
+    store = Store(url)
+    try:
+        store.run(journal_ops.append_bounded(journal, BOUNDS, [(1, b"x")]))
+        assert len(take(store, keys).rows) == 2
+        assert len(store.run(journal_ops.read(journal))) == 1
+    finally:
+        store.close()

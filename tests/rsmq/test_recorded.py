@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -286,12 +285,6 @@ def test_a_lost_reply_leaves_both_or_neither(connect_to: Connect, server: Server
         assert bodies(server.url, "rsmq", "orders") == stored
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with Cluster() as formed:
-        yield formed
-
-
 def test_a_cluster_is_refused_in_one_line(cluster: Cluster) -> None:
     url = cluster.nodes[0].url
     with Rsmq(url, ns="{mine}", journal=("orders",)) as client:
@@ -311,9 +304,7 @@ batches = st.lists(st.lists(st.binary(max_size=40), min_size=1, max_size=4), max
 
 
 @given(batches, st.integers(2, 20), st.integers(1024, 3000))
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_journal_holds_what_was_confirmed_and_never_more_than_its_bounds(
     server: Server, db: redis.Redis, sent: list[list[bytes]], entries: int, size: int
 ) -> None:

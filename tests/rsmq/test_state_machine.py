@@ -1,11 +1,10 @@
 """Random programs: after each step the server holds exactly what the plain model says.
 
-``TAMBO_TEST_EXAMPLES=5000`` runs that many programs of up to 40 steps instead of the usual few.
+``--hypothesis-profile`` says how many programs of up to 40 steps are run: `tests.profiles`.
 """
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, cast
@@ -26,9 +25,10 @@ from hypothesis.stateful import (
 from tambomq.errors import MessageTooLong, QueueExists, QueueNotFound
 from tambomq.rsmq import Message, Rsmq, ops, settle_ops
 from tambomq.rsmq.keys import ATTRIBUTES
+from tests import profiles
 from tests.rsmq.model import Queue, Stored
 
-EXAMPLES = int(os.environ.get("TAMBO_TEST_EXAMPLES", "150"))
+EXAMPLES = profiles.programs()
 # So small that a batch of seven is three scripts.
 CHUNK = 3
 FAR = 3600

@@ -75,6 +75,7 @@ def test_a_password_is_demanded_and_part_of_the_url() -> None:
             ask(f"redis://127.0.0.1:{server.port}", "PING")
 
 
+@pytest.mark.interop
 def test_debian_redis_speaks_tls(tmp_path: Path) -> None:
     if shutil.which("openssl") is None:
         pytest.skip("no openssl command")

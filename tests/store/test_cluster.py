@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,21 +17,6 @@ from tests.store.conftest import Open
 from tests.store.twins import AnyStore, get, incr
 
 TAGGED = "{rsmq}"
-
-
-@pytest.fixture(scope="module")
-def formed() -> Iterator[Cluster]:
-    with Cluster() as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def cluster(formed: Cluster) -> Cluster:
-    """Three nodes with nothing in them."""
-    for node in range(3):
-        formed.ask(node, "FLUSHALL")
-        formed.ask(node, "SCRIPT", "FLUSH")
-    return formed
 
 
 def key_on(cluster: Cluster, node: int, name: str = "key") -> str:

@@ -105,7 +105,6 @@ def test_the_embedded_server_has_none(running: Callable[[str], Server]) -> None:
     assert found == Features()
 
 
-@pytest.mark.interop
 async def test_each_server_tells_what_it_really_has(
     each_server: Server, request: pytest.FixtureRequest
 ) -> None:

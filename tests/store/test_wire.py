@@ -167,6 +167,7 @@ def secured(ours: Certificate) -> Iterator[Server]:
         yield server
 
 
+@pytest.mark.interop
 def test_tls_with_both_certificates_lets_us_in(
     secured: Server, ours: Certificate, open_store: Open
 ) -> None:
@@ -177,6 +178,7 @@ def test_tls_with_both_certificates_lets_us_in(
     assert open_store(secured.url, tls=tls).run_all([echo(b"a"), echo(b"b")]) == [b"a", b"b"]
 
 
+@pytest.mark.interop
 def test_tls_without_our_certificate_does_not(
     secured: Server, ours: Certificate, open_store: Open
 ) -> None:
@@ -186,6 +188,7 @@ def test_tls_without_our_certificate_does_not(
         store.run(incr())
 
 
+@pytest.mark.interop
 def test_a_server_with_a_certificate_of_nobody_we_trust_is_not_talked_to(
     secured: Server, tmp_path: Path, open_store: Open
 ) -> None:
@@ -195,6 +198,7 @@ def test_a_server_with_a_certificate_of_nobody_we_trust_is_not_talked_to(
             open_store(secured.url + options, patience_s=0).run(incr())
 
 
+@pytest.mark.interop
 def test_whoever_asks_for_it_may_trust_anybody(
     secured: Server, ours: Certificate, open_store: Open
 ) -> None:
@@ -202,6 +206,7 @@ def test_whoever_asks_for_it_may_trust_anybody(
     assert open_store(secured.url + options).run(echo(b"a")) == b"a"
 
 
+@pytest.mark.interop
 def test_an_idle_tls_connection_that_was_closed_is_replaced(
     secured: Server, ours: Certificate, open_store: Open
 ) -> None:

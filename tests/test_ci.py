@@ -1,0 +1,79 @@
+"""How the suite runs: in several processes, with reports that survive the way between them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.budget import durations, summary
+from tests.ci import sendable
+from tests.groups import group_of
+
+ROOT = Path(__file__).parents[1]
+
+ODD = """
+import logging
+
+def test_that_writes_what_utf_8_has_no_bytes_for() -> None:
+    logging.getLogger("odd").warning("\\udcff")
+    assert "\\udcff" == "\\ud800"
+"""
+
+
+def test_a_lone_surrogate_is_spelled_out_wherever_a_report_has_one() -> None:
+    report = {"sections": [("log", "a\udcffé")], "longrepr": {"\ud800": None}, "duration": 0.5}
+    told = {"sections": [("log", "a\\udcffé")], "longrepr": {"\\ud800": None}, "duration": 0.5}
+    assert sendable(report) == told
+
+
+def test_a_test_that_writes_one_ends_no_run_in_several_processes(tmp_path: Path) -> None:
+    (tmp_path / "test_odd.py").write_text(ODD)
+    run = pytest_in(tmp_path, "-n1", "-p", "tests.ci", "--junit-xml=odd.xml")
+    assert run.returncode == 1, run.stdout
+    assert "1 failed" in run.stdout
+    assert "INTERNALERROR" not in run.stdout
+    took = durations(tmp_path / "odd.xml")
+    assert list(took) == ["test_odd::test_that_writes_what_utf_8_has_no_bytes_for"]
+
+
+def pytest_in(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *args]
+    return subprocess.run(
+        [*command, f"--rootdir={folder}", "-c/dev/null", folder],
+        cwd=folder,
+        env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+# ── groups ───────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def costly() -> None:
+    """Started once for this module."""
+
+
+def test_who_shares_a_module_s_fixture_is_grouped(
+    costly: None, request: pytest.FixtureRequest
+) -> None:
+    assert group_of(request.node) == "tests.test_ci"
+
+
+def test_who_shares_nothing_may_run_anywhere(request: pytest.FixtureRequest) -> None:
+    assert group_of(request.node) == ""
+
+
+# ── make budget ──────────────────────────────────────────────────────────────
+
+
+def test_a_budget_names_what_took_too_long() -> None:
+    text = summary({"tests.a.test_x::test_one": 3.5, "tests.a.test_x::test_two": 0.5})
+    assert "4.0 s  tests.a" in text
+    assert "1 over 3 s without a mark:\n     3.5 s  tests.a.test_x::test_one" in text
+    assert text.count("test_two") == 1
