@@ -4,30 +4,46 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?=
 ARGS ?=
+# Processes that run tests: three keep two cores busy.
+WORKERS ?= 3
 
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install -c constraints.txt
+# The tests that need Spark go to one process, as a group, and each process has servers of its own.
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+RULES := tests/test_house_rules.py tests/test_rules_can_fail.py
+# `make check` runs those.
+NOT_RULES := $(addprefix --ignore=,$(RULES))
+QUICK := $(NOT_RULES) -m "not slow and not jvm and not interop"
 CHECKED := src tests $(dir $(wildcard benchmarks/__init__.py))
 
 .DEFAULT_GOAL := help
-.PHONY: help run spark test check servers peers interop bench docs clean
+.PHONY: help run spark test test-all budget check servers peers interop matrix bench docs clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(VENV)/.core ## start everything on this machine; ARGS="--redis-port 7000"
 	@exec $(BIN)/tambo serve $(ARGS)
 
 spark: $(VENV)/.spark ## add Spark, for `tambo pipeline` and tambomq.spark
 
-test: $(VENV)/.dev ## run the tests, without foreign clients; ARGS="-k rsmq"
-	@exec $(BIN)/python -m pytest -m "not interop" $(ARGS)
+test: $(VENV)/.dev ## run the quick tests; ARGS="-k rsmq"
+	@exec $(PYTEST) $(QUICK) $(ARGS)
+
+test-all: $(VENV)/.dev ## the slow ones and those that start Java too
+	@exec $(PYTEST) $(NOT_RULES) -m "not interop" --hypothesis-profile=ci $(ARGS)
+
+budget: $(VENV)/.dev ## run the quick tests, and show which took longest
+	@mkdir -p build
+	@$(PYTEST) $(QUICK) --junit-xml=build/budget.xml $(ARGS); status=$$?; \
+	  $(BIN)/python -m tests.budget build/budget.xml; exit $$status
 
 check: $(VENV)/.dev ## lint, format, types, import contracts, house rules
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy $(CHECKED)
 	$(BIN)/lint-imports --config importlinter.ini
-	$(BIN)/python -m pytest -q tests/test_house_rules.py tests/test_rules_can_fail.py
+	$(PYTEST) -q $(RULES)
 
 servers: $(VENV)/.dev # every Redis and Valkey the tests know; builds Redis 8 once
 	@exec $(BIN)/python -m tests.servers.binaries
@@ -37,7 +53,10 @@ peers: servers # all that the tests of `make interop` speak with
 	@scripts/install-chromium
 
 interop: peers ## run the tests against foreign clients and servers
-	@exec $(BIN)/python -m pytest -m interop $(ARGS)
+	@exec $(PYTEST) -m interop $(ARGS)
+
+matrix: servers ## kill Spark's queries at every point, on every protocol and server
+	@exec env TAMBO_TEST_MATRIX=all $(PYTEST) tests/spark tests/pipeline -k crash $(ARGS)
 
 bench: $(VENV)/.dev ## measure, against the clients in use
 	@scripts/peers

@@ -113,6 +113,34 @@ BREAKS: list[tuple[str, Break]] = [
         "tests do not sleep",
         write("tests/test_planted.py", "async def f(): await asyncio.sleep(1)\n"),
     ),
+    (
+        "tests have three marks",
+        write("tests/test_planted.py", "import pytest\npytestmark = pytest.mark.slower\n"),
+    ),
+    (
+        "make test leaves out the marked alone",
+        change("Makefile", r"(NOT_RULES := .*)", r"\1 --ignore=tests/spark"),
+    ),
+    (
+        "make test leaves out the marked alone",
+        change("Makefile", r"\$\(PYTEST\) \$\(QUICK\)", "$(PYTEST) $(QUICK) -k rsmq"),
+    ),
+    (
+        "make test leaves out the marked alone",
+        change("pyproject.toml", 'addopts = "', 'addopts = "--deselect=tests/test_ids.py '),
+    ),
+    (
+        "make test leaves out the marked alone",
+        write("tests/spark/conftest.py", 'collect_ignore = ["test_tail.py"]\n'),
+    ),
+    (
+        "tests assert no duration",
+        write("tests/test_planted.py", "assert time.monotonic() - began < 3\n"),
+    ),
+    (
+        "tests assert no duration",
+        write("tests/test_planted.py", "assert 3 > time.perf_counter() - began\n"),
+    ),
     ("scripts keep their contract", script("planted: do", "another: do")),
     ("scripts keep their contract", script("-- REPLY nil\n")),
     ("scripts keep their contract", script("KEYS[1], ARGV[1]", "KEYS[1], nil")),

@@ -19,6 +19,8 @@ from tests.rsmq.conftest import Connect
 from tests.servers import Server, eventually, eventually_async
 
 Begin = Callable[..., Future[Any]]
+# Longer than a test may run: whoever waits to the end fails.
+LONG_S = 300
 
 
 @pytest.fixture
@@ -58,9 +60,7 @@ def test_a_nap_ends_with_whatever_comes_first(
 def test_a_message_that_is_there_is_received_without_waiting(client: Rsmq) -> None:
     client.create_queue("q")
     client.send_message("q", "x")
-    began = time.monotonic()
-    assert client.receive_message("q", wait=20) is not None
-    assert time.monotonic() - began < 10
+    assert client.receive_message("q", wait=LONG_S) is not None
 
 
 def test_an_announced_message_wakes_the_receiver(
@@ -86,15 +86,13 @@ def test_a_message_that_becomes_visible_is_received_at_its_time(client: Rsmq) ->
 
 def test_a_message_nobody_announced_is_found(client: Rsmq, db: redis.Redis, begin: Begin) -> None:
     client.create_queue("q")
-    waiting = begin(client.receive_messages, "q", 10, wait=20)
+    waiting = begin(client.receive_messages, "q", 10, wait=LONG_S)
     eventually(lambda: is_waiting(db))
     id = "g73zkl38qzSBNq2NcnVVlCldqwqFXRJd"
     db.hset("rsmq:q:Q", id, "foreign")
     db.zadd("rsmq:q", {id: 1})
-    began = time.monotonic()
-    (received,) = waiting.result(10)
+    (received,) = waiting.result(30)
     assert received.body == b"foreign"
-    assert time.monotonic() - began < 5
 
 
 def test_a_wait_ends_empty_and_has_not_polled_tightly(client: Rsmq, db: redis.Redis) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.rules import lua, public, repository, source
+from tests.rules import lua, public, repository, source, suite
 
 RULES: dict[str, Callable[[Path], list[str]]] = {
     "every module has a docstring": source.modules_without_docstring,
@@ -17,6 +17,9 @@ RULES: dict[str, Callable[[Path], list[str]]] = {
     "modules and functions fit in the head": source.too_long,
     "the drawn error tree is the real one": source.errors_not_as_drawn,
     "tests do not sleep": source.sleeping_tests,
+    "tests have three marks": suite.other_marks,
+    "make test leaves out the marked alone": suite.tests_left_out,
+    "tests assert no duration": suite.asserted_durations,
     "scripts keep their contract": lua.broken_contracts,
     "scripts are short": lua.too_long,
     "twins are alike": public.unlike_twins,
