@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
+import copy
+import os
+import pickle
 import string
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tambomq.ids import Xids, letters, names, ulid, ulids
+from tambomq.ids import OwnNames, Xids, letters, names, ulid, ulids
 
 ALPHABET = set(string.ascii_letters + string.digits)
 BASE32 = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -112,3 +115,42 @@ def test_two_makers_of_xids_have_nothing_in_common_but_the_time() -> None:
     drawn = [unpacked(Xids().next(7)) for _ in range(1000)]
     assert len({each[4:9] for each in drawn}) == 1000
     assert len({each[9:] for each in drawn}) > 900
+
+
+# ── what belongs to one process ──────────────────────────────────────────────
+
+
+def drawn_by(xids: Xids, own: OwnNames) -> set[str]:
+    return {*own, xids.next(1)[7:], xids.next(1)[7:]}
+
+
+def test_a_forked_child_draws_names_of_its_own() -> None:
+    xids, own = Xids(), OwnNames(3)
+    before = list(own)
+    source, sink = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(sink, " ".join(drawn_by(xids, own)).encode())
+        finally:
+            os._exit(0)
+    os.close(sink)
+    with os.fdopen(source) as told:
+        theirs = set(told.read().split())
+    os.waitpid(child, 0)
+    assert own == before, "the parent keeps its own"
+    assert len(theirs) == 5
+    assert not theirs & drawn_by(xids, own)
+
+
+def test_a_copy_draws_names_of_its_own() -> None:
+    xids, own = Xids(), OwnNames(3)
+    mine = drawn_by(xids, own)
+    pickled = pickle.dumps((xids, own))
+    for theirs in (
+        drawn_by(copy.copy(xids), copy.copy(own)),
+        drawn_by(*copy.deepcopy((xids, own))),
+        drawn_by(*pickle.loads(pickled)),  # noqa: S301  (it is our own)
+    ):
+        assert len(theirs) == 5
+        assert not mine & theirs

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import uuid
 from functools import lru_cache
+from typing import Protocol
+from weakref import WeakSet
 
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
@@ -44,6 +47,44 @@ def _moment(now_ms: int) -> str:
     return "".join(chr(_BASE32[now_ms >> shift & 31]) for shift in range(45, -1, -5))
 
 
+# ── what belongs to one process ──────────────────────────────────────────────
+
+
+class _Drawn(Protocol):
+    def draw(self) -> None:
+        """Replace what was drawn before."""
+
+
+_of_this_process: WeakSet[_Drawn] = WeakSet()
+
+
+def _draw_again() -> None:
+    for drawn in _of_this_process:
+        drawn.draw()
+
+
+os.register_at_fork(after_in_child=_draw_again)
+
+
+class OwnNames(list[str]):
+    """UUIDs that no other process has: a forked child and a pickled copy draw their own."""
+
+    # Sets of weak references need a hash; two of these are never the same.
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+    def __init__(self, count: int) -> None:
+        super().__init__([""] * count)
+        self.draw()
+        _of_this_process.add(self)
+
+    def draw(self) -> None:
+        """Replace all names by new ones."""
+        self[:] = [str(uuid.uuid4()) for _ in self]
+
+    def __reduce__(self) -> tuple[type[OwnNames], tuple[int]]:
+        return type(self), (len(self),)
+
+
 # Base 32 as GOMQ's ids have it: digits, then a to v.
 _BASE32HEX = "0123456789abcdefghijklmnopqrstuv"
 _PAIRS = [first + second for first in _BASE32HEX for second in _BASE32HEX]
@@ -55,12 +96,20 @@ class Xids:
     12 bytes: 4 of time, 5 of this maker, 3 that count.
     """
 
-    __slots__ = ("_count", "_head", "_maker", "_second", "_tail")
+    __slots__ = ("__weakref__", "_count", "_head", "_maker", "_second", "_tail")
 
     def __init__(self) -> None:
+        self.draw()
+        _of_this_process.add(self)
+
+    def draw(self) -> None:
+        """Become another maker: as a forked child, which would make the names of its parent."""
         drawn = int.from_bytes(os.urandom(8))
         self._maker, self._count = drawn >> 24 << 24, drawn & 0xFFFFFF
         self._second, self._head, self._tail = -1, "", 0
+
+    def __reduce__(self) -> tuple[type[Xids], tuple[()]]:
+        return type(self), ()
 
     def next(self, now_s: int) -> str:
         """Return a name that belongs to the second *now_s*."""

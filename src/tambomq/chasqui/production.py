@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import chain
@@ -25,7 +24,7 @@ from tambomq.chasqui.repeat import (
 )
 from tambomq.chasqui.wire import encode_fresh
 from tambomq.errors import BatchIncomplete, InvalidFormat, InvalidValue, TamboError
-from tambomq.ids import ulid, ulids
+from tambomq.ids import OwnNames, ulid, ulids
 from tambomq.store.call import Call, Plan, results
 from tambomq.store.features import Features, features
 
@@ -50,7 +49,7 @@ class Production:
         self._keys, self._policy, self._home = keys, policy, home
         # A server that knows IDMP keeps the last 100 ids of a producer. Of so many adds at once
         # none is done twice when the connection breaks, but there may be more.
-        self._producers = [str(uuid.uuid4()) for _ in range(PRODUCERS)]
+        self._producers = OwnNames(PRODUCERS)
         self._has: Features | None = None
         self._room, self._looked_ms = 0, 0
         self._checked: str | None = None

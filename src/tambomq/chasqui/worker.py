@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import uuid
 from collections.abc import Callable
@@ -90,10 +91,10 @@ class Worker:
         grace_s: float = 30.0,
         journal: bool | Bounds = False,
     ) -> None:
-        """Check the options; nothing is connected before `run`."""
+        """Check the options; nothing is connected, and no consumer id drawn, before `run`."""
         self._keys, self._handler = Keys(queue_name), check_handler(handler)
         self._endpoint = endpoint_of(redis_url, tls=tls, provider=credential_provider)
-        self._group, self._consumer = group, consumer_id or f"c-{uuid.uuid4()}"
+        self._group, self._consumer_id = group, consumer_id
         self._pace = pace(concurrency, read_count, read_block_ms, claim_min_idle_ms, limiter)
         ttl_ms = result_ttl(result_ttl_ms)
         self._duties = duties(
@@ -110,6 +111,7 @@ class Worker:
         self._events_cap, self._journal = EVENTS_CAP if events_enabled else 0, bounds_of(journal)
         self._heartbeat, self._grace_s = check_how(heartbeat), grace_s
         self._running: asyncio.Task[None] | None = None
+        self._pid = 0
         self._intake: Intake | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
@@ -147,7 +149,9 @@ class Worker:
 
         Cancelled, it gives running jobs back and ends at once.
         """
-        if self._running is None:
+        if self._running is None or self._pid != os.getpid():
+            # A fork of a process that runs this worker has its task too, in a loop of the parent's.
+            self._pid = os.getpid()
             self._running = asyncio.ensure_future(self._work())
         try:
             await asyncio.shield(self._running)
@@ -198,10 +202,13 @@ class Worker:
 
     async def _sit_down(self, store: AsyncStore) -> Seat:
         """Learn what the server can do, and join the group."""
+        # Drawn here and not where the object is built: processes that are forked from one worker,
+        # or get a pickled copy of it, would be one consumer and take over each other's jobs.
+        consumer = self._consumer_id or f"c-{uuid.uuid4()}"
         while True:
             try:
                 has = await store.follow(features())
-                seat = Seat(self._keys, self._group, self._consumer, has, self._events_cap)
+                seat = Seat(self._keys, self._group, consumer, has, self._events_cap)
                 if not self._closed:
                     await make_group(store, seat)
                 return seat
@@ -213,14 +220,14 @@ class Worker:
 
     async def _serve(self, seat: Seat, reads: AsyncStore, asks: AsyncStore) -> None:
         idle_ms = self._pace.idle_ms
-        lease = Lease(self._endpoint, self.name, self._group, self._consumer, idle_ms)
+        lease = Lease(self._endpoint, self.name, self._group, seat.consumer, idle_ms)
         hand = Hand(self._heartbeat, lease)
         outbox = Outbox(asks, seat, hand, self.stats)
         floor = Floor(self._handler, self._duties, seat, asks, hand, outbox, self.stats)
         intake = Intake((reads, asks), seat, self._pace, hand, floor)
         floor.on_finished = intake.finished
         self._intake = intake
-        leaders = self._leaders(asks)
+        leaders = self._leaders(asks, seat.consumer)
         leading = [asyncio.create_task(leader.run()) for leader in leaders]
         reading = asyncio.create_task(intake.run())
         floor.start(self._pace.concurrency)
@@ -247,10 +254,10 @@ class Worker:
             with suppress(TamboError):
                 await asks.run(worker_ops.leave(seat))
 
-    def _leaders(self, store: AsyncStore) -> list[Leader]:
+    def _leaders(self, store: AsyncStore, consumer: str) -> list[Leader]:
         office = Office(
             self._keys,
-            f"{OURS}{self._consumer}",
+            f"{OURS}{consumer}",
             cap=self._cap,
             dlq_cap=self._duties.dlq_cap,
             events_cap=self._events_cap,

@@ -54,8 +54,7 @@ class ChasquiDoor:
 
     def __init__(self, settings: ChasquiSettings, redis: StoreDoor) -> None:
         self._redis, self._named = redis, settings.queue
-        # Two containers may have the same host name and the same pid.
-        self._holder = f"{OURS}serve-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self._holder = ""
         self._store: AsyncStore | None = None
         self._led: dict[str, Led] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -71,6 +70,8 @@ class ChasquiDoor:
 
     async def start(self) -> None:
         """Begin to lead. Raises `DoorFailed`."""
+        # Two containers may have the same host name and the same pid.
+        self._holder = f"{OURS}serve-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._store = AsyncStore(self._redis.url)
         try:
             await self._look(self._store)
