@@ -172,8 +172,8 @@ def test_a_strict_id_is_remembered_under_its_own_key() -> None:
 @pytest.mark.parametrize("name", ["", "job", "ñ✓", "n" * 256])
 def test_far_from_full_a_job_is_added_by_the_command_of_the_engine(name: str) -> None:
     job = drafted(name, job_id="ñ id")
-    call = ops.RoomyAdd(KEYS, Policy(max_stream_len=9)).call("p", job.id, name, job.body)
-    head = ("XADD", KEYS.stream, "IDMP", "p", "ñ id", "MAXLEN", "~", 9, "*", "d", job.body)
+    call = ops.RoomyAdd(KEYS).call("p", job.id, name, job.body)
+    head = ("XADD", KEYS.stream, "IDMP", "p", "ñ id", "*", "d", job.body)
     assert call.packed == hiredis.pack_command((*head, "n", name) if name else head)
     assert call.repeatable
 

@@ -169,15 +169,16 @@ def add_once(keys: Keys, policy: Policy, job: Draft) -> Call[int]:
 class RoomyAdd:
     """Adds jobs to a stream that is known to be far from full, by a server that knows IDMP.
 
-    A command instead of a script: a round trip takes 31 µs instead of 54.
+    A command instead of a script: a round trip takes 31 µs instead of 54. It carries no MAXLEN.
+    A call that was held up on its way may find the stream full; trimming would then drop jobs
+    that were accepted, and no event would count them. It exceeds the cap instead.
     """
 
-    def __init__(self, keys: Keys, policy: Policy) -> None:
+    def __init__(self, keys: Keys) -> None:
         """Prepare the two forms: with a name and without."""
         self._where = (keys.stream,)
-        head = ("XADD", keys.stream, "IDMP", None, None)
-        tail = ("MAXLEN", "~", policy.max_stream_len, "*", "d", None)
-        self._unnamed, self._named = template(*head, *tail), template(*head, *tail, "n", None)
+        words = ("XADD", keys.stream, "IDMP", None, None, "*", "d", None)
+        self._unnamed, self._named = template(*words), template(*words, "n", None)
 
     def call(self, producer: str, id: str, name: str, body: bytes) -> Call[None]:
         """Add a job, unless its id counts already."""

@@ -36,7 +36,11 @@ _ADD_FIELDS = frozenset(
 PRODUCERS = 16
 ROOMY = 100_000
 LOOK_EVERY_MS = 200
-"""No server takes half a million jobs a second: a stream with so much room is not full so soon."""
+"""For how long the number of free places, as a script has counted them, may be relied on.
+
+100,000 free places cannot be taken in 200 ms. A call that is held up on its way arrives later than
+that: so the quick add never trims, and exceeds the cap by what was under way at worst.
+"""
 
 NO_OPTIONS = (None,) * 5
 
@@ -54,7 +58,7 @@ class Production:
         self._room, self._looked_ms = 0, 0
         self._checked: str | None = None
         """The name that was checked last; most adds have it."""
-        self._roomy = RoomyAdd(keys, policy)
+        self._roomy = RoomyAdd(keys)
 
     def add(
         self,
