@@ -7,12 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar, cast
 
+import msgspec
 import pytest
 import redis
 
 from tambomq.chasqui.job import Envelope
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.lead_ops import Office
+from tambomq.chasqui.lead_ops import Leading, Office, lead
 from tambomq.chasqui.leader import Leader
 from tambomq.chasqui.promoter import Promoter
 from tambomq.chasqui.repeat import RepeatPattern, RepeatSpec
@@ -21,6 +22,7 @@ from tambomq.chasqui.wire import decode_envelope, encode_envelope, encode_member
 from tambomq.chasqui.wire_repeat import encode_spec
 from tambomq.clock import now_ms
 from tambomq.store.aio import AsyncStore
+from tambomq.store.call import Call
 from tests.servers.kinds import kinds
 
 L = TypeVar("L", bound=Leader)
@@ -130,8 +132,16 @@ async def running(leader: L) -> AsyncIterator[L]:
 
 
 class Clock:
-    """What the scheduler takes for the time."""
+    """What the scheduler takes for the server's time, and for its own: that plus *ahead*."""
 
-    def __init__(self, patch: pytest.MonkeyPatch, now: int | None = None) -> None:
-        self.now = now_ms() if now is None else now
-        patch.setattr("tambomq.chasqui.scheduler.now_ms", lambda: self.now)
+    def __init__(self, patch: pytest.MonkeyPatch, now: int | None = None, ahead: int = 0) -> None:
+        self.now, self.ahead = now_ms() if now is None else now, ahead
+        patch.setattr("tambomq.chasqui.scheduler.now_ms", lambda: self.now + self.ahead)
+        patch.setattr("tambomq.chasqui.lead_ops.lead", self._lead)
+
+    def _lead(self, office: Office, lock: str, _: int) -> Call[Leading]:
+        call = lead(office, lock)
+        decode = call.decode
+        return msgspec.structs.replace(
+            call, decode=lambda reply: Leading(decode(reply).leads, self.now)
+        )

@@ -27,6 +27,7 @@ ALL: list[Call[Any]] = [
     lead_ops.promote(OFFICE),
     lead_ops.forget_indexes(KEYS, ["a", "b"]),
     lead_ops.due_specs(OFFICE, NOW),
+    lead_ops.late_specs(OFFICE, NOW, 3),
     lead_ops.next_fire(KEYS),
     lead_ops.spec_body(KEYS, "k"),
     lead_ops.put_off(KEYS, "k", NOW),
@@ -52,8 +53,9 @@ def test_the_keys_of_a_call_are_on_one_node(call: Call[Any]) -> None:
 
 
 def test_a_leader_says_who_it_is_and_for_how_long() -> None:
-    call = lead_ops.lead(OFFICE, KEYS.scheduler_lock)
-    assert (call.keys, call.args) == ((KEYS.scheduler_lock,), ("tambo-me", 5))
+    call = lead_ops.lead(OFFICE, KEYS.scheduler_lock, NOW)
+    assert (call.keys, call.args) == ((KEYS.scheduler_lock,), ("tambo-me", 5, NOW, 5000))
+    assert lead_ops.lead(OFFICE, KEYS.promoter_lock).args == ("tambo-me", 5, "", 5000)
     assert lead_ops.resign(OFFICE, KEYS.scheduler_lock).args == ("tambo-me",)
 
 

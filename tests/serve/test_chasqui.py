@@ -119,6 +119,7 @@ async def test_its_numbers_are_those_of_the_queues(server: Server, db: redis.Red
         told = numbers(await door.metrics())
     assert told == {
         ("queues",): 1,
+        ("clock_ahead_seconds",): 0,
         ("jobs", "emails", "waiting"): 2,
         ("jobs", "emails", "active"): 0,
         ("jobs", "emails", "delayed"): 1,
@@ -163,3 +164,25 @@ async def test_a_server_that_is_away_fails_the_check_and_leading_goes_on_after(
             queue.add("hello", 1, delay_ms=50)
         with redis.Redis.from_url(private_server.url) as admin:
             await eventually_async(lambda: admin.xlen(keys.stream) == 1, within_s=20)
+
+
+async def test_a_wrong_clock_fails_the_check_and_is_a_number(
+    server: Server, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tambomq.chasqui.scheduler.now_ms", lambda: 1_000)
+    async with leading(server, "a") as door:
+
+        async def why() -> str:
+            try:
+                await door.check()
+            except DoorFailed as error:
+                return str(error)
+            return ""
+
+        text = await eventually_async(why)
+        assert "the scheduler of queue 'a'" in text
+        assert "differ by more than 5 s" in text
+        [apart] = [each for each in await door.metrics() if each.name == "clock_ahead_seconds"]
+        assert apart.value < -1e9
+        assert not db.exists(Keys("a").scheduler_lock)
+        assert db.exists(Keys("a").promoter_lock)

@@ -10,6 +10,8 @@ import msgspec
 from tambomq.chasqui.cron import next_fire_ms
 from tambomq.chasqui.repeat import RepeatPattern, RepeatSpec
 
+TOO_LATE_MS = 60_000
+"""A fire that is so much later than its pattern goes was written by a clock that was wrong."""
 MOST_FIRES = 10_000
 """Of one spec in one tick. What is left over is lost, as it is beyond `max_catchup`."""
 
@@ -42,6 +44,18 @@ def agenda(spec: RepeatSpec, fire_at_ms: int, now_ms: int, tick_ms: int) -> Agen
         next_ms = _first_future_ms(spec.pattern, next_ms, now_ms)
     until_ms = now_ms if spec.end_before_ms is None else min(now_ms, spec.end_before_ms)
     return Agenda(tuple(islice(_fires(spec, fire_at_ms, until_ms), most)), next_ms)
+
+
+def brought_back_ms(spec: RepeatSpec, fire_at_ms: int, now_ms: int) -> int | None:
+    """Return when *spec* is due in truth; `None` if *fire_at_ms* may be right.
+
+    A machine whose clock is ahead writes a fire that its pattern does not reach from now: none
+    would be made until that time has come.
+    """
+    latest_ms = next_fire_ms(spec.pattern, now_ms + TOO_LATE_MS, spec.start_after_ms)
+    if latest_ms is None or fire_at_ms <= latest_ms:
+        return None
+    return next_fire_ms(spec.pattern, now_ms, spec.start_after_ms)
 
 
 def _fires(spec: RepeatSpec, fire_at_ms: int, until_ms: int) -> Iterator[int]:

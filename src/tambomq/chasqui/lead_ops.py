@@ -24,6 +24,8 @@ from tambomq.journal.recording import Bounds
 from tambomq.store.call import Arg, Call, load_script
 
 LOCK_TTL_S = 5
+CLOCKS_APART_MS = 5_000
+"""Whose clock differs from the server's by more than this makes no jobs that recur."""
 BATCH = 128
 """So many jobs are promoted by one script, which takes about a millisecond."""
 FIRES = 250
@@ -64,6 +66,14 @@ class Promotion(msgspec.Struct, frozen=True):
     """Until the next is due; `None`: there is none."""
 
 
+class Leading(msgspec.Struct, frozen=True):
+    """What the server says to who would lead."""
+
+    leads: bool
+    server_ms: int
+    """The time, by the server's clock."""
+
+
 class Due(msgspec.Struct, frozen=True):
     """A repeatable spec whose time has come."""
 
@@ -71,9 +81,25 @@ class Due(msgspec.Struct, frozen=True):
     fire_at_ms: int
 
 
-def lead(office: Office, lock: str) -> Call[bool]:
-    """Become or stay the leader; false if another is."""
-    return Call(_LEAD, (lock,), (office.holder, office.ttl_s), bool, repeatable=True)
+def lead(office: Office, lock: str, clock_ms: int | None = None) -> Call[Leading]:
+    """Become or stay the leader, unless another is, or the clocks differ.
+
+    *clock_ms*: the time on this machine; `None` where the server's clock decides alone.
+    """
+    clock = "" if clock_ms is None else clock_ms
+    args = (office.holder, office.ttl_s, clock, CLOCKS_APART_MS)
+    return Call(_LEAD, (lock,), args, _leading, repeatable=True)
+
+
+def clock_ahead_ms(asked_ms: int, server_ms: int, answered_ms: int) -> int:
+    """Return by how much our clock is ahead of the server's, at least; negative if it is behind.
+
+    The server looked at its clock between *asked_ms* and *answered_ms* of ours, however long the
+    request was under way.
+    """
+    if server_ms < asked_ms:
+        return asked_ms - server_ms
+    return min(0, answered_ms - server_ms)
 
 
 def resign(office: Office, lock: str) -> Call[bool]:
@@ -99,6 +125,12 @@ def forget_indexes(keys: Keys, ids: Sequence[str]) -> Call[int]:
 def due_specs(office: Office, now_ms: int) -> Call[list[Due]]:
     """Return the repeatable specs whose time has come, the latest last."""
     args = ("-inf", now_ms, "WITHSCORES", "LIMIT", 0, office.batch)
+    return Call("ZRANGEBYSCORE", (office.keys.repeat,), args, _due, repeatable=True)
+
+
+def late_specs(office: Office, after_ms: int, skip: int) -> Call[list[Due]]:
+    """Return repeatable specs that are due later than *after_ms*, without the first *skip*."""
+    args = (f"({after_ms}", "+inf", "WITHSCORES", "LIMIT", skip, office.batch)
     return Call("ZRANGEBYSCORE", (office.keys.repeat,), args, _due, repeatable=True)
 
 
@@ -157,6 +189,11 @@ def _spec(keys: Keys, key: str) -> str:
 
 def _raw(key: str) -> bytes:
     return key.encode("utf-8", "surrogateescape")
+
+
+def _leading(reply: list[int]) -> Leading:
+    leads, server_ms = reply
+    return Leading(bool(leads), server_ms)
 
 
 def _promotion(reply: Any) -> Promotion | None:

@@ -33,6 +33,10 @@ class Leader:
         self._closed = asyncio.Event()
         self.is_leader = False
         """Whether it led when it last looked."""
+        self.refusal = ""
+        """Why it does not lead although it could; empty if nothing keeps it from that."""
+        self.clock_ahead_s = 0.0
+        """By how much the clock of this machine was ahead of the server's, at least."""
 
     async def turn(self) -> float:
         """Do what is due; return how many seconds to wait before the next turn."""

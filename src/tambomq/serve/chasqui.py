@@ -160,6 +160,8 @@ class ChasquiDoor:
     async def _sample(self) -> Sequence[Metric]:
         store, queues = self._open_store, list(self._led)
         told = [Metric("queues", "Queues that this process leads or would lead.", len(queues))]
+        apart = max((led.clock_ahead_s for led in self._led.values()), key=abs, default=0.0)
+        told.append(Metric("clock_ahead_seconds", "This machine's clock, ahead of Redis's.", apart))
         for first in range(0, len(queues), _CHUNK):
             chunk = queues[first : first + _CHUNK]
             plans = [store.follow(admin_ops.counts(Keys(queue), GROUP)) for queue in chunk]

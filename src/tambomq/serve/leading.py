@@ -50,15 +50,23 @@ class Led:
             leader.turned_at = time.monotonic()
             self.tasks.append(asyncio.ensure_future(leader.run()))
 
+    @property
+    def clock_ahead_s(self) -> float:
+        """By how much our clock is ahead of Redis's, at least; negative if it is behind."""
+        return max((leader.clock_ahead_s for leader in self._leaders), key=abs)
+
     def close(self) -> None:
         """Let the tasks end, and others lead."""
         for leader in self._leaders:
             leader.close()
 
     def check(self) -> None:
-        """Raise `DoorFailed` if a leader has ended or hangs."""
+        """Raise `DoorFailed` if a leader has ended or hangs, or the clocks keep it from leading."""
         for leader, task in zip(self._leaders, self.tasks, strict=True):
             silent_s = time.monotonic() - leader.turned_at
             if task.done() or silent_s > STUCK_AFTER_S + self._tick_s:
                 why = "ended" if task.done() else f"has done nothing for {silent_s:.0f} s"
                 raise DoorFailed("chasqui", f"the {leader.duty} of queue {self._queue!r} {why}")
+            if leader.refusal:
+                about = f"the {leader.duty} of queue {self._queue!r}"
+                raise DoorFailed("chasqui", f"{about}: {leader.refusal}")
