@@ -36,11 +36,8 @@ _ADD_FIELDS = frozenset(
 PRODUCERS = 16
 ROOMY = 100_000
 LOOK_EVERY_MS = 200
-"""For how long the number of free places, as a script has counted them, may be relied on.
-
-100,000 free places cannot be taken in 200 ms. A call that is held up on its way arrives later than
-that: so the quick add never trims, and exceeds the cap by what was under way at worst.
-"""
+"""How long a count of free places is relied on: 100,000 of them cannot be taken in this time.
+Calls that are held up arrive later: the quick add never trims, but may exceed the cap."""
 
 NO_OPTIONS = (None,) * 5
 

@@ -111,10 +111,9 @@ class Worker:
         self._events_cap, self._journal = EVENTS_CAP if events_enabled else 0, bounds_of(journal)
         self._heartbeat, self._grace_s = check_how(heartbeat), grace_s
         self._running: asyncio.Task[None] | None = None
-        self._pid = 0
         self._intake: Intake | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._closed = False
+        self._closed, self._pid = False, 0
         self.stats = WorkerStats()
         """What it has done so far."""
 
