@@ -14,6 +14,7 @@ from tambomq.errors import (
     ReplyLost,
     StoreError,
     StoreFull,
+    StoreReadOnly,
     StoreRefused,
     StoreUnavailable,
     WrongType,
@@ -158,7 +159,7 @@ def test_nodes_that_send_each_other_calls_forever_are_given_pauses() -> None:
         "TRYAGAIN Multiple keys request during rehashing of slot",
         "CLUSTERDOWN The cluster is down",
         "MASTERDOWN Link with MASTER is down",
-        "READONLY You can't write against a read only replica.",
+        "UNBLOCKED force unblock from blocking operation, instance state changed",
     ],
 )
 def test_a_server_that_is_not_ready_is_asked_again_after_a_pause(text: str) -> None:
@@ -167,6 +168,23 @@ def test_a_server_that_is_not_ready_is_asked_again_after_a_pause(text: str) -> N
     assert trip.pause
     trip.give_up()
     assert type(trip.outcomes[0]) is StoreUnavailable
+    assert str(trip.outcomes[0]) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "READONLY You can't write against a read only replica.",
+        "MISCONF Errors writing to the AOF file: No space left on device",
+        "NOREPLICAS Not enough good replicas to write.",
+    ],
+)
+def test_a_server_that_takes_no_writes_is_asked_again_after_a_pause(text: str) -> None:
+    trip = Trip([script()])
+    assert answer(trip, error(text)) == [0]
+    assert trip.pause
+    trip.give_up()
+    assert type(trip.outcomes[0]) is StoreReadOnly
     assert str(trip.outcomes[0]) == text
 
 
@@ -226,6 +244,7 @@ def test_a_lost_reply_to_asking_loses_the_call_too() -> None:
         ("NOAUTH Authentication required.", StoreRefused, "NOAUTH"),
         ("WRONGPASS invalid username-password pair", StoreRefused, "WRONGPASS"),
         ("NOPERM No permissions to access a key", StoreRefused, "NOPERM"),
+        ("DENIED Redis is running in protected mode", StoreRefused, "DENIED"),
         ("CROSSSLOT Keys in request don't hash to the same slot", StoreError, "{tag}"),
         ("ERR unknown command 'XACKDEL'", StoreError, "unknown command"),
     ],

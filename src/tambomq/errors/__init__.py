@@ -34,6 +34,7 @@ TamboError
 │   └── LakeConflict           another has changed the same files meanwhile
 └── StoreError                 Redis cannot do what was asked
     ├── StoreUnavailable       it cannot be reached; nothing was done
+    │   ├── StoreReadOnly      it takes no writes for now; nothing was done
     │   └── ReplyLost          it went away in between; the operation may have been done
     ├── StoreFull              it is out of memory; nothing was done
     ├── StoreRefused           it does not let us in, or not to this key
@@ -83,6 +84,7 @@ from tambomq.errors.store import (
     ReplyLost,
     StoreError,
     StoreFull,
+    StoreReadOnly,
     StoreRefused,
     StoreUnavailable,
     WrongType,
@@ -125,6 +127,7 @@ __all__ = [
     "SettingsError",
     "StoreError",
     "StoreFull",
+    "StoreReadOnly",
     "StoreRefused",
     "StoreUnavailable",
     "TamboError",

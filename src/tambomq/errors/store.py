@@ -13,6 +13,14 @@ class StoreUnavailable(StoreError):
     """Redis cannot be reached; the operation was not done."""
 
 
+class StoreReadOnly(StoreUnavailable):
+    """Redis answers but takes no writes for now; the operation was not done.
+
+    Its disk is full (MISCONF), too few replicas are connected (NOREPLICAS), or it is a replica
+    (READONLY). Reads work, and the operation may be tried again.
+    """
+
+
 class ReplyLost(StoreUnavailable):
     """The connection broke before the reply came; the operation may have been done."""
 

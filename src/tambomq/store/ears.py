@@ -12,7 +12,7 @@ import hiredis
 
 from tambomq.errors import StoreError, StoreUnavailable
 from tambomq.store.lane import Lane
-from tambomq.store.trip import translate
+from tambomq.store.server_errors import translate
 
 
 class Hearing:
@@ -111,7 +111,7 @@ class Ears:
         if push is None:
             self._deafened()
         elif isinstance(push, hiredis.ReplyError):
-            self._answered(translate(push, ()))
+            self._answered(translate(push))
         elif push[0] == b"subscribe":
             self._answered(None)
         elif push[0] == b"message":

@@ -14,7 +14,8 @@ from tambomq.clock import Patience
 from tambomq.errors import StoreError, StoreUnavailable
 from tambomq.store.call import Call, Outcome, Plan, results
 from tambomq.store.connect import PATIENCE_S, URL, Credentials, Endpoint, Tls, endpoint
-from tambomq.store.trip import Address, Trip, decoded, translate
+from tambomq.store.server_errors import translate
+from tambomq.store.trip import Address, Trip, decoded
 from tambomq.store.wire import Wire
 
 T = TypeVar("T")
@@ -233,5 +234,5 @@ class Listener:
         reply = self._wire.read()
         while not isinstance(reply, list) or reply[0] != kind:
             if isinstance(reply, hiredis.ReplyError):
-                raise translate(reply, ())
+                raise translate(reply)
             reply = self._wire.read()

@@ -18,22 +18,12 @@ from typing import Any, TypeAlias
 
 import hiredis
 
-from tambomq.errors import (
-    ReplyLost,
-    StoreError,
-    StoreFull,
-    StoreRefused,
-    StoreUnavailable,
-    TamboError,
-    WrongType,
-)
+from tambomq.errors import ReplyLost, StoreError, StoreUnavailable, TamboError
 from tambomq.store.call import Call, Outcome, Script
+from tambomq.store.server_errors import translate
 
 Address: TypeAlias = tuple[str, int]
 
-# The server says these before it does anything, so any call may be made again.
-_NOT_NOW = ("LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "UNBLOCKED")
-_NOT_YOU = ("NOAUTH", "WRONGPASS", "NOPERM", "DENIED")
 _SLOTS = 16384
 
 _ASKING = hiredis.pack_command(("ASKING",))
@@ -162,11 +152,12 @@ class Trip:
             self._redirected += 1
             if self._redirected > _REDIRECTIONS * len(self._calls):
                 self._reason, self.pause = StoreUnavailable(f"nodes disagree: {error}"), True
-        elif kind in _NOT_NOW:
-            self._reason, self.pause = StoreUnavailable(str(error)), True
         else:
-            self.outcomes[place] = translate(error, self._calls[place].keys)
-            return True
+            meaning = translate(error, self._calls[place].keys)
+            if not isinstance(meaning, StoreUnavailable):
+                self.outcomes[place] = meaning
+                return True
+            self._reason, self.pause = meaning, True
         return False
 
     def _broken(self, places: Sequence[int]) -> list[int]:
@@ -203,21 +194,3 @@ def slot_of(key: str) -> int:
     _, brace, rest = key.partition("{")
     tag, closed, _ = rest.partition("}")
     return crc_hqx((tag if brace and closed and tag else key).encode(), 0) % _SLOTS
-
-
-def translate(error: hiredis.ReplyError, keys: tuple[str, ...]) -> StoreError:
-    """Return what *error* means for an operation on *keys*."""
-    text = str(error)
-    kind = text.partition(" ")[0]
-    if kind == "WRONGTYPE":
-        return WrongType(keys)
-    if kind == "OOM":
-        return StoreFull("the server is out of memory (maxmemory): free some, or raise the limit")
-    if kind in _NOT_YOU:
-        return StoreRefused(text)
-    if kind == "CROSSSLOT":
-        return StoreError(
-            "on a cluster the keys of one operation must share a slot: "
-            "put the namespace in braces, such as {tag}; a journal cannot be kept on a cluster"
-        )
-    return StoreError(text)

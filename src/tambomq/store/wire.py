@@ -20,6 +20,7 @@ import hiredis
 
 from tambomq.errors import StoreRefused, StoreUnavailable
 from tambomq.store.connect import Endpoint
+from tambomq.store.server_errors import is_transient
 from tambomq.store.trip import Address
 
 _CHUNK = 1 << 16
@@ -28,9 +29,6 @@ _CHUNK = 1 << 16
 _LOOKS = 100
 QUICK_S = 0.0002
 _CLOSED_S = 0.1
-
-# What a server says before it hangs up, or when it cannot serve anybody now.
-_NOT_YET = ("LOADING", "MASTERDOWN", "BUSY", "ERR max number of clients")
 
 
 class _Turnstile:
@@ -210,7 +208,7 @@ def check_greeting(endpoint: Endpoint, greeting: Sequence[Any], replies: Sequenc
     for command, reply in zip(greeting, replies, strict=True):
         if not isinstance(reply, hiredis.ReplyError):
             continue
-        if str(reply).startswith(_NOT_YET):
+        if is_transient(reply):
             raise StoreUnavailable(f"{endpoint}: {reply}")
         # A name is only for people who look at CLIENT LIST; an ACL may forbid it.
         if command[0] != "CLIENT" or not str(reply).startswith(("NOPERM", "ERR")):

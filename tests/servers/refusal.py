@@ -1,0 +1,61 @@
+"""Lets a server refuse writes as it does in production, for as long as a test wants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, Literal
+
+import redis
+
+from tests.servers.poll import eventually
+from tests.servers.run import Server
+
+Refusal = Literal["MISCONF", "NOREPLICAS", "READONLY"]
+REFUSALS: Final[tuple[Refusal, ...]] = ("MISCONF", "NOREPLICAS", "READONLY")
+
+
+@contextmanager
+def refusing_writes(server: Server, why: Refusal) -> Iterator[None]:
+    """Let every write to *server* fail with *why*; afterwards it takes them again."""
+    with redis.Redis.from_url(server.url) as db:
+        admin: Any = db
+        _begin(server, admin, why)
+        try:
+            eventually(lambda: _refuses(admin, why), within_s=20)
+            yield
+        finally:
+            _end(admin, why)
+
+
+def _begin(server: Server, admin: Any, why: Refusal) -> None:
+    if why == "NOREPLICAS":
+        admin.config_set("min-replicas-to-write", 1)
+    elif why == "READONLY":
+        # Nobody listens on port 1: it keeps its data, and waits.
+        admin.config_set("replica-serve-stale-data", "yes")
+        admin.execute_command("REPLICAOF", "127.0.0.1", "1")
+    else:
+        # A snapshot that cannot be written, since something else has its name.
+        (server.dir / "dump.rdb").mkdir(exist_ok=True)
+        admin.config_set("save", "3600 1")
+        admin.config_set("stop-writes-on-bgsave-error", "yes")
+        admin.execute_command("BGSAVE")
+
+
+def _end(admin: Any, why: Refusal) -> None:
+    if why == "NOREPLICAS":
+        admin.config_set("min-replicas-to-write", 0)
+    elif why == "READONLY":
+        admin.execute_command("REPLICAOF", "NO", "ONE")
+    else:
+        admin.config_set("stop-writes-on-bgsave-error", "no")
+
+
+def _refuses(admin: Any, why: Refusal) -> bool:
+    try:
+        admin.delete("a key that is not there")
+    except redis.RedisError as error:
+        # redis-py leaves out the code of the errors that it knows.
+        return why in str(error) or isinstance(error, redis.ReadOnlyError)
+    return False

@@ -1,0 +1,80 @@
+"""Servers that refuse for a while are asked again; the error says so when they do not give in."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+
+import hiredis
+import pytest
+
+from tambomq.errors import StoreError, StoreFull, StoreReadOnly, StoreUnavailable
+from tambomq.store.server_errors import ERRORS, is_transient, translate
+from tests.servers import Server
+from tests.servers.refusal import REFUSALS, Refusal, refusing_writes
+from tests.store.conftest import Open
+from tests.store.twins import add, get, incr
+
+TRANSIENT = {
+    "LOADING", "BUSY", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN", "UNBLOCKED",
+    "READONLY", "MISCONF", "NOREPLICAS",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("code", [*ERRORS, "ERR", "BUSYGROUP", "NOGROUP", "EXECABORT"])
+def test_only_what_the_server_says_before_it_does_anything_is_repeated(code: str) -> None:
+    error = hiredis.ReplyError(f"{code} because")
+    assert is_transient(error) == (code in TRANSIENT)
+    assert isinstance(translate(error), StoreUnavailable) == (code in TRANSIENT)
+
+
+def test_one_client_too_many_is_no_refusal_for_good() -> None:
+    error = hiredis.ReplyError("ERR max number of clients reached")
+    assert is_transient(error)
+    assert type(translate(error)) is StoreUnavailable
+
+
+def test_a_full_memory_has_a_rule_of_its_own() -> None:
+    error = translate(hiredis.ReplyError("OOM command not allowed"))
+    assert type(error) is StoreFull
+    assert not isinstance(error, StoreUnavailable)
+
+
+@pytest.mark.parametrize("why", REFUSALS)
+def test_a_server_that_takes_no_writes_is_read_only(
+    private_server: Server, open_store: Open, why: Refusal
+) -> None:
+    store = open_store(private_server.url, patience_s=0)
+    store.run(add("before"))
+    with refusing_writes(private_server, why):
+        with pytest.raises(StoreReadOnly, match=f"^{why} "):
+            store.run(incr())
+        with pytest.raises(StoreReadOnly, match=f"^{why} "):
+            store.run(add("now"))
+        assert store.run(get("count")) is None
+    assert store.run(incr()) == 1
+
+
+@pytest.mark.parametrize("why", REFUSALS)
+def test_a_write_that_was_refused_for_a_while_is_done_once(
+    private_server: Server, open_store: Open, why: Refusal
+) -> None:
+    store = open_store(private_server.url, patience_s=30)
+    assert store.run(incr()) == 1
+    with ExitStack() as refusal:
+        refusal.enter_context(refusing_writes(private_server, why))
+        done: list[object] = []
+        writing = threading.Thread(target=lambda: done.extend(store.outcomes([incr()])))
+        writing.start()
+        assert store.run(get("count")) == b"1"
+        refusal.close()
+        writing.join(30)
+    assert done == [2]
+
+
+def test_an_error_nobody_knows_is_permanent(open_store: Open, private_server: Server) -> None:
+    store = open_store(private_server.url, patience_s=30)
+    store.run(add("a"))
+    with pytest.raises(StoreError) as raised:
+        store.run(incr("members"))
+    assert not isinstance(raised.value, StoreUnavailable)
