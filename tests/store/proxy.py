@@ -28,6 +28,7 @@ class Proxy:
         """Whether to keep all replies back."""
         self.instead: list[bytes] = []
         """What to answer to the next requests instead of passing them on."""
+        self._stalled: set[int] = set()
         self._cut: dict[Way, int] = {}
         self._links: set[asyncio.StreamWriter] = set()
         self._ready = threading.Event()
@@ -55,6 +56,13 @@ class Proxy:
         """Hang up once, when *after* more bytes have gone this way."""
         self._cut[way] = after
 
+    def stall(self, *connections: int) -> None:
+        """Let nothing through any more on *connections*, by number from 1, or all that there are.
+
+        Nobody is told, as when a NAT forgets them. New connections work.
+        """
+        self._stalled.update(connections or range(1, self.connections + 1))
+
     def hang_up(self) -> None:
         """Close every connection."""
         self._loop.call_soon_threadsafe(self._hang_up)
@@ -76,13 +84,14 @@ class Proxy:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        number = self.connections
         self._links.add(writer)
         try:
             with suppress(OSError):
                 there, to = await asyncio.open_connection("127.0.0.1", self._to)
                 self._links.add(to)
                 try:
-                    await self._pass_on(reader, writer, there, to)
+                    await self._pass_on(number, reader, writer, there, to)
                 finally:
                     to.transport.abort()
                     self._links.discard(to)
@@ -92,6 +101,7 @@ class Proxy:
 
     async def _pass_on(
         self,
+        number: int,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         there: asyncio.StreamReader,
@@ -99,26 +109,35 @@ class Proxy:
     ) -> None:
         async with asyncio.TaskGroup() as ways:
             both = [
-                ways.create_task(self._requests(reader, to, writer)),
-                ways.create_task(self._replies(there, writer)),
+                ways.create_task(self._requests(number, reader, to, writer)),
+                ways.create_task(self._replies(number, there, writer)),
             ]
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             for way in both:
                 way.cancel()
 
     async def _requests(
-        self, reader: asyncio.StreamReader, to: asyncio.StreamWriter, back: asyncio.StreamWriter
+        self,
+        number: int,
+        reader: asyncio.StreamReader,
+        to: asyncio.StreamWriter,
+        back: asyncio.StreamWriter,
     ) -> None:
         while data := await _some(reader):
+            if number in self._stalled:
+                continue
             self.requests += 1
             if self.instead:
                 back.write(self.instead.pop(0))
             elif await self._passed("request", data, to):
                 return
 
-    async def _replies(self, there: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _replies(
+        self, number: int, there: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         while data := await _some(there):
-            if not self.silent and await self._passed("reply", data, writer):
+            kept_back = self.silent or number in self._stalled
+            if not kept_back and await self._passed("reply", data, writer):
                 return
 
     async def _passed(self, way: Way, data: bytes, to: asyncio.StreamWriter) -> bool:

@@ -22,12 +22,13 @@ from tambomq.store.heartbeat import (
     Heartbeat,
     ProcessHeartbeat,
     ThreadHeartbeat,
-    drop,
     heartbeat,
     message,
     messages,
 )
+from tambomq.store.renewal import drop
 from tests.servers import Server, eventually
+from tests.store.proxy import Proxy
 from tests.store.twins import script
 
 # Hash `owners` has the receipt that counts for each id, hash `beats` how often it was renewed.
@@ -202,13 +203,63 @@ def test_a_process_that_dies_is_replaced(server: Server, db: redis.Redis) -> Non
     beat = ProcessHeartbeat(HashLease(endpoint(server.url)), told.append)
     try:
         beat.hold({"first": "1"})
-        os.kill(beat._process.pid, signal.SIGKILL)
-        beat._process.wait()
+        renewed(db, "first")
+        for _ in range(2):
+            # Nobody takes or lets go anything meanwhile.
+            os.kill(beat._process.pid, signal.SIGKILL)
+            renewed(db, "first")
         beat.hold({"second": "1", "theirs": "1"})
         renewed(db, "first", "second")
         eventually(lambda: told == [["theirs"]])
     finally:
         beat.close()
+
+
+def test_a_process_that_cannot_be_started_again_is_stood_in_for(
+    server: Server, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beat = ProcessHeartbeat(HashLease(endpoint(server.url)))
+    try:
+        beat.hold(own(db, {"job": "1"}))
+        renewed(db, "job")
+        monkeypatch.setattr(beat, "_start", _no_memory)
+        os.kill(beat._process.pid, signal.SIGKILL)
+        renewed(db, "job", times=5)
+        monkeypatch.undo()
+        eventually(lambda: beat._process.poll() is None, within_s=20)
+        renewed(db, "job")
+    finally:
+        beat.close()
+
+
+def _no_memory() -> None:
+    raise OSError("Cannot allocate memory")
+
+
+def test_a_connection_that_goes_silent_is_given_up_for_another(
+    db: redis.Redis, proxy: Proxy
+) -> None:
+    beat = ThreadHeartbeat(HashLease(endpoint(proxy.url)))
+    try:
+        beat.hold(own(db, {"job": "1"}))
+        for _ in range(2):
+            renewed(db, "job")
+            proxy.stall()
+        renewed(db, "job")
+    finally:
+        beat.close()
+
+
+def test_a_renewal_waits_for_half_the_time_to_the_next() -> None:
+    server = Endpoint().with_timeout(10 / 2)
+    assert (server.connect_timeout_s, server.reply_timeout_s) == (5, 5)
+    server = Endpoint().with_timeout(1 / 2)
+    assert (server.connect_timeout_s, server.reply_timeout_s) == (0.5, 0.5)
+    # To the kernel 0 means for ever.
+    assert Endpoint().with_timeout(0).reply_timeout_s > 0
+    assert Endpoint(reply_timeout_s=1, connect_timeout_s=1).with_timeout(60) == Endpoint(
+        reply_timeout_s=1, connect_timeout_s=1
+    )
 
 
 @pytest.mark.parametrize("end", ["", "os._exit(0)"])

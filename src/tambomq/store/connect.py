@@ -18,6 +18,7 @@ PORT = 6379
 CONNECT_TIMEOUT_S = 5.0
 REPLY_TIMEOUT_S = 30.0
 PATIENCE_S = 10.0
+SHORTEST_TIMEOUT_S = 0.1
 
 Login: TypeAlias = tuple[str, str]
 Credentials: TypeAlias = Callable[[], Login | Awaitable[Login]]
@@ -69,6 +70,19 @@ class Endpoint:
             return f"unix://{self.path}"
         scheme = "rediss" if self.tls else "redis"
         return f"{scheme}://{','.join(map(_shown_node, self.nodes))}/{self.db}"
+
+    def with_timeout(self, timeout_s: float) -> Endpoint:
+        """Return the same server, to be given up for another connection after *timeout_s*.
+
+        For renewals: a connection that has gone silent, as when a NAT forgets it, must not be
+        waited for as long as what is renewed lasts. Longer time-outs than before are not taken.
+        """
+        timeout_s = max(timeout_s, SHORTEST_TIMEOUT_S)
+        return replace(
+            self,
+            connect_timeout_s=min(self.connect_timeout_s, timeout_s),
+            reply_timeout_s=min(self.reply_timeout_s, timeout_s),
+        )
 
     def login(self) -> Login:
         """Return user and password, from a blocking caller.

@@ -15,42 +15,16 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import IO, Any, Protocol, TypeAlias
+from typing import IO, Any, Protocol
 
-from tambomq.errors import SettingsError, TamboError
-from tambomq.store.call import Plan
-from tambomq.store.connect import Endpoint
-from tambomq.store.sync import Store
+from tambomq.clock import pauses
+from tambomq.errors import SettingsError
+from tambomq.store.renewal import Lease, OnLost, Renewal, drop
 
 log = logging.getLogger(__name__)
-
-OnLost: TypeAlias = Callable[[list[str]], None]
-"""Told the ids that turned out to be another's, or settled just now, and are held no longer.
-
-It is called from a thread of the heartbeat and may neither wait nor raise, nor
-use the heartbeat: an event loop is told with `call_soon_threadsafe`.
-"""
-
-
-class Lease(Protocol):
-    """What to renew, where, and how often. It pickles, if a process is to renew it."""
-
-    @property
-    def endpoint(self) -> Endpoint:
-        """Where the server is."""
-
-    @property
-    def every_s(self) -> float:
-        """How often to renew; a third of the lease lets two renewals fail."""
-
-    @property
-    def what(self) -> str:
-        """What is held, for log lines: ``queue 'orders'``."""
-
-    def renew(self, held: dict[str, str]) -> Plan[list[str]]:
-        """Renew *held*, receipts by id; return the ids that are not ours any more."""
 
 
 class Heartbeat(Protocol):
@@ -80,15 +54,20 @@ class NoHeartbeat:
 
 
 class ThreadHeartbeat:
-    """Renews from a thread, on a connection of its own."""
+    """Renews from a thread, on a connection of its own.
 
-    def __init__(self, lease: Lease, on_lost: OnLost | None = None) -> None:
-        """Begin; nothing is held yet."""
-        self.held: dict[str, str] = {}
+    A reply is waited for half the time between two renewals; then the renewal is repeated at once
+    on a new connection. So one that has gone silent delays a renewal by less than one interval.
+    """
+
+    def __init__(
+        self, lease: Lease, on_lost: OnLost | None = None, held: dict[str, str] | None = None
+    ) -> None:
+        """Begin; *held*, receipts by id, is renewed at once."""
+        self.held: dict[str, str] = held or {}
         """Receipts by id. Who is in a hurry may set and pop them here, from any thread."""
-        self._lease, self._on_lost = lease, on_lost
-        # Longer patience than the time to the next renewal would only make it late.
-        self._store = Store(lease.endpoint, patience_s=lease.every_s)
+        self._renewal = Renewal(lease, self.held, self._tell_lost)
+        self._every_s, self._on_lost = lease.every_s, on_lost
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tambomq-heartbeat", daemon=True)
         self._thread.start()
@@ -106,26 +85,14 @@ class ThreadHeartbeat:
         """Renew nothing any more."""
         self._over.set()
         self._thread.join()
-        self._store.close()
+        self._renewal.close()
 
     def _run(self) -> None:
-        while not self._over.wait(self._lease.every_s):
-            if held := self.held.copy():
-                self._renew(held)
-
-    def _renew(self, held: dict[str, str]) -> None:
-        try:
-            gone = self._store.follow(self._lease.renew(held))
-        except Exception as error:
-            # Whatever a credential provider raises, too: nobody else would renew.
-            surprise = not isinstance(error, TamboError)
-            what = self._lease.what
-            log.warning(
-                "cannot renew %d leases of %s: %s", len(held), what, error, exc_info=surprise
-            )
-            return
-        if lost := drop(self.held, {id: held[id] for id in gone}):
-            self._tell_lost(lost)
+        due = time.monotonic() + (0 if self.held else self._every_s)
+        while not self._over.wait(max(0.0, due - time.monotonic())):
+            # From the beginning of this one: if it has to be repeated, the next is not late.
+            due = time.monotonic() + self._every_s
+            self._renewal.renew()
 
     def _tell_lost(self, lost: dict[str, str]) -> None:
         if self._on_lost is not None:
@@ -133,7 +100,11 @@ class ThreadHeartbeat:
 
 
 class ProcessHeartbeat:
-    """Renews from a process, which ends when this one does, however that happens."""
+    """Renews from a process, which ends when this one does, however that happens.
+
+    A thread waits for the end of the process. If it dies (kill -9, out of memory) another is
+    started at once; until that one is up, the thread renews.
+    """
 
     def __init__(self, lease: Lease, on_lost: OnLost | None = None) -> None:
         """Start the process; nothing is held yet."""
@@ -144,27 +115,32 @@ class ProcessHeartbeat:
             )
         self._lease, self._on_lost = lease, on_lost
         self._held: dict[str, str] = {}
+        # What is held and what the process is told change together.
+        self._lock, self._over = threading.Lock(), threading.Event()
         self._start()
+        self._watcher = threading.Thread(target=self._watch, name="tambomq-heartbeat", daemon=True)
+        self._watcher.start()
 
     def hold(self, held: dict[str, str]) -> None:
         """Renew *held*, receipts by id, from now on."""
-        self._held.update(held)
-        self._tell(held)
+        with self._lock:
+            self._held.update(held)
+            self._tell(held)
 
     def let_go(self, ids: Iterable[str]) -> None:
         """Renew *ids* no more."""
         gone = list(ids)
-        for id in gone:
-            self._held.pop(id, None)
-        self._tell(gone)
+        with self._lock:
+            for id in gone:
+                self._held.pop(id, None)
+            self._tell(gone)
 
     def close(self) -> None:
         """Renew nothing any more."""
-        with suppress(OSError):
-            self._inbox.close()
-        self._process.wait()
-        if self._ear is not None:
-            self._ear.join()
+        with self._lock:
+            self._over.set()
+            self._hang_up()
+        self._watcher.join()
 
     def _start(self) -> None:
         self._process = subprocess.Popen(
@@ -175,7 +151,44 @@ class ProcessHeartbeat:
             start_new_session=True,
         )
         self._ear = self._listen(self._process.stdout, self._on_lost)
-        self._write(pickle.dumps(self._lease))
+        # If it is dead already, the watcher finds out.
+        with suppress(OSError):
+            self._write(pickle.dumps((self._lease, self._held)))
+
+    def _watch(self) -> None:
+        """Replace the process whenever it ends, until this is closed."""
+        wait = pauses(longest_s=max(0.02, self._lease.every_s / 2))
+        renewal = Renewal(self._lease, self._held, self._lost)
+        began = time.monotonic()
+        while self._ended() and not self._over.is_set():
+            log.warning("the process that renews %s ended; starting another", self._lease.what)
+            renewal.renew()
+            if time.monotonic() - began > self._lease.every_s:
+                wait = pauses(longest_s=max(0.02, self._lease.every_s / 2))
+            elif self._over.wait(next(wait)):
+                # It died soon after its start: do not start others as fast as they die.
+                break
+            began = time.monotonic()
+            self._replace()
+        renewal.close()
+
+    def _ended(self) -> bool:
+        """Wait for the end of the process, and of all that it says."""
+        self._process.wait()
+        if self._ear is not None:
+            self._ear.join()
+        return True
+
+    def _replace(self) -> None:
+        with self._lock:
+            if self._over.is_set():
+                return
+            self._hang_up()
+            try:
+                self._start()
+            except OSError as error:
+                # No memory, or too many processes. The old one has ended, so it is tried again.
+                log.warning("cannot start a process to renew %s: %s", self._lease.what, error)
 
     def _listen(self, pipe: IO[bytes] | None, on_lost: OnLost | None) -> threading.Thread | None:
         """Start to pass on what the process has lost, if anybody wants to know."""
@@ -192,38 +205,27 @@ class ProcessHeartbeat:
         ear.start()
         return ear
 
+    def _lost(self, lost: dict[str, str]) -> None:
+        if self._on_lost is not None:
+            self._on_lost(list(lost))
+
     def _tell(self, what: dict[str, str] | list[str]) -> None:
-        try:
+        # A process that is dead has a successor soon, which is told all that is held.
+        with suppress(OSError, ValueError):
             self._write(message(what))
-        except OSError:
-            log.warning("the process that renews %s ended; starting another", self._lease.what)
-            self.close()
-            self._start()
-            self._write(message(self._held))
 
     def _write(self, data: bytes) -> None:
         self._inbox.write(data)
         self._inbox.flush()
 
+    def _hang_up(self) -> None:
+        with suppress(OSError):
+            self._inbox.close()
+
     @property
     def _inbox(self) -> IO[bytes]:
         assert self._process.stdin is not None  # noqa: S101  (started with a pipe)
         return self._process.stdin
-
-
-def drop(held: dict[str, str], lost: dict[str, str]) -> dict[str, str]:
-    """Hold *lost* no longer; return those that were still held.
-
-    The same id with another receipt was received anew meanwhile: it stays.
-    """
-    dropped = {}
-    for id, receipt in lost.items():
-        # It may be let go at any moment, by another thread.
-        with suppress(KeyError):
-            if held[id] == receipt:
-                del held[id]
-                dropped[id] = receipt
-    return dropped
 
 
 def message(what: dict[str, str] | list[str]) -> bytes:

@@ -1,7 +1,8 @@
 """The process of `heartbeat.ProcessHeartbeat`: told what to renew on stdin, ends with it.
 
-On stdin first a pickled `Lease`, then lines of JSON: an object of receipts by id
-to hold, a list of ids to let go. On stdout an object for each time some were lost.
+On stdin first, pickled, the `Lease` and what is held already. Then lines of JSON: an
+object of receipts by id to hold, a list of ids to let go. On stdout an object for
+each time some were lost.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class _Reporting(ThreadHeartbeat):
 def main() -> None:
     """Renew until the worker hangs up, which it does also by dying."""
     inbox = sys.stdin.buffer
-    beat = _Reporting(pickle.load(inbox))  # noqa: S301  (written by our own parent)
+    lease, held = pickle.load(inbox)  # noqa: S301  (written by our own parent)
+    beat = _Reporting(lease, held=held)
     for told in messages(inbox):
         if isinstance(told, dict):
             beat.hold(told)
