@@ -28,6 +28,13 @@ def refusing_writes(server: Server, why: Refusal) -> Iterator[None]:
             _end(admin, why)
 
 
+def refused(server: Server, why: Refusal) -> int:
+    """Return how many commands *server* has refused with *why*, besides the one that saw it."""
+    with redis.Redis.from_url(server.url) as db:
+        counted: Any = db.info("errorstats")
+        return int(counted.get(f"errorstat_{why}", {"count": 0})["count"]) - 1
+
+
 def _begin(server: Server, admin: Any, why: Refusal) -> None:
     if why == "NOREPLICAS":
         admin.config_set("min-replicas-to-write", 1)

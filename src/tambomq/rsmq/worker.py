@@ -22,7 +22,7 @@ from tambomq.errors import Reject, StoreRefused, StoreUnavailable
 from tambomq.journal.recording import BOUNDS, Bounds, bounds_of
 from tambomq.rsmq import ops, queue_ops
 from tambomq.rsmq.backoff import Backoff
-from tambomq.rsmq.heartbeat import RsmqLease, receipts
+from tambomq.rsmq.heartbeat import RsmqLease
 from tambomq.rsmq.keys import DEAD_SUFFIX, NAMESPACE, check_dead_queue, check_queue
 from tambomq.rsmq.longpoll import LOOK_EVERY_S, nap_s
 from tambomq.rsmq.model import DEFAULT_VT, Message, check_count, check_seconds
@@ -207,10 +207,10 @@ class RsmqWorker:
         if not haul.messages:
             await notices.wait(nap_s(haul, LOOK_EVERY_S))
             return
-        self._beat.hold(receipts(haul.messages))
-        self._busy += len(haul.messages)
-        self.stats.received += len(haul.messages)
-        for message in haul.messages:
+        messages = self._settler.take(haul.messages)
+        self._busy += len(messages)
+        self.stats.received += len(messages)
+        for message in messages:
             self._inbox.put_nowait(message)
 
     async def _sleep(self, for_s: float) -> None:
@@ -279,7 +279,7 @@ class RsmqWorker:
         """Let others have *message* at once; if they cannot be told, when its time is up."""
         if not self._is_async:
             # Its thread cannot be cancelled and still runs: its time is for others to wait.
-            self._beat.let_go((message.id,))
+            self._settler.let_go((message,))
             return
         with suppress(TimeoutError, CancelledError):
             async with asyncio.timeout(LAST_WORDS_S):
