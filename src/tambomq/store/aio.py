@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ import hiredis
 from tambomq.clock import Patience
 from tambomq.errors import StoreError, StoreUnavailable, TamboError
 from tambomq.store.call import Call, Outcome, Plan, Script, results
+from tambomq.store.choice import REPLICA_FOR_S, Choice
 from tambomq.store.connect import PATIENCE_S, URL, Credentials, Endpoint, Tls, endpoint
 from tambomq.store.ears import Ears, Hearing
 from tambomq.store.lane import Lane
@@ -39,6 +40,7 @@ class AsyncStore:
         """Remember where the server is; the first call connects."""
         self.endpoint = endpoint(url, tls=tls, credentials=credentials)
         self._patience_s = patience_s
+        self._choice = Choice(self.endpoint.nodes)
         self._homes: dict[int, Address] = {}
         self._loops: dict[asyncio.AbstractEventLoop, _Here] = {}
 
@@ -62,7 +64,7 @@ class AsyncStore:
         if replies and not isinstance(replies[0], hiredis.ReplyError):
             return call.decode(replies[0])
         trip = Trip((call,))
-        trip.waiting = _arrived(trip, (0,), replies, lane)
+        trip.waiting = self._arrived(trip, (0,), replies, lane)
         return await self._finish_one(call, trip)
 
     async def run_all(self, calls: Sequence[Call[T]]) -> list[T]:
@@ -182,7 +184,7 @@ class AsyncStore:
             return trip.unreachable(places, reason)
         except StoreError as refusal:
             return trip.refused(places, refusal)
-        return _arrived(trip, places, replies, lane)
+        return self._arrived(trip, places, replies, lane)
 
     def _here(self) -> _Here:
         loop = asyncio.get_running_loop()
@@ -206,22 +208,37 @@ class AsyncStore:
     async def _open(self, node: Address | None, **options: Any) -> Lane:
         if node is not None:
             return await Lane.open(self.endpoint, node, **options)
-        first, *others = self.endpoint.nodes
+        reason: StoreUnavailable | None = None
+        replicas: list[Lane] = []
         try:
-            return await Lane.open(self.endpoint, first, **options)
-        except StoreUnavailable as reason:
-            for other in dict.fromkeys((*others, *self._homes.values())):
-                with suppress(StoreUnavailable):
-                    return await Lane.open(self.endpoint, other, **options)
-            raise reason from None
+            for each in self._choice.in_order(self._homes.values()):
+                try:
+                    lane = await Lane.open(self.endpoint, each, **options)
+                except StoreUnavailable as error:
+                    reason = reason or error
+                    continue
+                if not lane.is_replica:
+                    self._choice.is_primary(each)
+                    return lane
+                replicas.append(lane)
+            if not replicas:
+                raise reason or StoreUnavailable(f"cannot reach {self.endpoint}")
+            asyncio.get_running_loop().call_later(REPLICA_FOR_S, replicas[0].retire)
+            return replicas.pop(0)
+        finally:
+            for unused in replicas:
+                unused.close(unheard=True)
 
-
-def _arrived(trip: Trip, places: Sequence[int], replies: Sequence[Any], lane: Lane) -> list[int]:
-    again = trip.arrive(places, replies, lane.node[0])
-    if trip.pause:
-        # Its name may lead to another server by now, one that is ready.
-        lane.retire()
-    return again
+    def _arrived(
+        self, trip: Trip, places: Sequence[int], replies: Sequence[Any], lane: Lane
+    ) -> list[int]:
+        again = trip.arrive(places, replies, lane.node[0])
+        if trip.pause:
+            # Its name may lead to another server by now, one that is ready.
+            lane.retire()
+            if trip.refused_writes:
+                self._choice.takes_no_writes(lane.node)
+        return again
 
 
 class _Here:

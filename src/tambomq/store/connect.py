@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from tambomq.errors import SettingsError
@@ -51,7 +51,10 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A server, or the nodes of a cluster to ask first, and how to be let in."""
+    """A server, or the nodes of a cluster to ask first, and how to be let in.
+
+    Of several *nodes* one that is a primary is used, in their order; see `tambomq.store.choice`.
+    """
 
     nodes: tuple[Address, ...] = (("127.0.0.1", PORT),)
     path: str | None = None
@@ -111,7 +114,17 @@ class Endpoint:
         if self.db:
             commands.append(("SELECT", self.db))
         commands.append(("CLIENT", "SETNAME", "tambomq"))
+        if len(self.nodes) > 1:
+            # Its reply has the role. Not ROLE, which ACLs may forbid.
+            commands.append(("HELLO",))
         return commands
+
+
+def is_replica(greeted: Sequence[Any]) -> bool:
+    """Whether the replies to a greeting say that the server is a replica, which takes no writes."""
+    hello = next((reply for reply in greeted if isinstance(reply, list)), [])
+    facts = dict(zip(hello[::2], hello[1::2], strict=False))
+    return facts.get(b"role") in (b"replica", b"slave")
 
 
 def _finished(answer: Awaitable[Login]) -> Login:

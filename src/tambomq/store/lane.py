@@ -30,7 +30,6 @@ _PUT_OFF = 5
 # while it does. So what has gathered leaves before: four commands, or a sixth of those under way.
 _ENOUGH, _SHARE = 4, 6
 
-
 _Waiter: TypeAlias = tuple[int, list[Any], asyncio.Future[list[Any]]]
 """How many replies are due, those that are here, and who waits for them."""
 
@@ -42,7 +41,7 @@ class Lane(asyncio.Protocol):
         self, endpoint: Endpoint, node: Address, on_push: Callable[[Any], None] | None
     ) -> None:
         """Use `open` instead."""
-        self.node = node
+        self.node, self.is_replica = node, False
         self.sound = False
         """Whether it takes more calls."""
         self.reason: Exception | None = None
@@ -54,8 +53,7 @@ class Lane(asyncio.Protocol):
         self._unsent = 0
         """How many waiters, counted from the last, have their commands in the outbox."""
         self._transport: asyncio.Transport | None = None
-        self._news = select.poll()
-        self._put_off = 0
+        self._news, self._put_off = select.poll(), 0
         self._room = asyncio.Event()
         self._room.set()
         self._retired = False
@@ -79,7 +77,8 @@ class Lane(asyncio.Protocol):
             async with asyncio.timeout(endpoint.connect_timeout_s):
                 lane = await cls._connected(endpoint, node, on_push)
                 try:
-                    check_greeting(endpoint, greeting, await lane.greet(greeting))
+                    replies = await lane.greet(greeting)
+                    lane.is_replica = check_greeting(endpoint, greeting, replies)
                 except BaseException:
                     lane.abort()
                     raise
@@ -173,8 +172,9 @@ class Lane(asyncio.Protocol):
         if not self._waiters:
             self.close()
 
-    def close(self) -> None:
-        """Hang up, once what was sent is on its way."""
+    def close(self, *, unheard: bool = False) -> None:
+        """Hang up, once what was sent is on its way; *unheard*: without a push at the end."""
+        self._on_push = None if unheard else self._on_push
         self.sound = False
         self._flush()
         if self._transport is not None:

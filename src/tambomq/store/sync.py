@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import hiredis
@@ -13,6 +13,7 @@ import hiredis
 from tambomq.clock import Patience
 from tambomq.errors import StoreError, StoreUnavailable
 from tambomq.store.call import Call, Outcome, Plan, results
+from tambomq.store.choice import Choice
 from tambomq.store.connect import PATIENCE_S, URL, Credentials, Endpoint, Tls, endpoint
 from tambomq.store.server_errors import translate
 from tambomq.store.trip import Address, Trip, decoded
@@ -39,6 +40,7 @@ class Store:
         """Remember where the server is; the first call connects."""
         self.endpoint = endpoint(url, tls=tls, credentials=credentials)
         self._patience_s = patience_s
+        self._choice = Choice(self.endpoint.nodes)
         self._homes: dict[int, Address] = {}
         self._idle: dict[Address, list[Wire]] = {}
         self._process = os.getpid()
@@ -72,7 +74,7 @@ class Store:
         """Make *calls* in one round trip and return what became of each."""
         # Nearly every trip is a single call to a single server on an idle wire, with a good
         # reply. The way that is ready for anything takes twice the time.
-        node = self.endpoint.nodes[0]
+        node = self._choice.preferred
         wire = self._spare(node) if len(calls) == 1 and not self._homes else None
         if wire is None:
             return self._finish(Trip(calls))
@@ -154,19 +156,37 @@ class Store:
         if trip.pause:
             # Its name may lead to another server by now, one that is ready.
             self.close()
+            if trip.refused_writes:
+                self._choice.takes_no_writes(node)
         return again
 
     def _reach(self, node: Address | None) -> tuple[Address, Wire]:
         if node is not None:
             return node, self._take(node)
-        first, *others = self.endpoint.nodes
+        spare = self._spare(self._choice.preferred)
+        return (self._choice.preferred, spare) if spare else self._reach_any()
+
+    def _reach_any(self) -> tuple[Address, Wire]:
+        """Connect to the first primary that can be reached; without one, to a replica."""
+        reason: StoreUnavailable | None = None
+        replicas: list[tuple[Address, Wire]] = []
         try:
-            return first, self._take(first)
-        except StoreUnavailable as reason:
-            for other in dict.fromkeys((*others, *self._homes.values())):
-                with suppress(StoreUnavailable):
-                    return other, self._take(other)
-            raise reason from None
+            for node in self._choice.in_order(self._homes.values()):
+                try:
+                    wire = Wire(self.endpoint, node)
+                except StoreUnavailable as error:
+                    reason = reason or error
+                    continue
+                if not wire.is_replica:
+                    self._choice.is_primary(node)
+                    return node, wire
+                replicas.append((node, wire))
+            if not replicas:
+                raise reason or StoreUnavailable(f"cannot reach {self.endpoint}")
+            return replicas.pop(0)
+        finally:
+            for _, unused in replicas:
+                unused.close()
 
     def _take(self, node: Address) -> Wire:
         return self._spare(node) or Wire(self.endpoint, node)
@@ -186,7 +206,11 @@ class Store:
         return None
 
     def _give(self, node: Address, wire: Wire) -> None:
-        self._idle.setdefault(node, []).append(wire)
+        if wire.is_replica:
+            # Used once: by the next call a primary may be there.
+            wire.close()
+        else:
+            self._idle.setdefault(node, []).append(wire)
 
 
 class Listener:

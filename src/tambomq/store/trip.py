@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import hiredis
 
-from tambomq.errors import ReplyLost, StoreError, StoreUnavailable, TamboError
+from tambomq.errors import ReplyLost, StoreError, StoreReadOnly, StoreUnavailable, TamboError
 from tambomq.store.call import Call, Outcome, Script
 from tambomq.store.server_errors import translate
 
@@ -64,6 +64,11 @@ class Trip:
         self._lost: set[int] = set()
         self._redirected = 0
         self._reason: StoreUnavailable | None = None
+
+    @property
+    def refused_writes(self) -> bool:
+        """Whether the last who gave a reason to pause takes no writes."""
+        return isinstance(self._reason, StoreReadOnly)
 
     def by_node(self, home: dict[int, Address]) -> dict[Address | None, list[int]]:
         """Sort what is waiting by the node it goes to; `None`: any node will do."""

@@ -19,7 +19,7 @@ from typing import Any
 import hiredis
 
 from tambomq.errors import StoreRefused, StoreUnavailable
-from tambomq.store.connect import Endpoint
+from tambomq.store.connect import Endpoint, is_replica
 from tambomq.store.server_errors import is_transient
 from tambomq.store.trip import Address
 
@@ -79,7 +79,9 @@ class Wire:
             with contextlib.suppress(OSError):
                 # A server that hangs up on us may have said why; then `read` finds it.
                 self.send(b"".join(map(hiredis.pack_command, greeting)))
-            check_greeting(endpoint, greeting, [self.read() for _ in greeting])
+            replies = [self.read() for _ in greeting]
+            self.is_replica = check_greeting(endpoint, greeting, replies)
+            """Whether it is known to take no writes; asked only where there are several nodes."""
             self._limit(endpoint.reply_timeout_s)
         except OSError as error:
             self.close()
@@ -203,16 +205,18 @@ def _connected(endpoint: Endpoint, node: Address) -> socket.socket:
     return tls.wrap_socket(link, server_hostname=node[0]) if tls else link
 
 
-def check_greeting(endpoint: Endpoint, greeting: Sequence[Any], replies: Sequence[Any]) -> None:
-    """Raise if the server did not like the *greeting*."""
+def check_greeting(endpoint: Endpoint, greeting: Sequence[Any], replies: Sequence[Any]) -> bool:
+    """Raise if the server did not like the *greeting*; return whether it is a replica."""
     for command, reply in zip(greeting, replies, strict=True):
         if not isinstance(reply, hiredis.ReplyError):
             continue
         if is_transient(reply):
             raise StoreUnavailable(f"{endpoint}: {reply}")
-        # A name is only for people who look at CLIENT LIST; an ACL may forbid it.
-        if command[0] != "CLIENT" or not str(reply).startswith(("NOPERM", "ERR")):
+        # A name is only for people who look at CLIENT LIST, a role only helps to choose. ACLs may
+        # forbid the one; old servers and proxies do not know the other.
+        if command[0] not in ("CLIENT", "HELLO") or not str(reply).startswith(("NOPERM", "ERR")):
             raise StoreRefused(f"{endpoint}: {reply}")
+    return is_replica(replies)
 
 
 def unreachable(endpoint: Endpoint, error: BaseException | None) -> StoreUnavailable:
