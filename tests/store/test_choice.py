@@ -47,6 +47,11 @@ def test_a_role_is_read_where_it_is_told() -> None:
     assert not is_replica([b"OK", []])
 
 
+def admin(server: Server) -> redis.Redis:
+    # With protocol 3 it would need HELLO.
+    return redis.Redis.from_url(server.url, protocol=2)
+
+
 class Pair:
     """Two servers, of which one is the other's replica."""
 
@@ -57,7 +62,7 @@ class Pair:
     def make_primary(self, index: int) -> None:
         """Let one be the primary of the other, which has all its data."""
         primary, replica = self.servers[index], self.servers[1 - index]
-        with redis.Redis.from_url(primary.url) as db, redis.Redis.from_url(replica.url) as other:
+        with admin(primary) as db, admin(replica) as other:
             command(db, "REPLICAOF", "NO", "ONE")
             command(other, "REPLICAOF", "127.0.0.1", str(primary.port))
             eventually(lambda: _follows(other), within_s=20)
@@ -65,18 +70,18 @@ class Pair:
     def make_replicas(self) -> None:
         """Let there be no primary."""
         for server in self.servers:
-            with redis.Redis.from_url(server.url) as db:
+            with admin(server) as db:
                 command(db, "REPLICAOF", "127.0.0.1", "1")
 
     def hang_up(self) -> None:
         """Let all clients connect anew."""
         for server in self.servers:
-            with redis.Redis.from_url(server.url) as db:
+            with admin(server) as db:
                 command(db, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 
     def clients(self, index: int) -> int:
         """Return how many of our connections one has."""
-        with redis.Redis.from_url(self.servers[index].url) as db:
+        with admin(self.servers[index]) as db:
             listed: Any = db.client_list()
             return sum(client["name"] == "tambomq" for client in listed)
 
@@ -131,7 +136,7 @@ def test_a_primary_that_died_and_came_back_as_a_replica_is_not_written_to(
     store = open_store(pair.url, patience_s=20)
     assert store.run(incr()) == 1
     pair.servers[0].kill()
-    with redis.Redis.from_url(pair.servers[1].url) as db:
+    with admin(pair.servers[1]) as db:
         command(db, "REPLICAOF", "NO", "ONE")
     assert store.run(add("a")) == "a"
     pair.servers[0].restart()
@@ -149,7 +154,7 @@ def test_a_replica_is_read_from_only_until_there_is_a_primary(pair: Pair, open_s
     assert store.run(get("count")) == b"1"
     with pytest.raises(StoreReadOnly):
         store.run(incr())
-    with redis.Redis.from_url(pair.servers[1].url) as db:
+    with admin(pair.servers[1]) as db:
         command(db, "REPLICAOF", "NO", "ONE")
         db.set("count", "7")
     eventually(lambda: store.run(get("count")) == b"7", within_s=20)
@@ -165,7 +170,7 @@ def test_without_any_server_the_reason_is_the_first_ones(open_store: Open) -> No
 async def test_a_subscription_is_not_disturbed_by_looking_for_the_primary(pair: Pair) -> None:
     pair.make_primary(1)
     store = AsyncStore(pair.url, patience_s=20)
-    with redis.Redis.from_url(pair.servers[1].url) as db:
+    with admin(pair.servers[1]) as db:
         async with store.listen("news") as hearing:
             publish: Callable[[], object] = lambda: db.publish("news", "now")  # noqa: E731
             threading.Thread(target=publish).start()
