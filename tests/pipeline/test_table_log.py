@@ -112,7 +112,7 @@ def test_a_log_without_hard_links_says_what_to_do(
     monkeypatch.setattr(os, "link", refuse)
     with pytest.raises(SettingsError, match="knows no hard links"):
         Log(tmp_path).commit(entry("a"))
-    assert [*tmp_path.iterdir()] == []
+    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
 
 
 def test_who_dies_before_the_link_leaves_no_entry(

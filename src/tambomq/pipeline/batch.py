@@ -93,14 +93,14 @@ class Absorbing:
                 f"the lake {self._lake.path} was filled with another checkpoint than the one in "
                 f"{self._lake.checkpoint}: put that back, or choose another --lake"
             )
-        try:
-            with self._lake.staged() as home:
-                add, late = self._write(rows, home)
-            return self._lake.log.commit(self._entry(add, late))
-        except BaseException:
-            for file in self._made:
-                (self._lake.path / file.path).unlink(missing_ok=True)
-            raise
+        with self._lake.writing():
+            try:
+                with self._lake.staged() as home:
+                    add, late = self._write(rows, home)
+                return self._lake.log.commit(self._entry(add, late))
+            except BaseException:
+                self._lake.discard(self._made)
+                raise
 
     def _entry(self, add: dict[str, list[File]], late: int) -> Entry:
         return Entry(

@@ -6,10 +6,11 @@ is one entry of the log, and files are deleted only an hour after nobody can ask
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -21,7 +22,10 @@ import pyarrow.parquet as pq
 from tambomq.clock import now_ms
 from tambomq.errors import LakeError
 from tambomq.pipeline.lake import BRONZE, CLOSED, LATE, MINUTES, Lake, is_full
-from tambomq.pipeline.table_log import Entry, File, Version, by_table, sync
+from tambomq.pipeline.lake_files import sync
+from tambomq.pipeline.table_log import Entry, File, Version, by_table
+
+log = logging.getLogger(__name__)
 
 AIM_BYTES: Final = 128 << 20
 """About so large are files that are read well."""
@@ -64,33 +68,53 @@ def compact(lake: Lake, *, retain_days: int | None = None) -> Kept:
 
 
 def _compact(lake: Lake, retain_days: int | None) -> Kept:
+    with lake.writing():
+        change = _Change()
+        try:
+            old = _change(lake, retain_days, change)
+            if change.remove:
+                entry = Entry(
+                    at_ms=now_ms(),
+                    by="compact",
+                    add=dict(change.add),
+                    remove=by_table(change.remove),
+                )
+                lake.log.commit(entry)
+        except BaseException:
+            lake.discard(file for files in change.add.values() for file in files)
+            raise
+    deleted, freed = _vacuumed(lake)
+    days = {(table, day_of(file)) for table, files in old.items() for file in files}
+    rows = sum(file.rows for files in old.values() for file in files)
+    return Kept(change.merged, change.into, len(days), rows, deleted, freed)
+
+
+@dataclass(slots=True)
+class _Change:
+    """What a compaction is about to enter into the log."""
+
+    add: dict[str, list[File]] = field(default_factory=lambda: defaultdict(list))
+    remove: dict[str, list[File]] = field(default_factory=lambda: defaultdict(list))
+    merged: int = 0
+    into: int = 0
+
+
+def _change(lake: Lake, retain_days: int | None, change: _Change) -> dict[str, list[File]]:
+    """Write the files of *change*; return those that are let go for their age."""
     version = lake.log.version()
     old = _old(version, retain_days)
     gone = {file.path for files in old.values() for file in files}
-    add: dict[str, list[File]] = defaultdict(list)
-    remove: dict[str, list[File]] = defaultdict(list, {table: [*f] for table, f in old.items()})
-    merged = 0
-    try:
-        if left := _carried(lake, old.get(MINUTES, []), retain_days):
-            add[MINUTES].append(left)
-        for table in KEPT_TABLES:
-            files = [file for file in version.of(table) if file.path not in gone]
-            for group in groups(files):
-                add[table].append(_together(lake, group))
-                remove[table] += group
-                merged += len(group)
-        if remove:
-            entry = Entry(at_ms=now_ms(), by="compact", add=dict(add), remove=by_table(remove))
-            lake.log.commit(entry)
-    except BaseException:
-        for file in (file for files in add.values() for file in files):
-            (lake.path / file.path).unlink(missing_ok=True)
-        raise
-    deleted, freed = vacuum(lake)
-    days = {(table, day_of(file)) for table, files in old.items() for file in files}
-    rows = sum(file.rows for files in old.values() for file in files)
-    into = sum(map(len, add.values())) - bool(left)
-    return Kept(merged, into, len(days), rows, deleted, freed)
+    change.remove.update((table, [*files]) for table, files in old.items())
+    if left := _carried(lake, old.get(MINUTES, []), retain_days):
+        change.add[MINUTES].append(left)
+    for table in KEPT_TABLES:
+        files = [file for file in version.of(table) if file.path not in gone]
+        for group in groups(files):
+            change.add[table].append(_together(lake, group))
+            change.remove[table] += group
+            change.merged += len(group)
+            change.into += 1
+    return old
 
 
 def groups(files: Iterable[File]) -> Iterator[list[File]]:
@@ -123,9 +147,15 @@ def day_of(file: File) -> date | None:
 
 
 def vacuum(lake: Lake, now: float | None = None) -> tuple[int, int]:
-    """Delete files that no version of the last hour has; return how many, and their bytes."""
-    now = time.time() if now is None else now
-    since_ms = int(now * 1000) - KEPT_MS
+    """Delete files that no version of the last hour has; return how many, and their bytes.
+
+    The hour ends when the oldest of those who write now began: what a batch has written and
+    reads is kept until it is over.
+    """
+    # First of all: a writer that is over by now has its entry in the version.
+    writing_ms = lake.writing_since_ms()
+    now_ms = int((time.time() if now is None else now) * 1000)
+    since_ms = min(now_ms, writing_ms or now_ms) - KEPT_MS
     version = lake.log.version()
     wanted = {path for files in version.files.values() for path in files}
     for entry in lake.log.entries():
@@ -133,7 +163,11 @@ def vacuum(lake: Lake, now: float | None = None) -> tuple[int, int]:
             wanted |= {path for paths in entry.remove.values() for path in paths}
     deleted = freed = 0
     for path in _data_files(lake):
-        about = path.stat()
+        try:
+            about = path.stat()
+        except FileNotFoundError:
+            # Moved out of staging, or deleted by another.
+            continue
         # What is written just now is in no version yet.
         if path.relative_to(lake.path).as_posix() in wanted or about.st_mtime * 1000 >= since_ms:
             continue
@@ -141,6 +175,15 @@ def vacuum(lake: Lake, now: float | None = None) -> tuple[int, int]:
         deleted, freed = deleted + 1, freed + about.st_size
     lake.log.forget_before(since_ms)
     return deleted, freed
+
+
+def _vacuumed(lake: Lake) -> tuple[int, int]:
+    try:
+        return vacuum(lake)
+    except OSError as error:
+        # The compaction counts already, and the next one tries again.
+        log.warning("%s: files that nobody needs could not be deleted: %s", lake.path, error)
+        return 0, 0
 
 
 def _data_files(lake: Lake) -> Iterator[Path]:
@@ -224,6 +267,6 @@ def _carried(lake: Lake, old: Sequence[File], retain_days: int | None) -> File |
 
 
 def _row(schema: pa.Schema, minute: datetime, where: list[str], left: int) -> dict[str, object]:
-    row: dict[str, object] = {field.name: 0 for field in schema if field.type == pa.int64()}
+    row: dict[str, object] = {each.name: 0 for each in schema if each.type == pa.int64()}
     row |= dict(zip(_WHERE, where, strict=True))
     return {**row, "minute": minute, "carried": left, "waits": _EMPTY, "runs": _EMPTY}

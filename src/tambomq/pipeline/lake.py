@@ -7,6 +7,7 @@
     gold/           partial sums by minute
     checkpoints/    how far queries have come
     staging/        what is being written
+    writers/        who writes now: a locked file each, so that nobody deletes what it has written
     lock            held by the pipeline that fills it
 
 A local directory, or one that is mounted everywhere the workers run.
@@ -16,10 +17,11 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import logging
 import os
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -28,11 +30,15 @@ import msgspec
 import pyarrow.parquet
 from pyspark.sql import DataFrame, SparkSession
 
-from tambomq.errors import SettingsError
+from tambomq.errors import SettingsError, TamboError
 from tambomq.pipeline import gold, silver, tables
-from tambomq.pipeline.table_log import File, Log, Version, sync
+from tambomq.pipeline.lake_files import sync
+from tambomq.pipeline.lake_locks import oldest_ms, registered
+from tambomq.pipeline.table_log import File, Log, Version
 from tambomq.sections import default_data_dir
 from tambomq.spark.columns import Columns
+
+log = logging.getLogger(__name__)
 
 FORMAT: Final = 1
 KIND: Final = "tambomq lake"
@@ -166,7 +172,15 @@ class Lake:
 
     def adopt(self, table: str, written: Path) -> list[File]:
         """Move what was *written* for *table* where it stays; the log has yet to say so."""
-        found = []
+        found: list[File] = []
+        try:
+            self._adopt(table, written, found)
+        except BaseException:
+            self.discard(found)
+            raise
+        return found
+
+    def _adopt(self, table: str, written: Path, found: list[File]) -> None:
         for path in sorted(written.rglob("*.parquet")):
             rows = pyarrow.parquet.read_metadata(path).num_rows
             if not rows:
@@ -174,12 +188,35 @@ class Lake:
             folder = self.path / table / path.parent.relative_to(written)
             folder.mkdir(parents=True, exist_ok=True)
             kept = folder / f"{uuid4().hex}.parquet"
+            size = path.stat().st_size
             sync(path)
             path.rename(kept)
-            sync(folder)
-            size = kept.stat().st_size
             found.append(File(kept.relative_to(self.path).as_posix(), rows, size))
-        return found
+            sync(folder)
+
+    def writing(self) -> AbstractContextManager[None]:
+        """Be known as a writer: what is written from now to the end of the block is not deleted.
+
+        Whatever time that takes, and although no entry of the log names it yet.
+        """
+        return registered(self.path / "writers")
+
+    def writing_since_ms(self) -> int | None:
+        """Return since when the oldest of those who write now does; none if nobody does."""
+        return oldest_ms(self.path / "writers")
+
+    def discard(self, files: Iterable[File]) -> None:
+        """Delete *files* of a change that failed, unless the log counts them all the same.
+
+        A commit may have been interrupted after its entry counted. Raises nothing: what is left
+        is deleted by `compact.vacuum`.
+        """
+        paths = [file.path for file in files]
+        try:
+            for path in {*paths} - self.log.named(paths):
+                (self.path / path).unlink(missing_ok=True)
+        except (OSError, TamboError) as error:
+            log.warning("files of a change that failed are left in %s: %s", self.path, error)
 
     @property
     def checkpoint(self) -> Path:

@@ -8,21 +8,24 @@ Now and then the whole is written as well, so that nobody has to read all entrie
 
 from __future__ import annotations
 
-import errno
-import os
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
-from uuid import uuid4
 
 import msgspec
 
-from tambomq.errors import LakeConflict, SettingsError
+from tambomq.errors import LakeConflict, LakeError, SettingsError
+from tambomq.pipeline.lake_files import DRAFT, put, sync
+from tambomq.pipeline.lake_locks import exclusive_lock, shared_lock
+
+log = logging.getLogger(__name__)
 
 FORMAT: Final = 1
 WHOLE_EVERY: Final = 20
 """So many entries are read at most to know a version."""
 _ENTRY, _WHOLE = ".json", ".whole.json"
+_LOCK: Final = "lock"
 _DIGITS: Final = 12
 
 
@@ -93,34 +96,50 @@ class Version(msgspec.Struct, kw_only=True):
 
 
 class Log:
-    """The log in one directory."""
+    """The log in one directory.
+
+    A number is given to one entry only, also after that entry was dropped: a commit holds a shared
+    lock from reading the latest version to the link, and entries are dropped under an exclusive
+    one. Entries up to the newest whole may be missing; those after it may not.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._seen: Version | None = None
 
     def version(self) -> Version:
-        """Return what there is now."""
-        found = self._seen or self._whole()
-        while (entry := self._entry(found.number + 1)) is not None:
-            found = found.after(entry)
-        self._seen = found
-        return found
+        """Return what there is now. Raises `LakeError` if entries are missing."""
+        return self._latest()[0]
 
     def commit(self, entry: Entry) -> Version:
         """Make *entry* the next one, whatever others did before; raise `LakeConflict` if it cannot.
 
-        Returns the version there is then.
+        Returns the version there is then. No failure is raised once the entry counts, but a
+        KeyboardInterrupt may come at any time: before undoing anything, ask `named`.
         """
         raw = msgspec.json.encode(entry)
-        while True:
-            after = self.version().after(entry)
-            if self._put(self._path(after.number, _ENTRY), raw):
-                break
+        with shared_lock(self.path / _LOCK):
+            while True:
+                before, whole = self._latest()
+                after = before.after(entry)
+                if put(self._path(after.number, _ENTRY), raw):
+                    break
         self._seen = after
-        if after.number % WHOLE_EVERY == 0:
-            self._put(self._path(after.number, _WHOLE), msgspec.json.encode(after))
+        if after.number - whole >= WHOLE_EVERY:
+            self._put_whole(after)
         return after
+
+    def named(self, paths: Iterable[str]) -> set[str]:
+        """Return those of *paths* that the latest version or an entry that is kept names.
+
+        Read from the disk anew. A file of these must not be deleted by who wrote it.
+        """
+        fresh = Log(self.path)
+        known = {path for files in fresh.version().files.values() for path in files}
+        for entry in fresh.entries():
+            known.update(file.path for files in entry.add.values() for file in files)
+            known.update(path for removed in entry.remove.values() for path in removed)
+        return known.intersection(paths)
 
     def entries(self) -> Iterator[Entry]:
         """Yield the entries that are kept, the oldest first."""
@@ -129,30 +148,66 @@ class Log:
                 yield entry
 
     def forget_before(self, at_ms: int) -> int:
-        """Drop entries from before *at_ms* that are in a whole; return how many."""
-        wholes = sorted(_numbers(self.path, _WHOLE))
-        if not wholes:
+        """Drop entries from before *at_ms* that are in a whole; return how many.
+
+        None while anybody commits: the next time will do.
+        """
+        with exclusive_lock(self.path / _LOCK) as is_alone:
+            return self._forget_before(at_ms) if is_alone else 0
+
+    def _forget_before(self, at_ms: int) -> int:
+        whole = self._whole()
+        if not whole.number:
             return 0
+        # What replaces the entries has to be on the disk before they go.
+        sync(self.path)
         dropped = 0
         for number in sorted(_numbers(self.path, _ENTRY)):
             entry = self._entry(number)
-            if number > wholes[-1] or entry is None or entry.at_ms >= at_ms:
+            if number > whole.number or entry is None or entry.at_ms >= at_ms:
                 break
             self._path(number, _ENTRY).unlink(missing_ok=True)
             dropped += 1
-        for number in wholes[:-1]:
+        # Somebody may be about to read the one before.
+        for number in sorted(_numbers(self.path, _WHOLE))[:-2]:
             self._path(number, _WHOLE).unlink(missing_ok=True)
+        for path in self.path.glob(f"{DRAFT}*"):
+            # Of one that was killed: drafts live for milliseconds.
+            if path.stat().st_mtime * 1000 < at_ms:
+                path.unlink(missing_ok=True)
         return dropped
 
     def _path(self, number: int, ending: str) -> Path:
         return self.path / f"{number:0{_DIGITS}}{ending}"
 
+    def _latest(self) -> tuple[Version, int]:
+        """Return the latest version, and the number of the newest whole."""
+        tried = -1
+        while True:
+            whole = max(_numbers(self.path, _WHOLE), default=0)
+            last = max(_numbers(self.path, _ENTRY), default=0)
+            found = self._seen
+            if found is None or found.number < whole:
+                found = self._whole()
+            while (entry := self._entry(found.number + 1)) is not None:
+                found = found.after(entry)
+            if found.number >= max(whole, last):
+                self._seen = found
+                return found, whole
+            # Entries were dropped meanwhile, since a newer whole has them; or they are lost.
+            if tried == found.number:
+                raise LakeError(
+                    f"{self._path(found.number + 1, _ENTRY)} is missing and later entries are "
+                    "there: restore the lake from a backup, or choose another --lake"
+                )
+            tried = found.number
+
     def _whole(self) -> Version:
-        numbers = sorted(_numbers(self.path, _WHOLE), reverse=True)
-        for number in numbers:
-            raw = _read(self._path(number, _WHOLE))
-            if raw is not None:
-                found: Version = _decoded(raw, Version, self._path(number, _WHOLE))
+        while numbers := sorted(_numbers(self.path, _WHOLE), reverse=True):
+            path = self._path(numbers[0], _WHOLE)
+            # Dropped since it was listed: there is a newer one.
+            if (raw := _read(path)) is not None:
+                found: Version = _decoded(raw, Version, path)
                 return found
         return Version()
 
@@ -161,36 +216,12 @@ class Log:
         raw = _read(path)
         return None if raw is None else _decoded(raw, Entry, path)
 
-    def _put(self, path: Path, raw: bytes) -> bool:
-        """Write *path* as a whole; false if it is there."""
-        made = self.path / f".{uuid4().hex}"
+    def _put_whole(self, version: Version) -> None:
         try:
-            with made.open("xb") as file:
-                file.write(raw)
-                file.flush()
-                os.fsync(file.fileno())
-            os.link(made, path)
-        except FileExistsError:
-            return False
-        except OSError as error:
-            if error.errno in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP):
-                raise SettingsError(
-                    f"{self.path} knows no hard links: put the lake on another file system"
-                ) from error
-            raise
-        finally:
-            made.unlink(missing_ok=True)
-        sync(self.path)
-        return True
-
-
-def sync(path: Path) -> None:
-    """Return when *path*, a file or a directory, is on the disk."""
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
+            put(self._path(version.number, _WHOLE), msgspec.json.encode(version))
+        except (OSError, SettingsError) as error:
+            # The entry counts already, and the next commit tries again.
+            log.warning("%s: the log could not be summed up: %s", self.path, error)
 
 
 def by_table(files: Mapping[str, Iterable[File]]) -> dict[str, list[str]]:
