@@ -20,7 +20,7 @@ from tambomq.chasqui.wire import decode_envelope, decode_member, encode_member
 from tambomq.errors import ForeignLeader, InvalidFormat, QueueFull, RemoteProtocolError
 from tambomq.store import transit
 from tambomq.store.call import Arg, Call, Plan, load_script, results
-from tambomq.store.transit import BATCH, KEEP_S, ROOM, Batch
+from tambomq.store.transit import BATCH, ROOM, Batch
 
 _TAKE = load_script("tambomq.chasqui", "move_take", "note", "moved", "prefix")
 _TAKE_LATER = load_script("tambomq.chasqui", "move_take_later", "note", "moved")
@@ -110,7 +110,7 @@ def put(
     where = [keys.stream, keys.events, keys.delayed, keys.promoter_lock, keys.fence(query)]
     ours = OURS if policy.dialect == "page" else ""
     bound = (policy.max_stream_len, policy.events_cap, ts, ours, waiting)
-    words: list[Arg] = [number, mark, KEEP_S, *bound]
+    words: list[Arg] = [number, mark, *bound]
     for job in jobs:
         body = _stored(policy, job)
         head = len(body) - len(job.envelope)

@@ -109,13 +109,10 @@ def migrate(
     it. Raises `QueueError` if what has come is not what has gone, or the other queue refuses.
     """
     source.count()
-    made, moved, run = target.prepare(), 0, letters(_RUN_LETTERS)
+    made, moved = target.prepare(), 0
     deadline = Deadline(wait_s)
     while True:
-        batch = source.take(move, run, later=False)
-        if not batch.rows and target.knows_delays:
-            batch = source.take(move, run, later=True)
-        run = batch.run
+        batch = _taken(source, target, move)
         if batch.rows:
             moved += _carry(source, target, move, batch)
             tick(moved)
@@ -124,7 +121,7 @@ def migrate(
         if deadline.passed or not (left.in_flight or (left.delayed and not target.knows_delays)):
             break
         time.sleep(min(_LOOK_S, deadline.left_s))
-    gone, come = source.left(move), target.arrivals(_query(run)).tally
+    gone, come = source.left(move), target.arrivals(_query(batch.run)).tally
     if gone != come:
         raise QueueError(
             target.address.queue,
@@ -132,8 +129,27 @@ def migrate(
             f"{target.address}, with digests {gone.sum:012x} and {come.sum:012x}: was one of the "
             "servers emptied meanwhile?",
         )
-    source.over(move, run)
+    # In this order: what the target remembers must outlast what the source may bring again.
+    if source.over(move, batch.run):
+        target.done(_query(batch.run))
     return Report(moved, left, gone, come, made)
+
+
+def _taken(source: Source, target: Target, move: str) -> Batch:
+    """Let a batch leave; raise `QueueError` if the target has forgotten the ones before it."""
+    # A new name each time, used only if the move is new: with one that was used before, batches
+    # counted from 1 again would look as if they had come.
+    batch = source.take(move, letters(_RUN_LETTERS), later=False)
+    if not batch.rows and target.knows_delays:
+        batch = source.take(move, letters(_RUN_LETTERS), later=True)
+    if batch.rows and target.arrivals(_query(batch.run)).last < batch.number - 1:
+        raise QueueError(
+            target.address.queue,
+            f"{target.address} does not know of batches that have come from {source.address} "
+            f"before; {len(batch.rows)} messages are in transit: was its server emptied, or "
+            "restored from an older copy?",
+        )
+    return batch
 
 
 def _carry(source: Source, target: Target, move: str, batch: Batch) -> int:

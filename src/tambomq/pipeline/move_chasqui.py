@@ -66,9 +66,9 @@ class ChasquiEnd:
         """Return what has left and arrived since the move began."""
         return self._store.run(transit.left(self._place(move)[0]))
 
-    def over(self, move: str, run: str) -> None:
-        """Forget the move."""
-        self._store.run(transit.over(*self._place(move), run))
+    def over(self, move: str, run: str) -> bool:
+        """Forget the move; false if it is not over."""
+        return self._store.run(transit.over(*self._place(move), run))
 
     def prepare(self) -> bool:
         """There is nothing to make."""
@@ -97,6 +97,10 @@ class ChasquiEnd:
     def arrivals(self, query: str) -> Arrivals:
         """Return what is remembered of a move into it."""
         return self._store.run(transit.arrivals(self._keys.fence(query)))
+
+    def done(self, query: str) -> None:
+        """Forget a move into it in a week."""
+        self._store.run(transit.done(self._keys.fence(query)))
 
     def origins(self, query: str) -> str:  # noqa: ARG002  (as in all protocols)
         """Return '': a job's id says what it was called before."""

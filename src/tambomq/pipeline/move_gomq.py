@@ -60,9 +60,9 @@ class GomqEnd:
         """Return what has left and arrived since the move began."""
         return self._store.run(transit.left(self._place(move)[0]))
 
-    def over(self, move: str, run: str) -> None:
-        """Forget the move."""
-        self._store.run(transit.over(*self._place(move), run))
+    def over(self, move: str, run: str) -> bool:
+        """Forget the move; false if it is not over."""
+        return self._store.run(transit.over(*self._place(move), run))
 
     def prepare(self) -> bool:
         """There is nothing to make."""
@@ -84,6 +84,10 @@ class GomqEnd:
     def arrivals(self, query: str) -> Arrivals:
         """Return what is remembered of a move into it."""
         return self._store.run(transit.arrivals(keys.fence(self._key, query)))
+
+    def done(self, query: str) -> None:
+        """Forget a move into it in a week."""
+        self._store.run(transit.done(keys.fence(self._key, query)))
 
     def origins(self, query: str) -> str:
         """Return the key where it stands what messages were called before."""

@@ -41,7 +41,9 @@ class RsmqEnd:
         """Let messages leave that wait; *later* those that are delayed."""
         while True:
             skip = self._skip[later]
-            call = move_ops.take(self._keys, self._queue, move, run, skip=skip, later=later)
+            # A name is offered once: under one that was used, batches would count from 1 again.
+            name = f"{run}-{skip}" if skip else run
+            call = move_ops.take(self._keys, self._queue, move, name, skip=skip, later=later)
             batch = self._store.run(call)
             self._skip[later] += batch.looked_at
             if batch.rows:
@@ -64,9 +66,9 @@ class RsmqEnd:
         """Return what has left and arrived since the move began."""
         return self._store.run(transit.left(self._place(move)[0]))
 
-    def over(self, move: str, run: str) -> None:
-        """Forget the move."""
-        self._store.run(transit.over(*self._place(move), run))
+    def over(self, move: str, run: str) -> bool:
+        """Forget the move; false if it is not over."""
+        return self._store.run(transit.over(*self._place(move), run))
 
     def prepare(self) -> bool:
         """Make the queue if it is not there; true if so."""
@@ -96,6 +98,10 @@ class RsmqEnd:
     def arrivals(self, query: str) -> Arrivals:
         """Return what is remembered of a move into it."""
         return self._store.run(transit.arrivals(self._keys.fence(self._queue, query)))
+
+    def done(self, query: str) -> None:
+        """Forget a move into it in a week."""
+        self._store.run(transit.done(self._keys.fence(self._queue, query)))
 
     def origins(self, query: str) -> str:
         """Return the key where it stands what messages were called before."""

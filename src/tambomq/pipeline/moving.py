@@ -71,8 +71,8 @@ class Source(Protocol):
     def left(self, move: str) -> Tally:
         """Return what has left and arrived since the move began."""
 
-    def over(self, move: str, run: str) -> None:
-        """Forget the move."""
+    def over(self, move: str, run: str) -> bool:
+        """Forget the move; false if something is on its way, or it is another by now."""
 
 
 class Target(Protocol):
@@ -95,6 +95,9 @@ class Target(Protocol):
 
     def arrivals(self, query: str) -> Arrivals:
         """Return what is remembered of a move into it."""
+
+    def done(self, query: str) -> None:
+        """Forget a move into it in a week; until this is called there is no time limit."""
 
     def origins(self, query: str) -> str:
         """Return the key that has what messages were called before; '' if their ids say it."""

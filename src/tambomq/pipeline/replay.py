@@ -154,6 +154,7 @@ class _Run:
         if self._position < self._known.last:
             raise self._others()
         self._flush()
+        self._target.done(self._query)
         origins = self._target.origins(self._query)
         return Replayed(self._id, self._sent, self._known.last, origins)
 

@@ -3,7 +3,8 @@
 A *batch* leaves its queue in one script, and stands in a list, the *transit*, until it has
 arrived. The queue it goes to takes a batch and writes down its number in one script, so a batch
 that is brought again is not taken again. Then the transit is forgotten. Whoever dies in between
-leaves one batch in transit: the next who makes the same move begins with it.
+leaves one batch in transit: the next who makes the same move begins with it. What the target wrote
+down, the *fence*, has no time limit until the source has forgotten the move.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ BATCH: Final = 1000
 ROOM: Final = 1 << 20
 """Messages of a batch, and about how many bytes: others wait 5 to 10 ms for it."""
 KEEP_S: Final = 7 * 24 * 3600
-"""For how long a queue remembers which batch came last."""
+"""For how long a queue remembers a move after its end. While it is under way there is no limit."""
 MODULUS: Final = 1 << 48
 
 _ARRIVED = load_script("tambomq.store", "move_arrived")
@@ -84,6 +85,11 @@ def arrived(move: str, transit: str, number: int, what: Tally) -> Call[bool]:
 def over(move: str, transit: str, run: str) -> Call[bool]:
     """Forget the move *run*; false if something is on its way, or it is another by now."""
     return Call(_OVER, (move, transit), (run,), bool, repeatable=True)
+
+
+def done(fence: str) -> Call[bool]:
+    """Let a queue forget a move into it, which is over, in a week."""
+    return Call("EXPIRE", (fence,), (KEEP_S,), bool, repeatable=True)
 
 
 def left(move: str) -> Call[Tally]:

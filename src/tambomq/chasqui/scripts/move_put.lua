@@ -10,7 +10,6 @@
 --                      id is taken
 -- ARGV  number         of the batch; each is higher than those before it
 --       mark           what else is to be remembered of the last
---       keep_s         for how long that is remembered
 --       cap            jobs that the stream may hold
 --       events_cap     events that are kept; 0 writes none
 --       ts             now, in ms
@@ -23,8 +22,8 @@
 --       the delayed ones
 
 local stream, events, delayed, lock, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local number, mark, keep_s, cap = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local events_cap, ts, ours, waiting = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
+local number, mark, cap = ARGV[1], ARGV[2], ARGV[3]
+local events_cap, ts, ours, waiting = ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
 
 local known = redis.call('HMGET', fence, 'last', 'count', 'sum')
 if tonumber(number) <= (tonumber(known[1]) or 0) then
@@ -32,7 +31,7 @@ if tonumber(number) <= (tonumber(known[1]) or 0) then
 elseif room(stream, cap) < waiting then
   return -3
 end
-local holder = ours ~= '' and (#ARGV - 8) / 6 > waiting and redis.call('GET', lock)
+local holder = ours ~= '' and (#ARGV - 7) / 6 > waiting and redis.call('GET', lock)
 if holder and holder:sub(1, #ours) ~= ours then
   return holder
 end
@@ -40,7 +39,7 @@ end
 redis.call('ZCARD', delayed)
 
 local keys, place, sum, count = {unpack(KEYS, 6)}, 1, tonumber(known[3]) or 0, 0
-for i = 9, #ARGV, 6 do
+for i = 8, #ARGV, 6 do
   local id, name, run_at, taken_ms = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   local head, payload = tonumber(ARGV[i + 4]), ARGV[i + 5]
   if run_at ~= '' then
@@ -61,5 +60,6 @@ for i = 9, #ARGV, 6 do
 end
 redis.call('HSET', fence, 'last', number, 'mark', mark,
   'count', (tonumber(known[2]) or 0) + count, 'sum', string.format('%.0f', sum))
-redis.call('EXPIRE', fence, keep_s)
+-- It must not end before the move does: `transit.done` says when that is.
+redis.call('PERSIST', fence)
 return 1

@@ -6,7 +6,7 @@
 --       origins  hash  ORIGINS_<key>_<query>
 -- ARGV  number   of the batch; each is higher than those before it
 --       mark     what else is to be remembered of the last
---       keep_s   for how long that is remembered
+--       keep_s   for how long old names are remembered
 --       id, old, message  …  the message's id; what it was called before, '' for nothing to
 --                remember; what is appended
 -- REPLY 1 appended, 0 was appended before
@@ -35,5 +35,6 @@ if #names > 0 then
 end
 redis.call('HSET', fence, 'last', number, 'mark', mark,
   'count', (tonumber(known[2]) or 0) + #messages, 'sum', string.format('%.0f', sum))
-redis.call('EXPIRE', fence, keep_s)
+-- It must not end before the move does: `transit.done` says when that is.
+redis.call('PERSIST', fence)
 return 1

@@ -7,7 +7,7 @@
 --       origins    hash  <ns>:<queue>:fence:<query>:origins
 -- ARGV  number     of the batch; each is higher than those before it
 --       mark       what else is to be remembered of the last
---       keep_s     for how long that is remembered
+--       keep_s     for how long old names are remembered
 --       longest    bytes of the longest body
 --       delays     milliseconds, each followed by a comma
 --       suffixes   22 random characters for each id
@@ -68,5 +68,6 @@ if #names > 0 then
 end
 redis.call('HSET', fence, 'last', number, 'mark', mark,
   'count', (tonumber(known[2]) or 0) + count, 'sum', string.format('%.0f', sum))
-redis.call('EXPIRE', fence, keep_s)
+-- It must not end before the move does: `transit.done` says when that is.
+redis.call('PERSIST', fence)
 return 1
