@@ -5,6 +5,7 @@ import json
 import logging
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -93,3 +94,44 @@ def test_a_second_call_replaces_the_first() -> None:
     logging.getLogger("tambomq").info("once")
     assert first.getvalue() == ""
     assert second.getvalue().count("once") == 1
+
+
+FORGED = "x\n2026-11-16 12:00:00.000 INFO    serve  all is well\x1b[2K\x85\u2028\udc80\r\x7f"
+
+
+@pytest.mark.parametrize("style", ["text", "json"])
+@pytest.mark.parametrize("where", ["argument", "exception", "extra"])
+def test_a_job_id_forges_no_line_and_steers_no_terminal(style: str, where: str) -> None:
+    stream = lines("info", style)
+    logger = logging.getLogger("tambomq.chasqui.floor")
+    if where == "argument":
+        logger.info("job %s failed", FORGED)
+    elif where == "exception":
+        logger.info("a job failed", exc_info=ValueError(FORGED))
+    else:
+        logger.info("a job failed", extra={"id": FORGED})
+    told = stream.getvalue()
+    told.encode()
+    assert told.replace("\n", "").isprintable()
+    heads = [line for line in told.split("\n") if re.match(r"\d{4}-|\{", line)]
+    assert len(heads) == 1
+    if style == "json":
+        assert told.count("\n") == 1
+        assert json.dumps(FORGED)[1:-1] in json.dumps(json.loads(told))
+
+
+def test_what_is_below_a_line_is_indented() -> None:
+    stream = lines("info", "text")
+    logging.getLogger("tambomq").error("failed", exc_info=ValueError("one\ntwo"), stack_info=True)
+    head, *below, end = stream.getvalue().split("\n")
+    assert head.endswith("failed")
+    assert {line[:4] for line in below} == {"  | "}
+    assert "  | two" in below
+    assert end == ""
+
+
+def test_ids_are_quoted_also_for_programs_that_format_by_themselves() -> None:
+    source = Path(log.__file__).parent
+    calls = re.compile(r"log\.\w+\(\s*\"[^\"]*(?:job|message|queue|key) %s")
+    for path in source.rglob("*.py"):
+        assert not calls.search(path.read_text("utf-8")), path

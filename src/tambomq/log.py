@@ -2,6 +2,8 @@
 
 Loggers are named after their modules, ``tambomq.<module>``. `set_up` is called once, by the
 process, never by a library. No password leaves through here: every text goes through `mask_url`.
+Nor can what somebody else named or wrote look like a line of ours, or steer a terminal: control
+characters are spelled out, and what belongs to a record stands indented below its line.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ _ROOT: Final = "tambomq"
 # Greedy up to the last @ of the word: a password with an @ or a / in it is still a password.
 _PASSWORD: Final = re.compile(r"(://[^\s:/@]*:)\S*@")
 _IN_QUERY: Final = re.compile(r"([?&](?:password|token)=)[^&\s]*", re.IGNORECASE)
+_INDENT: Final = "  | "
+_DELETE: Final = 0x7F
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -36,6 +40,13 @@ def set_up(level: str = "info", style: str = "text", stream: TextIO | None = Non
     logging.getLogger(_ROOT).setLevel(level.upper())
 
 
+def spelled_out(text: str) -> str:
+    """Return *text* on one line, with all that cannot be printed as Python would write it."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 class Lines(logging.Formatter):
     """``2026-01-31 12:00:00.000 INFO    store.embedded  text``."""
 
@@ -43,9 +54,12 @@ class Lines(logging.Formatter):
         """Return the record as one line, and its traceback below."""
         name = record.name.removeprefix(_ROOT + ".")
         stamp = self.formatTime(record, "%Y-%m-%d %H:%M:%S")
-        line = f"{stamp}.{int(record.msecs):03} {record.levelname:7} {name}  {record.getMessage()}"
-        if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+        said = spelled_out(record.getMessage())
+        line = f"{stamp}.{int(record.msecs):03} {record.levelname:7} {name}  {said}"
+        below = [self.formatException(record.exc_info)] if record.exc_info else []
+        below += [self.formatStack(record.stack_info)] if record.stack_info else []
+        for text in below:
+            line += "".join(f"\n{_INDENT}{spelled_out(each)}" for each in text.split("\n"))
         return mask_url(line)
 
 
@@ -63,7 +77,13 @@ class JsonLines(logging.Formatter):
         entry |= {k: v for k, v in vars(record).items() if k not in _STANDARD}
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
-        return json.dumps({k: _masked(v) for k, v in entry.items()}, ensure_ascii=False)
+        text = json.dumps({k: _masked(v) for k, v in entry.items()}, ensure_ascii=False)
+        # Beyond the first 32, JSON may have them as they are, and readers of lines may not.
+        return "".join(c if c.isprintable() else _json_escape(c) for c in text)
+
+
+def _json_escape(character: str) -> str:
+    return json.dumps(character)[1:-1] if ord(character) != _DELETE else f"\\u{_DELETE:04x}"
 
 
 def _masked(value: object) -> object:

@@ -216,7 +216,7 @@ class Floor:
         took_us = (perf_counter_ns() - began) // 1000
         self._stats.failed += 1
         queue = self._seat.keys.queue
-        log.info("job %s of %r failed", envelope.id, queue, exc_info=error)
+        log.info("job %r of %r failed", envelope.id, queue, exc_info=error)
         verdict = after_failure(envelope, name, error, self._duties.rules, random.randrange)
         if isinstance(verdict, Death):
             self._bury(entry, verdict, took_us)
@@ -232,7 +232,7 @@ class Floor:
 
     def _bury(self, entry: str, death: Death, took_us: int | None) -> None:
         queue = self._seat.keys.queue
-        log.error("job %r of queue %r is dead: %s %s", death.id, queue, death.reason, death.detail)
+        log.error("job %r of queue %r is dead: %s %r", death.id, queue, death.reason, death.detail)
         call = worker_ops.bury(self._seat, entry, death, self._duties.dlq_cap, now_ms(), took_us)
         self._outbox.post(Parcel(entry, call, "buried"))
 

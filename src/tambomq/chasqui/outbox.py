@@ -185,7 +185,7 @@ class Outbox:
         stats, lost = self._stats, 0
         for parcel, outcome in zip(parcels, outcomes, strict=True):
             if isinstance(outcome, str) and parcel.instead is not None:
-                log.info("job %s is settled otherwise: %s", parcel.entry, outcome)
+                log.info("job %r is settled otherwise: %s", parcel.entry, outcome)
                 self.post(Parcel(parcel.entry, parcel.instead(), parcel.counter))
                 again.add(parcel.entry)
             elif isinstance(outcome, TamboError) or not outcome:

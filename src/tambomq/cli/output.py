@@ -8,7 +8,9 @@ the one place that turns an exception into a line and a number.
 from __future__ import annotations
 
 import base64
+import csv
 import dataclasses
+import io
 import json
 import os
 import re
@@ -43,6 +45,9 @@ INTERRUPTED: Final = 130
 # json.dumps escapes the first 32 control characters, but not these; lone surrogates cannot be
 # encoded at all.
 _UNSAFE_IN_JSON: Final = re.compile("[\x7f-\x9f\ud800-\udfff]")
+# What makes a spreadsheet compute, also as an East Asian keyboard writes it.
+_FORMULAS: Final = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # noqa: RUF001
+_NUMERAL: Final = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?", re.ASCII)
 # A pipe has no width: wide enough that no table is ever cut for it.
 _PIPE_WIDTH: Final = 1_000_000
 _STDERR: Final = 2
@@ -119,7 +124,7 @@ def emit_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None
     for index, column in enumerate(columns):
         numeric = bool(cells) and all(_is_number(row[index]) for row in cells)
         table.add_column(
-            column,
+            Text(_cell(column)),
             justify="right" if numeric else "left",
             no_wrap=numeric or not terminal,
             overflow="fold",
@@ -127,6 +132,19 @@ def emit_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None
     for row in cells:
         table.add_row(*(Text(_cell(value)) for value in row))
     click.echo(drawn(table, terminal=terminal), nl=False)
+
+
+def emit_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print *rows* under *columns* as CSV that spreadsheets and terminals only show.
+
+    Control characters are spelled out. Text that a spreadsheet would take for a formula gets an
+    apostrophe in front, as spreadsheets themselves mark text; numbers stay as they are.
+    """
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([_inert(column) for column in columns])
+    writer.writerows([_inert(value) for value in row] for row in rows)
+    click.echo(out.getvalue(), nl=False)
 
 
 def drawn(table: Table, *, terminal: bool) -> str:
@@ -248,6 +266,14 @@ def _cell(value: object) -> str:
         return "-"
     text = value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
     return visible(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def _inert(value: object) -> object:
+    if value is None or _is_number(value):
+        return value
+    text = visible(str(value))
+    is_formula = text.lstrip(" \n").startswith(_FORMULAS) and not _NUMERAL.fullmatch(text)
+    return f"'{text}" if is_formula else text
 
 
 def _is_number(value: object) -> bool:

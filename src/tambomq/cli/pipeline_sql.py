@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -11,7 +9,14 @@ from typing import Any, Final
 
 import click
 
-from tambomq.cli.output import NothingThere, emit_json, emit_table, example, visible
+from tambomq.cli.output import (
+    NothingThere,
+    emit_csv,
+    emit_json,
+    emit_table,
+    example,
+    visible,
+)
 from tambomq.cli.pipeline_client import counted, every_command, redis_url
 from tambomq.cli.pipeline_spark import lake_option, master_option, open_lake, open_spark
 
@@ -78,11 +83,7 @@ def _show(columns: list[str], rows: list[Any], *, as_csv: bool, as_json: bool) -
     if as_json:
         emit_json([{name: _plain(row[name]) for name in columns} for row in rows])
     elif as_csv:
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([_cell(value) for value in row] for row in rows)
-        click.echo(out.getvalue(), nl=False)
+        emit_csv(columns, [[_cell(value) for value in row] for row in rows])
     else:
         emit_table(columns, [[_cell(value) for value in row] for row in rows])
 

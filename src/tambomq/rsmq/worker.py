@@ -250,7 +250,7 @@ class RsmqWorker:
             await self._give_back(message)
             raise
         except Exception as error:
-            log.warning("message %s of %r failed", message.id, self.queue, exc_info=error)
+            log.warning("message %r of %r failed", message.id, self.queue, exc_info=error)
             await self._failed(message, f"{type(error).__name__}: {error}".removesuffix(": "))
         else:
             self._settler.done(message)
@@ -272,7 +272,7 @@ class RsmqWorker:
             self._wake()
 
     async def _bury(self, message: Message, why: str) -> None:
-        log.error("message %s goes from %r to %r: %s", message.id, self.queue, self.dead_queue, why)
+        log.error("message %r goes from %r to %r: %r", message.id, self.queue, self.dead_queue, why)
         await self._settler.bury(message, self.dead_queue, why, realtime=self._realtime)
 
     async def _give_back(self, message: Message) -> None:

@@ -143,7 +143,7 @@ class Sink:
         if skipped := sum(done.skipped for done in all_done):
             reasons = [reason for done in all_done for reason in done.reasons][:_SHOWN]
             _log.warning(
-                "%s: %d rows were left out, such as %s",
+                "%s: %d rows were left out, such as %r",
                 self.target.source,
                 skipped,
                 "; ".join(reasons),
