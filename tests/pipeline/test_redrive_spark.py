@@ -18,6 +18,7 @@ from tambomq.errors import SettingsError
 from tambomq.pipeline import redrive
 from tambomq.pipeline.grave_chasqui import ChasquiGrave
 from tambomq.pipeline.grave_rsmq import RsmqGrave
+from tambomq.pipeline.issued import Issued
 from tambomq.pipeline.redrive import Order
 from tambomq.rsmq import Rsmq
 from tambomq.rsmq.keys import Keys as RsmqKeys
@@ -75,7 +76,9 @@ def test_who_goes_on_does_not_take_those_that_died_since(
     grave.begin(first.told)
     grave.move(first.told, first.picks[:10])
     bury(db, 5, first=100)
-    rest = redrive.plan(grave, lambda: spark, Order(id="again"))
+    issued = Issued()
+    issued.note(grave.address, first.told)
+    rest = redrive.plan(grave, lambda: spark, Order(id="again"), issued)
     assert (len(rest.picks), rest.is_known) == (20, True)
     assert redrive.run(grave, rest, Order()).moved == 30
     assert ids(dead(db)) == [f"job-{n}" for n in range(100, 105)]

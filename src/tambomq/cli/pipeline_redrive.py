@@ -19,6 +19,7 @@ from tambomq.cli.pipeline_spark import master_option, open_spark
 from tambomq.pipeline import pace
 from tambomq.pipeline.address import Address, address
 from tambomq.pipeline.graves import PROTOCOLS, Yard
+from tambomq.pipeline.issued import Issued
 from tambomq.pipeline.picks import rewriting
 from tambomq.pipeline.redrive import ATTEMPTS, Order, Outcome, Planned, plan, run
 from tambomq.rsmq.keys import NAMESPACE
@@ -60,18 +61,21 @@ def redrive(ctx: click.Context, /, queue: str, *, as_json: bool, **given: Any) -
     """Let dead letters of QUEUE (chasqui:orders, rsmq:orders) be delivered again.
 
     Each is moved in one step and written down. Interrupted, the same command with the --id that it
-    told goes on; `dlq undo` puts back what nobody has taken yet. Exit 1 if the canary failed.
+    told goes on; somebody else gives the same --where and --set as well. `dlq undo` puts back what
+    nobody has taken yet. Exit 1 if the canary failed.
     """
     where, order = address(queue, PROTOCOLS), _order(given)
     asked = {key: given[key] for key in ("ns", "dead", "journal")}
     grave = Yard(open_store(), redis_url(), **asked).grave(where)
-    planned = plan(grave, lambda: open_spark("tambo pipeline dlq", given["master"]), order)
+    issued = Issued()
+    planned = plan(grave, lambda: open_spark("tambo pipeline dlq", given["master"]), order, issued)
     if not planned.picks and not planned.is_known:
         chosen = f" that {order.where} is true of" if order.where else ""
         raise NothingThere(f"{where} has no dead letters{chosen}: nothing was moved")
     if given["dry_run"]:
         _show_plan(where, planned, order, as_json=as_json)
         return
+    _note(issued, where, planned)
     # Whoever is interrupted must know how to go on.
     letters = counted(len(planned.picks), "letter")
     click.echo(f"redrive {where}/{planned.told.id}: {letters}", err=True)
@@ -80,6 +84,14 @@ def redrive(ctx: click.Context, /, queue: str, *, as_json: bool, **given: Any) -
     _show(where, done, as_json=as_json)
     if done.state == STOPPED:
         ctx.exit(FAILED)
+
+
+def _note(issued: Issued, where: Address, planned: Planned) -> None:
+    try:
+        issued.note(where, planned.told)
+    except OSError as error:
+        told = f"{issued.path} cannot be written ({error.strerror}): to go on, say --where again"
+        click.echo(f"tambo: {told}", err=True)
 
 
 def _order(given: dict[str, Any]) -> Order:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -23,6 +24,7 @@ from tambomq.pipeline.picks import Pick
 from tambomq.store.redrives import Moved, Redrive, Undone
 from tambomq.store.sync import Store
 
+_ENTRY_ID: Final = re.compile(r"([0-9]{1,20})-([0-9]{1,20})")
 _NOTHING: Final = "0-0"
 _AT_ONCE: Final = 1000
 _ENDS: Final = {"completed": "done", "dlq": "died", "retry-scheduled": "retrying"}
@@ -52,7 +54,9 @@ class ChasquiGrave:
 
     def bound(self, until: str) -> str:
         """Return, as SQL, which letters were there at *until*."""
-        ms, _, seq = until.partition("-")
+        if not (match := _ENTRY_ID.fullmatch(until)):
+            raise SettingsError(f"what Redis has of the redrive is damaged: it ends at {until!r}")
+        ms, seq = match.groups()
         high, low = self.order
         return f"({high} < {ms} OR ({high} = {ms} AND {low} <= {seq}))"
 

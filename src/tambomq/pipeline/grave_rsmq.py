@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -18,6 +19,7 @@ from tambomq.rsmq.replies import moment, tally
 from tambomq.store.redrives import CHUNK, Moved, Redrive, Undone
 from tambomq.store.sync import Store
 
+_MILLISECONDS: Final = re.compile(r"[0-9]{1,16}")
 _TIME: Final = pa.timestamp("us", tz="UTC")
 SCHEMA: Final = pa.schema(
     [
@@ -57,6 +59,8 @@ class RsmqGrave:
 
     def bound(self, until: str) -> str:
         """Return, as SQL, which letters were there at *until*."""
+        if not _MILLISECONDS.fullmatch(until):
+            raise SettingsError(f"what Redis has of the redrive is damaged: it ends at {until!r}")
         return f"died_at <= timestamp_millis({until})"
 
     def packed(self, key: str, value: bytes | str) -> bytes:

@@ -9,6 +9,7 @@ import re
 from typing import Any, Final, NamedTuple, Protocol
 
 from tambomq.errors import SettingsError
+from tambomq.pipeline import sql_guard
 
 _SET: Final = re.compile(r"\s*(payload|body)\s*=(?!=)\s*(.+)", re.DOTALL | re.IGNORECASE)
 _NEW: Final = "__new_body"
@@ -55,17 +56,23 @@ def rewriting(text: str) -> str:
 def chosen(spark: Any, letters: Choosable, where: str, rewrite: str, until: str) -> list[Pick]:
     """Return the letters that *where* is true of, the oldest first, with their new bodies.
 
-    Raises `SettingsError` for SQL that is wrong, and for a body that is none.
+    Raises `SettingsError` for SQL that is wrong or refused, and for a body that is none.
     """
     quieten()
     try:
-        frame = letters.frame(spark)
         # Without parentheses Spark takes a word too many for a name of the result.
-        found = frame.where(f"({where}\n)") if where else frame
+        condition, new = f"({where}\n)", f"({rewrite}) AS {_NEW}"
+        # First of all: to analyse some functions is to run them.
+        if where:
+            sql_guard.check(spark, condition, "--where")
+        if rewrite:
+            sql_guard.check(spark, new, "--set")
+        frame = letters.frame(spark)
+        found = frame.where(condition) if where else frame
         found = found.where(letters.bound(until)).orderBy(*map(expression, letters.order))
         if not rewrite:
             return [Pick(row[0]) for row in found.select(letters.key).collect()]
-        found = found.selectExpr(letters.key, f"({rewrite}) AS {_NEW}")
+        found = found.selectExpr(letters.key, new)
         _check_kind(found.schema[_NEW].dataType.typeName())
         return [_rewritten(letters, *row) for row in found.collect()]
     except Exception as error:

@@ -19,6 +19,7 @@ from tambomq.errors import InvalidFormat, JournalFull, QueueError, SettingsError
 from tambomq.ids import letters
 from tambomq.pipeline import picks as picking
 from tambomq.pipeline.graves import Grave
+from tambomq.pipeline.issued import Issued
 from tambomq.pipeline.pace import Pace, part_of
 from tambomq.pipeline.picks import Pick
 from tambomq.rsmq.keys import check_lease
@@ -75,13 +76,20 @@ class Outcome:
     why: str = ""
 
 
-def plan(grave: Grave, spark: Callable[[], Any], order: Order) -> Planned:
+def plan(
+    grave: Grave, spark: Callable[[], Any], order: Order, issued: Issued | None = None
+) -> Planned:
     """Return what *order* comes to; raise `SettingsError` if it makes no sense.
 
-    *spark* starts Spark, which nobody waits for if something else is wrong.
+    *spark* starts Spark, which nobody waits for if something else is wrong. SQL that was found in
+    Redis is used only if it is in *issued*, or *order* has the same.
     """
     before = next((each for each in grave.known() if each.id == order.id), None)
-    told = _again(before, order) if before else _new(grave, order)
+    if before:
+        told = _again(before, order)
+        _check_words(grave, told, order, issued)
+    else:
+        told = _new(grave, order)
     chosen = picking.chosen(spark(), grave, told.where, told.rewrite, told.until)
     chosen = chosen[: order.limit]
     if before is None:
@@ -165,6 +173,22 @@ def _again(before: Redrive, order: Order) -> Redrive:
                 "or begin another, with another --id"
             )
     return before
+
+
+def _check_words(grave: Grave, told: Redrive, order: Order, issued: Issued | None) -> None:
+    """Raise `SettingsError` if *told* has SQL that nobody knows to be this user's."""
+    given = (order.where or "", order.rewrite or "")
+    if (told.where, told.rewrite) in (("", ""), given):
+        return
+    if issued is not None and issued.knows(grave.address, told):
+        return
+    words = [f"--where {told.where!r}"] if told.where else []
+    words += [f"--set {f'payload = {told.rewrite}'!r}"] if told.rewrite else []
+    raise SettingsError(
+        f"redrive {told.id!r} of {grave.address} was not begun here with the SQL that Redis has of "
+        f"it, and others may have written that: {' '.join(words)}. If it is what you want, give "
+        f"the same options beside --id {told.id}"
+    )
 
 
 def _split(picks: list[Pick], count: int) -> tuple[list[Pick], list[Pick]]:

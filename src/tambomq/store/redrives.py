@@ -8,11 +8,13 @@ on, and whoever regrets it can put back what nobody has taken yet.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 
+from tambomq.errors import RemoteProtocolError
 from tambomq.store.call import Arg, Call, Plan, load_script, results
 
 _OPEN = load_script("tambomq.store", "redrive_open")
@@ -97,7 +99,11 @@ def known(redrives: str, record: Callable[[str], str]) -> Plan[list[Redrive]]:
     found = dict(zip(ids, results((yield calls)) if calls else [], strict=True))
     if forgotten := [id for id in ids if not found[id]]:
         yield (Call("SREM", (redrives,), tuple(forgotten), int, repeatable=True),)
-    kept = (read(id, fields) for id, fields in found.items() if fields)
+    kept = []
+    for id, fields in found.items():
+        # One that cannot be read hides no other.
+        with suppress(RemoteProtocolError):
+            kept += [read(id, fields)] if fields else []
     return sorted(kept, key=lambda each: (each.begun_ms, each.id))
 
 
@@ -107,11 +113,17 @@ def settle(record: str, state: str) -> Call[bool]:
 
 
 def read(id: str, reply: Sequence[Any]) -> Redrive:
-    """Return the redrive that the fields of a hash say; unknown ones are left out."""
+    """Return the redrive that the fields of a hash say; unknown ones are left out.
+
+    Raises `RemoteProtocolError` if somebody has damaged it.
+    """
     pairs = zip(reply[::2], reply[1::2], strict=True)
-    found = {name.decode(): value.decode("utf-8", "replace") for name, value in pairs}
+    found = {name.decode(errors="replace"): value.decode(errors="replace") for name, value in pairs}
     known = {name: found[name] for name in Redrive.__struct_fields__ if name in found}
-    return msgspec.convert({**known, "id": id}, Redrive, strict=False)
+    try:
+        return msgspec.convert({**known, "id": id}, Redrive, strict=False)
+    except msgspec.ValidationError as error:
+        raise RemoteProtocolError(f"redrive {id!r} cannot be read: {error}") from error
 
 
 def moved(reply: Sequence[int]) -> Moved:
