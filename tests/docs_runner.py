@@ -18,6 +18,9 @@ The address 127.0.0.1:6379 means the test's own server; for the brokers see `doc
 serve`` and ``make run`` are started on free ports, compared once they are ready, and stopped. Other
 targets of make must exist and are not run; nor is what `NOT_RUN` names. Commands of `FOREIGN` tools
 are run where these are installed, which `make interop` sees to.
+
+Commands are processes. Where a page is given a Spark session, ``tambo pipeline`` is called in this
+process instead, on that session: a JVM for each command would take minutes.
 """
 
 from __future__ import annotations
@@ -36,8 +39,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from tambomq import settings
+from tambomq.cli.main import tambo
+from tambomq.cli.output import run as run_command
 from tambomq.gomq import GomqClient
 from tambomq.kqueue import Consumer, Producer
 from tambomq.rsmq import Rsmq
@@ -60,6 +66,8 @@ _ADDRESS = re.compile(r"127\.0\.0\.1:\d{4,5}\b")
 _ID = re.compile(r"<(ID\d*)>")
 _PRINTED = re.compile(r"^ *print\(.*\)  # (.+)$", re.MULTILINE)
 _TARGET = re.compile(r"^(\w+):.*\n((?:\t.*\n)*)", re.MULTILINE)
+_SPARK_COMMAND = re.compile(r"\btambo pipeline (?:run|report|sql|replay|dlq redrive)\b")
+_SHELL_WORD = re.compile(r"[|&;<>()$`]+")
 
 
 class Untrue(AssertionError):
@@ -94,11 +102,28 @@ def sessions(text: str) -> Iterator[tuple[str, str]]:
         yield command, output
 
 
-class Page:
-    """A page that is run against *server*, with *home* as the reader's directory."""
+def spark_commands(text: str) -> list[str]:
+    """Return the commands of a page that start Spark."""
+    shown = [block.text for block in blocks(text) if block.language == "console"]
+    commands = [command for each in shown for command, _ in sessions(each)]
+    return [command for command in commands if _SPARK_COMMAND.search(command)]
 
-    def __init__(self, name: str, server: Server, home: Path) -> None:
-        self._name, self._home = name, home
+
+def uses_spark(text: str) -> bool:
+    """Whether a page that says *text* has to have a Spark session."""
+    code = [block.text for block in blocks(text) if block.language == "python"]
+    return any("tambomq.spark" in each for each in code) or bool(spark_commands(text))
+
+
+class Page:
+    """A page that is run against *server*, with *home* as the reader's directory.
+
+    *in_process*: ``tambo pipeline`` is called in this process. Whoever wants that sees to it that
+    `tambomq.spark.session` returns a session that is running.
+    """
+
+    def __init__(self, name: str, server: Server, home: Path, *, in_process: bool = False) -> None:
+        self._name, self._home, self._in_process = name, home, in_process
         self._address = f"127.0.0.1:{server.port}"
         self._ids: dict[str, str] = {}
         self._names: dict[str, Any] = {"__name__": "__page__"}
@@ -106,11 +131,14 @@ class Page:
         ours = ("CHASQUI_", "TAMBO_", "REDIS_", "XDG_")
         self._env = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
         self._env |= {"REDIS_URL": server.url, "HOME": str(home), "TZ": "UTC"}
+        # The classes of Spark's Java are kept there: half of the time that it takes to start.
+        self._env["XDG_CACHE_HOME"] = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
         found = [str(Path(sys.executable).parent), *map(str, FOREIGN.values()), os.environ["PATH"]]
         self._env["PATH"] = ":".join(found)
         self._server = server
         self._doors: Doors | None = None
         self._skipped = False
+        home.mkdir(exist_ok=True)
         (home / "examples").symlink_to(ROOT / "examples")
 
     def run(self, text: str) -> None:
@@ -175,11 +203,32 @@ class Page:
             words = []
         if words[:2] == ["tambo", "serve"]:
             self._compare(expected, self._serve(words), where)
+        elif self._in_process and words[:2] == ["tambo", "pipeline"]:
+            self._compare(expected, self._call(command, where), where)
         elif words:
             self._compare(expected, self._shell(command), where)
 
+    def _call(self, command: str, where: str) -> str:
+        """Return what a command of ours says that is called in this process."""
+        lexer = shlex.shlex(self._filled(command), posix=True, punctuation_chars=True)
+        lexer.whitespace_split = True
+        _, *words = lexer
+        if any(_SHELL_WORD.fullmatch(word) for word in words):
+            raise Untrue(f"{where}: `tambo pipeline` stands alone, without a pipe or the like")
+        env = {name: self._env.get(name) for name in {*self._env, *os.environ}}
+        runner = CliRunner(env=env)
+        with contextlib.chdir(self._home), runner.isolation() as (_, _, said):
+            self._exit_code = run_command(tambo, "tambo", words)
+            sys.stdout.flush()
+            sys.stderr.flush()
+        return self._shown(said.getvalue().decode())
+
+    def _filled(self, command: str) -> str:
+        """Return *command* with the ids and addresses that it stands for."""
+        return self._real(_ID.sub(lambda match: self._ids[match[1]], command))
+
     def _shell(self, command: str) -> str:
-        command = self._real(_ID.sub(lambda match: self._ids[match[1]], command))
+        command = self._filled(command)
         done = subprocess.run(
             ["bash", "-c", f"(exit {self._exit_code}); {command}"],
             cwd=self._home,

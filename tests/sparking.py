@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,17 @@ if TYPE_CHECKING:
 _ENDS_WITHIN_S = 60
 _LAST_S = 300
 
+CONF = {
+    "spark.sql.shuffle.partitions": 2,
+    "spark.sql.streaming.stopTimeout": "30s",
+    # Tests have few rows and many plans: what only pays for many rows is left out.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+"""How the shared session differs from one that `tambomq.spark.session` makes by itself."""
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
@@ -21,16 +33,30 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from tambomq.spark import session  # noqa: PLC0415  (most tests need no Spark)
 
     home = tmp_path_factory.mktemp("spark")
-    conf = {
-        "spark.local.dir": home / "local",
-        "spark.sql.warehouse.dir": home / "warehouse",
-        "spark.sql.shuffle.partitions": 2,
-        "spark.sql.streaming.stopTimeout": "30s",
-    }
+    conf = {**CONF, "spark.local.dir": home / "local", "spark.sql.warehouse.dir": home / "lakes"}
     found = session("tests", master="local[2]", conf=conf)
     yield found
     found.stop()
     _end_java()
+
+
+@contextmanager
+def lent(spark: SparkSession) -> Iterator[SparkSession]:
+    """Let `tambomq.spark.session` return a session of the JVM that runs already.
+
+    For programs that would start a JVM of their own and stop it. Settings and temporary views are
+    forgotten when the block ends; what a program wants of the JVM itself it does not get.
+    """
+    own = spark.newSession()
+
+    def session(app: str = "", *, master: str | None = None, conf: Any = None) -> SparkSession:
+        del app, master, conf
+        return own
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tambomq.spark.session", session, raising=False)
+        patch.setattr(own, "stop", lambda: None)
+        yield own
 
 
 def longer(items: list[pytest.Item], here: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 import pytest
+from pyspark.sql import SparkSession
 
 from tambomq import errors, settings
 from tambomq.chasqui import Queue, QueueEvents, Worker
@@ -20,7 +21,7 @@ from tambomq.cli.rsmqctl import rsmqctl
 from tambomq.gomq import GomqClient, GomqServer
 from tambomq.kqueue import Consumer, KqueueServer, Producer
 from tambomq.rsmq import Rsmq, RsmqWorker
-from tests import docs_runner
+from tests import docs_runner, sparking
 from tests.docs_runner import ROOT, Page, Untrue
 from tests.servers import Server
 
@@ -29,6 +30,9 @@ METHODICAL = [
     *(GomqClient, GomqServer, Consumer, KqueueServer, Producer),
 ]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+OF_SPARK = [path for path in PAGES if docs_runner.uses_spark(path.read_text())]
+PLAIN = [path for path in PAGES if path not in OF_SPARK]
+COMMANDS_OF_SPARK = [path for path in PAGES if docs_runner.spark_commands(path.read_text())]
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _FILE = re.compile(r"`((?:src|tests|docs|examples|benchmarks|scripts)/[\w./-]+)`")
@@ -46,28 +50,41 @@ def page(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pag
     return Page("page.md", server, tmp_path)
 
 
-@pytest.fixture
-def prepared(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A page that uses Spark has the session of all tests, and leaves it as it was."""
-    path: Path = request.node.callspec.params["path"] if hasattr(request.node, "callspec") else ROOT
-    if path.is_file() and "import session" in path.read_text():
-        spark = request.getfixturevalue("spark")
-        zone = spark.conf.get("spark.sql.session.timeZone")
-        yield
-        spark.conf.set("spark.sql.session.timeZone", zone)
-    else:
-        yield
-
-
-@pytest.mark.timeout(600)  # some pages start Spark, some several times
-@pytest.mark.parametrize("path", PAGES, ids=name_of)
-@pytest.mark.usefixtures("prepared")
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("path", PLAIN, ids=name_of)
 def test_what_a_page_shows_happens(
     path: Path, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     docs_runner.redirect(monkeypatch, server)
     monkeypatch.setenv("REDIS_URL", server.url)
     Page(name_of(path), server, tmp_path).run(path.read_text())
+
+
+def run_with(
+    spark: SparkSession, path: Path, server: Server, tmp_path: Path, *, in_process: bool
+) -> None:
+    with pytest.MonkeyPatch.context() as patch, sparking.lent(spark):
+        docs_runner.redirect(patch, server)
+        patch.setenv("REDIS_URL", server.url)
+        Page(name_of(path), server, tmp_path, in_process=in_process).run(path.read_text())
+
+
+@pytest.mark.timeout(300)  # it may be the one that starts Spark
+@pytest.mark.parametrize("path", OF_SPARK, ids=name_of)
+def test_what_a_page_shows_of_spark_happens_on_the_session_of_all_tests(
+    path: Path, spark: SparkSession, server: Server, tmp_path: Path
+) -> None:
+    run_with(spark, path, server, tmp_path, in_process=True)
+
+
+@pytest.mark.jvm
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("path", COMMANDS_OF_SPARK, ids=name_of)
+def test_what_a_page_shows_of_spark_happens_in_processes(
+    path: Path, spark: SparkSession, server: Server, tmp_path: Path
+) -> None:
+    run_with(spark, path, server, tmp_path, in_process=False)
 
 
 @pytest.mark.interop
@@ -210,6 +227,19 @@ def test_names_are_shared_and_the_default_address_is_the_tests_own(
         "    print(other.list_queues())  # ['a']\n```\n"
         '```console\n$ rsmqctl -r redis://127.0.0.1:6379 queue list\n["a"]\n```\n'
     )
+
+
+def test_a_command_of_the_pipeline_is_called_in_this_process(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    page = Page("page.md", server, tmp_path, in_process=True)
+    page.run("```console\n$ tambo pipeline audit rsmq\nLooked at 0 queues: all is well.\n```\n")
+    with pytest.raises(Untrue, match="exits 3"):
+        page.run("```console\n$ tambo pipeline dlq\ntambo: no dead letters\n```\n")
+    page = Page("page.md", server, tmp_path / "other", in_process=True)
+    with pytest.raises(Untrue, match="stands alone"):
+        page.run("```console\n$ tambo pipeline audit | head\n```\n")
 
 
 def test_serve_is_run_and_stopped(page: Page) -> None:

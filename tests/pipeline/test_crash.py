@@ -82,6 +82,8 @@ def truly(spark: SparkSession, lake: Lake, traffic: Workload) -> None:
     comparing.is_gold(spark, found, traffic.lives)
 
 
+@pytest.mark.jvm
+@pytest.mark.slow
 @pytest.mark.timeout(4 * WITHIN_S)
 def test_a_pipeline_that_is_killed_three_times_leaves_no_gap_and_no_double(
     spark: SparkSession, server: Server, lake: Lake
@@ -93,7 +95,8 @@ def test_a_pipeline_that_is_killed_three_times_leaves_no_gap_and_no_double(
     truly(spark, lake, traffic)
 
 
-@pytest.mark.interop
+@pytest.mark.jvm
+@pytest.mark.slow
 @pytest.mark.timeout(6 * WITHIN_S)
 def test_a_hundred_thousand_jobs_and_three_kills_are_the_truth(
     spark: SparkSession, server: Server, lake: Lake
@@ -105,6 +108,8 @@ def test_a_hundred_thousand_jobs_and_three_kills_are_the_truth(
     truly(spark, lake, traffic)
 
 
+@pytest.mark.jvm
+@pytest.mark.slow
 @pytest.mark.timeout(2 * WITHIN_S)
 def test_an_interrupt_ends_it_after_its_batch(server: Server, lake: Lake) -> None:
     traffic = Workload(server.url, redriven=0)

@@ -25,7 +25,7 @@ EXAMPLE = ROOT / "examples/declarative"
 GUIDE = ROOT / "docs/guides/pipeline.md"
 COMMAND = "spark-pipelines --conf spark.sql.catalogImplementation=hive run"
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def test_each_run_adds_what_is_new_once(server: Server, db: redis.Redis, tmp_path: Path) -> None:

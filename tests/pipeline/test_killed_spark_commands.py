@@ -19,7 +19,7 @@ from tests.pipeline.killing import HEARD, UNHEARD, Door, done, door, killed, num
 from tests.servers import Server
 
 # Each starts Spark four times or more.
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.timeout(600)]
 
 COUNT = 4000
 POINTS = ((1, UNHEARD), (COUNT // 2, HEARD), (COUNT, UNHEARD))

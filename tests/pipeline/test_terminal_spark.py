@@ -15,7 +15,7 @@ from tests.pipeline.workload import Workload
 from tests.servers import Server
 
 # Each starts Spark.
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.timeout(600)]
 
 NARROW = 60
 ENDS_ON = 130

@@ -194,7 +194,7 @@ for n = tonumber(ARGV[1]), tonumber(ARGV[2]) - 1 do
 end"""
 
 
-@pytest.mark.interop
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_million_queues_that_match_take_no_room(private_server: Server) -> None:
     with redis.Redis.from_url(private_server.url) as db:

@@ -14,7 +14,7 @@ from tests.servers import Server
 from tests.spark.clusters import bare_python, connect_server, environment, run
 from tests.spark.test_cluster_local import MESSAGES, fill
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.timeout(900)]
 
 JOB = """\
 import json, sys

@@ -18,6 +18,8 @@ from tests.spark.clusters import bare_python, environment, run
 MESSAGES = 2000
 
 
+@pytest.mark.jvm
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_all_jobs_run_on_workers_with_what_is_shipped(
     rsmq: Rsmq, db: redis.Redis, server: Server, tmp_path: Path

@@ -20,7 +20,7 @@ from tests.spark import cluster_job
 from tests.spark.clusters import HOME, bare_python, end, environment, run, standalone
 from tests.spark.test_cluster_local import check, fill
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.timeout(900)]
 
 READ = """\
 import sys

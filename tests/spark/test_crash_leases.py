@@ -19,7 +19,8 @@ LEASE = {"leaseSeconds": 2, "maxRowsPerBatch": ROWS, "partitions": 1}
 WITHIN_S = 300
 
 pytestmark = [
-    pytest.mark.interop,
+    pytest.mark.jvm,
+    pytest.mark.slow,
     pytest.mark.timeout(4 * WITHIN_S),
     pytest.mark.parametrize("kind", KINDS),
 ]

@@ -15,6 +15,8 @@ ROWS = 500
 WITHIN_S = 300
 
 
+@pytest.mark.jvm
+@pytest.mark.slow
 @pytest.mark.timeout(3 * WITHIN_S)
 @pytest.mark.parametrize(
     ("kind", "sink", "point"),
@@ -49,7 +51,8 @@ LIVES: list[tuple[tuple[Event, ...], tuple[Event, ...]]] = [
 """Where files are in each life when the JVM is killed, and where the other queue is."""
 
 
-@pytest.mark.interop
+@pytest.mark.jvm
+@pytest.mark.slow
 @pytest.mark.timeout((len(LIVES) + 1) * WITHIN_S)
 @pytest.mark.parametrize("kind", KINDS)
 def test_streams_that_are_killed_at_each_point_deliver_each_message_once(

@@ -16,7 +16,8 @@ ROWS = 400
 WITHIN_S = 500
 
 pytestmark = [
-    pytest.mark.interop,
+    pytest.mark.jvm,
+    pytest.mark.slow,
     pytest.mark.timeout(2 * WITHIN_S),
     pytest.mark.parametrize("kind", KINDS),
 ]

@@ -129,6 +129,8 @@ def test_the_package_has_no_other_names() -> None:
         importlib.import_module("tambomq.spark").sessions  # noqa: B018  (that it is asked is enough)
 
 
+@pytest.mark.jvm
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_session_elsewhere_keeps_passwords_to_itself_and_obeys(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
@@ -154,6 +156,8 @@ def test_a_session_elsewhere_keeps_passwords_to_itself_and_obeys(tmp_path: Path)
     assert "hush" not in said + logged
 
 
+@pytest.mark.jvm
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_what_spark_refuses_at_its_start_is_told_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "conf").mkdir()

@@ -34,6 +34,8 @@ def lines(tmp_path: Path) -> list[str]:
     return sorted(f"{file}-{line}" for file in range(FILES) for line in range(LINES))
 
 
+@pytest.mark.jvm
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_query_that_was_killed_goes_on_and_writes_each_row_once(
     rsmq: Rsmq, server: Server, tmp_path: Path, lines: list[str]
@@ -52,6 +54,8 @@ def test_a_query_that_was_killed_goes_on_and_writes_each_row_once(
     assert bodies(rsmq) == lines
 
 
+@pytest.mark.jvm
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_task_that_is_run_again_writes_its_rows_once(
     rsmq: Rsmq, server: Server, tmp_path: Path, db: redis.Redis

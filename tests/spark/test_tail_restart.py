@@ -25,6 +25,8 @@ def own_db(private_server: Server) -> Iterator[redis.Redis]:
         yield client
 
 
+@pytest.mark.jvm
+@pytest.mark.slow
 @pytest.mark.timeout(3 * WITHIN_S)
 def test_a_driver_that_is_killed_inside_a_batch_goes_on_though_the_server_restarted(
     private_server: Server, own_db: redis.Redis, tmp_path: Path
@@ -54,7 +56,8 @@ def lives() -> Iterator[dict[str, tuple[Event, ...]]]:
         yield {name: last if name == dies else (holds("in read", batch),) for name in TAILS}
 
 
-@pytest.mark.interop
+@pytest.mark.jvm
+@pytest.mark.slow
 @pytest.mark.timeout(9 * WITHIN_S)
 def test_queries_that_are_killed_at_each_point_leave_no_gap_and_no_double(
     server: Server, db: redis.Redis, tmp_path: Path
