@@ -16,8 +16,11 @@ from tambomq.pipeline.lake import BRONZE, Lake
 from tests.pipeline import comparing
 from tests.pipeline.workload import Workload
 from tests.servers import Server, eventually
+from tests.spark import sampling
 
 WITHIN_S = 400
+SIZES = [(1000, 30, "1000")] + ([(100_000, 120, "150000")] if sampling.is_whole() else [])
+"""How many jobs, in how much time, and how many rows a batch has."""
 COMMAND = (sys.executable, "-c", "from tambomq.cli.main import main; main()", "pipeline", "run")
 
 
@@ -84,27 +87,15 @@ def truly(spark: SparkSession, lake: Lake, traffic: Workload) -> None:
 
 @pytest.mark.jvm
 @pytest.mark.slow
-@pytest.mark.timeout(4 * WITHIN_S)
-def test_a_pipeline_that_is_killed_three_times_leaves_no_gap_and_no_double(
-    spark: SparkSession, server: Server, lake: Lake
-) -> None:
-    traffic = Workload(server.url)
-    traffic.fill(1000)
-    traffic.close()
-    killed_three_times(server, lake, "1000")
-    truly(spark, lake, traffic)
-
-
-@pytest.mark.jvm
-@pytest.mark.slow
 @pytest.mark.timeout(6 * WITHIN_S)
-def test_a_hundred_thousand_jobs_and_three_kills_are_the_truth(
-    spark: SparkSession, server: Server, lake: Lake
+@pytest.mark.parametrize(("jobs", "minutes", "batch_rows"), SIZES)
+def test_a_pipeline_that_is_killed_three_times_leaves_no_gap_and_no_double(
+    spark: SparkSession, server: Server, lake: Lake, jobs: int, minutes: int, batch_rows: str
 ) -> None:
-    traffic = Workload(server.url, minutes=120)
-    traffic.fill(100_000)
+    traffic = Workload(server.url, minutes=minutes)
+    traffic.fill(jobs)
     traffic.close()
-    killed_three_times(server, lake, "150000")
+    killed_three_times(server, lake, batch_rows)
     truly(spark, lake, traffic)
 
 

@@ -22,6 +22,8 @@ from tests.servers import Server
 SOON = Rules(watermark_ms=0, give_up_ms=10**12)
 JOBS, MORE = 1000, 3000
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def traffic(server: Server) -> Iterator[Workload]:

@@ -25,7 +25,7 @@ from tests.pipeline.truth import Life
 from tests.pipeline.workload import Workload
 from tests.servers import Server, binaries
 
-JOBS = 5000
+JOBS = 600
 SOON = Rules(watermark_ms=0, give_up_ms=10**12)
 
 pytestmark = pytest.mark.timeout(600)  # many batches, on a machine with others
@@ -51,7 +51,7 @@ def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
         traffic.fill(JOBS)
         traffic.close()
         lake = Lake.make(tmp_path_factory.mktemp("filled") / "lake")
-        run(spark, lake, Plan(server.url, once=True, batch_rows=12_000, rules=SOON))
+        run(spark, lake, Plan(server.url, once=True, batch_rows=1400, rules=SOON))
         yield Filled(server, lake, traffic.lives)
 
 

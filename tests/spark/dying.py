@@ -27,6 +27,10 @@ _HELD_FOR_S = 900
 _GONE_WITHIN_S = 60
 
 
+class Died(BaseException):
+    """Raised where a test wants a query to die; nothing below a query's own process catches it."""
+
+
 def first_time(folder: str | Path, what: str) -> bool:
     """Whether nobody has asked this before."""
     try:
@@ -43,13 +47,18 @@ class Event:
     point: str
     batch: int = 1
     act: str = "driver"
-    """driver: the JVM is killed; executor: the JVM of the worker is; hold: nothing goes on there
-    before `Doom.release`."""
+    """driver: the JVM is killed; executor: the JVM of the worker is; raise: `Died` is raised;
+    hold: nothing goes on there before `Doom.release`."""
 
     @property
     def name(self) -> str:
         """What its file is called."""
         return f"{self.act} {self.point} {self.batch}"
+
+
+def raises(point: str, batch: int = 1) -> Event:
+    """An error."""
+    return Event(point, batch, "raise")
 
 
 def holds(point: str, batch: int = 1) -> Event:
@@ -94,6 +103,8 @@ class Doom:
             if event.act == "hold":
                 self._hold(event)
                 continue
+            if event.act == "raise":
+                raise Died(event.name)
             os.kill(self.jvm if event.act == "driver" else _grandparent(), signal.SIGKILL)
             if and_us:
                 os.kill(os.getpid(), signal.SIGKILL)

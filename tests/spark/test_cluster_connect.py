@@ -11,8 +11,7 @@ import redis
 
 from tambomq.rsmq import Rsmq
 from tests.servers import Server
-from tests.spark.clusters import bare_python, connect_server, environment, run
-from tests.spark.test_cluster_local import MESSAGES, fill
+from tests.spark.clusters import MESSAGES, bare_python, connect_server, environment, fill, run
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -1,4 +1,7 @@
-"""The same jobs on a master with two workers, all started from what pip has installed."""
+"""Every kind of job on workers that never heard of the package, in processes of their own.
+
+The cluster, a master with two workers, is started from what pip has installed.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,17 @@ import redis
 from tambomq.rsmq import Rsmq
 from tambomq.spark import java
 from tests.servers import Server, eventually
-from tests.spark import cluster_job
-from tests.spark.clusters import HOME, bare_python, end, environment, run, standalone
-from tests.spark.test_cluster_local import check, fill
+from tests.spark import cluster_job, sampling
+from tests.spark.clusters import (
+    HOME,
+    bare_python,
+    check,
+    end,
+    environment,
+    fill,
+    run,
+    standalone,
+)
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -52,33 +63,26 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
-def test_all_jobs_run_on_a_cluster_with_what_is_shipped(
-    master: str, rsmq: Rsmq, db: redis.Redis, server: Server, tmp_path: Path
+WAYS = ("local-cluster", "a program", "spark-submit")
+
+
+@pytest.mark.parametrize("way", sampling.some("clusters", WAYS, 1))
+def test_all_jobs_run_on_workers_with_what_is_shipped(
+    way: str, master: str, rsmq: Rsmq, db: redis.Redis, server: Server, tmp_path: Path
 ) -> None:
     fill(rsmq, db)
+    where = "local-cluster[2,1,1024]" if way == "local-cluster" else master
     env = environment(PYSPARK_PYTHON=str(bare_python(tmp_path)))
-    words = [sys.executable, cluster_job.__file__, server.url, tmp_path, master]
+    words: list[object] = [cluster_job.__file__, server.url, tmp_path]
+    if way == "spark-submit":
+        env |= {"JAVA_HOME": java.home(os.environ), "PYSPARK_DRIVER_PYTHON": sys.executable}
+        words = [HOME / "bin" / "spark-submit", "--master", where, *words]
+    else:
+        words = [sys.executable, *words, where]
     code, out, err = run(words, tmp_path, env)
     assert code == 0, err
     found = json.loads(out)
-    assert found["master"] == master
-    check(found, rsmq)
-
-
-def test_all_jobs_run_by_spark_submit(
-    master: str, rsmq: Rsmq, db: redis.Redis, server: Server, tmp_path: Path
-) -> None:
-    fill(rsmq, db)
-    env = environment(
-        JAVA_HOME=java.home(os.environ),
-        PYSPARK_PYTHON=str(bare_python(tmp_path)),
-        PYSPARK_DRIVER_PYTHON=sys.executable,
-    )
-    submit = [HOME / "bin" / "spark-submit", "--master", master]
-    code, out, err = run([*submit, cluster_job.__file__, server.url, tmp_path], tmp_path, env)
-    assert code == 0, err
-    found = json.loads(out)
-    assert found["master"] == master
+    assert found["master"] == where
     check(found, rsmq)
 
 

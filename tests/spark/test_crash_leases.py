@@ -9,6 +9,7 @@ import pytest
 import redis
 
 from tests.servers import Server
+from tests.spark import sampling
 from tests.spark.crash_kinds import JOB, KINDS, Case, both, told
 from tests.spark.dying import Job, holds, run
 
@@ -22,8 +23,15 @@ pytestmark = [
     pytest.mark.jvm,
     pytest.mark.slow,
     pytest.mark.timeout(4 * WITHIN_S),
-    pytest.mark.parametrize("kind", KINDS),
 ]
+
+WAYS = {
+    "taken by others": ("before read", None),
+    "same checkpoint": ("before write", ""),
+    "no checkpoint": ("before read", "second"),
+}
+"""Where a query is when its driver goes away, and the folder of the one that takes over."""
+TRIED = [(kind, *WAYS[way]) for kind, way in sampling.pairs("leases", [*KINDS], [*WAYS])]
 
 
 def held(url: str, folder: Path, cases: list[Case], point: str) -> Job:
@@ -36,6 +44,7 @@ def are_held(cases: list[Case], point: str) -> bool:
     return all(case.doom(holds(point)).has_come() for case in cases)
 
 
+@pytest.mark.parametrize("kind", [kind for kind, *way in TRIED if way[-1] is None])
 def test_what_others_had_while_nobody_kept_the_lease_is_told_and_nothing_is_double(
     server: Server, db: redis.Redis, tmp_path: Path, kind: str
 ) -> None:
@@ -64,9 +73,7 @@ def test_what_others_had_while_nobody_kept_the_lease_is_told_and_nothing_is_doub
 
 
 @pytest.mark.parametrize(
-    ("point", "home"),
-    [("before write", ""), ("before read", "second")],
-    ids=["same checkpoint", "no checkpoint"],
+    ("kind", "point", "home"), [each for each in TRIED if each[-1] is not None]
 )
 def test_a_driver_that_comes_back_after_another_took_over_changes_nothing(
     server: Server, db: redis.Redis, tmp_path: Path, kind: str, point: str, home: str

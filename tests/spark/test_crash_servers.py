@@ -9,6 +9,7 @@ import pytest
 import redis
 
 from tests.servers import Server
+from tests.spark import sampling
 from tests.spark.crash_kinds import JOB, KINDS, both, told
 from tests.spark.dying import Event, Job, logged, run
 
@@ -19,8 +20,12 @@ pytestmark = [
     pytest.mark.jvm,
     pytest.mark.slow,
     pytest.mark.timeout(2 * WITHIN_S),
-    pytest.mark.parametrize("kind", KINDS),
 ]
+
+SERVER = ("server",)
+DEATHS = [("in read", "in sink write"), ("in sink write", "in read"), SERVER]
+"""Where executors are killed, under files and under the other queue; or it is the server."""
+TRIED = sampling.pairs("servers", [*KINDS], DEATHS)
 
 
 @pytest.fixture
@@ -29,7 +34,7 @@ def own_db(private_server: Server) -> Iterator[redis.Redis]:
         yield client
 
 
-@pytest.mark.parametrize("points", [("in read", "in sink write"), ("in sink write", "in read")])
+@pytest.mark.parametrize(("kind", "points"), [each for each in TRIED if each[1] != SERVER])
 def test_executors_that_are_killed_lose_nothing_and_double_nothing(
     server: Server, db: redis.Redis, tmp_path: Path, kind: str, points: tuple[str, str]
 ) -> None:
@@ -47,6 +52,7 @@ def test_executors_that_are_killed_lose_nothing_and_double_nothing(
     assert [case.left(db) for case in cases] == [0, 0]
 
 
+@pytest.mark.parametrize("kind", [kind for kind, death in TRIED if death == SERVER])
 def test_a_server_that_is_killed_and_comes_back_loses_nothing_and_doubles_nothing(
     private_server: Server, own_db: redis.Redis, tmp_path: Path, kind: str
 ) -> None:

@@ -10,8 +10,9 @@ import redis
 from pyspark.sql import SparkSession
 
 from tests.servers import Server
+from tests.spark import crash_job, sampling
 from tests.spark.crash_kinds import JOB, told
-from tests.spark.dying import Doom, Event, holds, killed, run
+from tests.spark.dying import Doom, Event, holds, killed, raises, run
 from tests.spark.tail_job import TAILS, committed
 from tests.spark.tailing import PROTOCOL, fill
 
@@ -25,33 +26,36 @@ def own_db(private_server: Server) -> Iterator[redis.Redis]:
         yield client
 
 
-@pytest.mark.jvm
-@pytest.mark.slow
-@pytest.mark.timeout(3 * WITHIN_S)
-def test_a_driver_that_is_killed_inside_a_batch_goes_on_though_the_server_restarted(
-    private_server: Server, own_db: redis.Redis, tmp_path: Path
+def test_a_query_that_fails_inside_a_batch_goes_on_though_the_server_restarted(
+    spark: SparkSession, private_server: Server, own_db: redis.Redis, tmp_path: Path
 ) -> None:
-    tail, event = TAILS["journal"], Event("in sink write", 2)
-    tail.fill(own_db, range(2000))
-    job = told(private_server.url, tail.told(tmp_path, event, **LIMITS))
-    status, log = run(JOB, tmp_path, job)
-    assert status != 0
-    assert Doom(str(tmp_path), (event,)).has_come(), log
-    assert len(tail.rows(tmp_path)) == 1000
+    crash_job.register(spark)
+
+    def follow(*events: Event) -> str:
+        case = tail.told(tmp_path, *events, **LIMITS)
+        return crash_job.ended(crash_job.begin(spark, private_server.url, case, jvm=0))
+
+    tail = TAILS["journal"]
+    tail.fill(own_db, range(1000))
+    assert follow(raises("in sink write", 1))
+    assert len(tail.rows(tmp_path)) == 500
     private_server.kill()
     private_server.restart()
-    tail.fill(own_db, range(2000, 2500))
-    status, log = run(JOB, tmp_path, told(private_server.url, tail.told(tmp_path, **LIMITS)))
-    assert status == 0, log
-    assert tail.rows(tmp_path) == list(map(str, range(2500)))
+    tail.fill(own_db, range(1000, 1500))
+    assert follow() == ""
+    assert tail.rows(tmp_path) == list(map(str, range(1500)))
+
+
+POINTS = sampling.some("tails", ("after claim", "in read", "in sink write", "between"), 2)
+IN_COMMIT = sampling.some("commits of tails", [*TAILS], 1)
 
 
 def lives() -> Iterator[dict[str, tuple[Event, ...]]]:
     """Where each query is, in each life, when the JVM is killed."""
-    for batch, point in enumerate(("after claim", "in read", "in sink write", "between"), 1):
+    for batch, point in enumerate(POINTS, 1):
         yield {name: (holds(point, batch),) for name in TAILS}
     # Nobody can be held while files are committed: the JVM is killed when they are.
-    for batch, dies in enumerate(TAILS, 5):
+    for batch, dies in enumerate(IN_COMMIT, len(POINTS) + 1):
         last = (holds("before write", batch), Event("in sink commit", batch))
         yield {name: last if name == dies else (holds("in read", batch),) for name in TAILS}
 
