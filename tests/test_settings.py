@@ -266,6 +266,8 @@ def test_servers_have_the_defaults_of_their_settings() -> None:
         "max_buffer_bytes": told.kqueue.max_buffer_bytes,
         "max_connections": told.kqueue.max_connections,
         "handshake_s": told.kqueue.handshake_s,
+        "frame_s": told.kqueue.frame_s,
+        "max_memory_bytes": told.kqueue.max_memory_bytes,
         "ok_replies": told.kqueue.ok_replies,
         "limits": limits,
         "tls": None,

@@ -151,6 +151,14 @@ class KqueueSettings:
     handshake_s: float = setting(
         Seconds(), 10.0, "A client has so long to say whether it produces or consumes."
     )
+    frame_s: float = setting(
+        Seconds(), 30.0, "A frame has so long from its first byte to its last."
+    )
+    max_memory_bytes: int = setting(
+        Size(_MIB, 1 << 40),
+        256 * _MIB,
+        "What all clients together may hold: unfinished frames, subscriptions, waiting messages.",
+    )
     ok_replies: bool = switch(
         "Answer OK to whatever a client sends.", on=False, alias="--ok-replies"
     )

@@ -47,13 +47,17 @@ class Received(Generic[T]):
 class Connection(Generic[T]):
     """What one client has said so far. *routes* tells where the messages of a queue go."""
 
-    __slots__ = ("_begun", "_limits", "_routes", "_wanted", "role")
+    __slots__ = ("_begun", "_limits", "_routes", "_wanted", "is_new_frame", "role", "unfinished")
 
     def __init__(self, routes: Mapping[bytes, T], limits: Limits = LIMITS) -> None:
         self._routes, self._limits = routes, limits
         self._begun: bytearray | None = None
         self._wanted = 0
         self.role: Role | None = None
+        self.unfinished = 0
+        """How many bytes of a frame that is not complete are kept."""
+        self.is_new_frame = False
+        """Whether the last bytes that came began that frame."""
 
     def receive(self, piece: bytes | memoryview) -> Received[T]:
         """Return what *piece* completes; after an error nothing more must be received."""
@@ -63,15 +67,19 @@ class Connection(Generic[T]):
         elif len(begun) + len(piece) < self._wanted:
             # Grows by what has come, never by what was announced.
             begun += piece
+            self.unfinished, self.is_new_frame = len(begun), False
             return Received()
         else:
             received = Received(b"".join((begun, piece)))
         rest = self._understand(received)
         data, received.error = received.data, rest.error
         if rest.start == len(data) or rest.error is not None:
-            self._begun = None
+            self._begun, self.unfinished = None, 0
         else:
             self._begun, self._wanted = bytearray(memoryview(data)[rest.start :]), rest.wanted
+            # A frame whose length has just become known is still the one that began before.
+            self.is_new_frame = begun is None or rest.start > 0
+            self.unfinished = len(self._begun)
         return received
 
     def _understand(self, received: Received[T]) -> Rest:

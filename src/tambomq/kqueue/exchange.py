@@ -17,6 +17,9 @@ MOST_SUBSCRIPTIONS: Final = 100_000
 MOST_NAME_BYTES: Final = 32 * 1024 * 1024
 """How long the names it is subscribed to may be, all together."""
 
+SUBSCRIPTION_BYTES: Final = 512
+"""What a subscription takes besides its name: entries of several tables."""
+
 # Sets of targets that nobody uses any more are forgotten when they outnumber the routes by this.
 _STALE = 256
 
@@ -33,6 +36,7 @@ class Exchange(Generic[Peer]):
         self.named: dict[bytes, set[Peer]] = {}
         self.count = 0
         """How many subscriptions there are."""
+        self._total_name_bytes = 0
         self._everywhere: set[Peer] = set()
         self._all: frozenset[Peer] | None = None
         self._names: dict[Peer, dict[bytes, None]] = {}
@@ -68,6 +72,7 @@ class Exchange(Generic[Peer]):
                 f"more than {MOST_SUBSCRIPTIONS} subscriptions, or {MOST_NAME_BYTES} bytes of names"
             )
         names[name], self._name_bytes[peer] = None, size
+        self._total_name_bytes += len(name)
         self.named.setdefault(name, set()).add(peer)
         self.count += 1
         self._forget_route(name)
@@ -85,6 +90,7 @@ class Exchange(Generic[Peer]):
             return
         del names[name]
         self._name_bytes[peer] -= len(name)
+        self._total_name_bytes -= len(name)
         if not names:
             del self._names[peer], self._name_bytes[peer]
         self._remove(peer, name)
@@ -95,9 +101,27 @@ class Exchange(Generic[Peer]):
             self._everywhere.remove(peer)
             self.count -= 1
             self._forget_all()
-        self._name_bytes.pop(peer, None)
+        self._total_name_bytes -= self._name_bytes.pop(peer, 0)
         for name in self._names.pop(peer, ()):
             self._remove(peer, name)
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory that all subscriptions take, about."""
+        return self._total_name_bytes + SUBSCRIPTION_BYTES * self.count
+
+    def held_by_peer(self) -> dict[Peer, int]:
+        """Return the memory that the subscriptions of each peer take, about."""
+        held = dict.fromkeys(self._everywhere, SUBSCRIPTION_BYTES)
+        for peer, names in self._names.items():
+            size = self._name_bytes[peer] + SUBSCRIPTION_BYTES * len(names)
+            held[peer] = held.get(peer, 0) + size
+        return held
+
+    def interest(self, peer: Peer) -> object:
+        """Return what is equal for peers with the same subscriptions, and only for those."""
+        # Whoever has all queues gets the same as anybody else who has, whatever it names besides.
+        return None if peer in self._everywhere else frozenset(self._names.get(peer, ()))
 
     def _remove(self, peer: Peer, name: bytes) -> None:
         subscribers = self.named[name]

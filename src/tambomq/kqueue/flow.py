@@ -35,6 +35,18 @@ class End(Protocol):
     def cut(self) -> None:
         """Close it now, for being slow."""
 
+    def cut_for_memory(self) -> None:
+        """Close it now: all clients together hold too much."""
+
+    def cut_for_time(self) -> None:
+        """Close it now: its frame takes too long."""
+
+    def is_paused(self) -> bool:
+        """Whether the server has stopped reading."""
+
+    def waiting_bytes(self) -> int:
+        """Return how much waits to be written."""
+
     def close(self) -> None:
         """Write what waits for the client, then close."""
 
@@ -55,6 +67,10 @@ class Flow:
         """Whom a paused connection waits for."""
         self._holds: dict[End, set[End]] = {}
         """Whom a full connection keeps waiting."""
+        self.look: Callable[[], None] | None = None
+        """Called now and then, to see how much waits for all targets together."""
+        self.look_every_bytes = 0
+        self._look_at = self._replied_bytes = 0
 
     def deliver(self, sender: End, data: bytes, runs: Runs) -> None:
         """Write *runs*, cut from *data*, to their targets: one write for each."""
@@ -66,6 +82,9 @@ class Flow:
             target.write(parcel)
             if self._blocks and target.full:
                 self._hold(sender, target)
+        # No more can have come to wait since the last look than has been written since.
+        if self._counters.delivered_bytes >= self._look_at:
+            self._look()
 
     def reply(self, peer: End, count: int) -> None:
         """Write ``OK`` for *count* things; who does not read them is slow like any other."""
@@ -78,6 +97,9 @@ class Flow:
         peer.write(OK * count)
         if peer.full and self._blocks:
             self._hold(peer, peer)
+        self._replied_bytes += len(OK) * count
+        if self._replied_bytes >= self.look_every_bytes:
+            self._look()
 
     def free(self, target: End) -> None:
         """Let go on who waits for *target*: it is not full any more, or gone."""
@@ -96,6 +118,12 @@ class Flow:
             if not holds:
                 del self._holds[target]
         self.free(peer)
+
+    def _look(self) -> None:
+        self._look_at = self._counters.delivered_bytes + self.look_every_bytes
+        self._replied_bytes = 0
+        if self.look is not None:
+            self.look()
 
     def _hold(self, sender: End, target: End) -> None:
         if sender not in self._waits:

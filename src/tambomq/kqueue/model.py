@@ -30,6 +30,10 @@ class Counters(msgspec.Struct):
     """Connections closed for what they sent."""
     handshake_timeouts: int = 0
     """Connections closed for not saying in time what they are."""
+    frame_timeouts: int = 0
+    """Connections closed for a frame that was not complete in time."""
+    over_budget: int = 0
+    """Connections closed since all clients together held too much memory."""
     probes: int = 0
     """Health probes answered."""
     recorded: int = 0

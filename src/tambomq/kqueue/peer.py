@@ -20,6 +20,8 @@ class Peer(asyncio.BufferedProtocol):
         "_connection",
         "_is_in",
         "_is_over",
+        "_is_paused",
+        "_is_unfinished",
         "_room",
         "_timer",
         "_transport",
@@ -33,7 +35,7 @@ class Peer(asyncio.BufferedProtocol):
         # With TLS the connection is made later, when that handshake is over.
         self._accepted_at = asyncio.get_running_loop().time()
         self._connection = Connection(room.exchange.routes, room.rules.limits)
-        self._is_in = self._is_over = self.full = False
+        self._is_in = self._is_over = self._is_paused = self._is_unfinished = self.full = False
         self._timer: asyncio.TimerHandle | None = None
 
     # ── what the loop tells ──────────────────────────────────────────────────
@@ -92,6 +94,8 @@ class Peer(asyncio.BufferedProtocol):
         if error is not None:
             room.counters.protocol_errors += 1
             self._close_for(logging.INFO, error)
+        elif self._is_unfinished or self._connection.unfinished:
+            self._note_frame()
 
     def eof_received(self) -> None:
         """Take the client's leave; what waits for it is still written, for a while."""
@@ -125,16 +129,38 @@ class Peer(asyncio.BufferedProtocol):
 
     def pause(self) -> None:
         """Stop reading."""
+        self._is_paused = True
         self._transport.pause_reading()
 
     def resume(self) -> None:
         """Read on."""
+        self._is_paused = False
         if not self._transport.is_closing():
+            now = asyncio.get_running_loop().time()
+            self._room.unfinished.restart(self, now)
             self._transport.resume_reading()
+
+    def is_paused(self) -> bool:
+        """Whether the server has stopped reading."""
+        return self._is_paused
+
+    def waiting_bytes(self) -> int:
+        """Return how much waits to be written."""
+        return self._transport.get_write_buffer_size()
 
     def cut(self) -> None:
         """Close it now, for being slow."""
         self._close_for(logging.WARNING, "it reads too slowly")
+
+    def cut_for_memory(self) -> None:
+        """Close it now: all clients together hold too much."""
+        most = self._room.rules.max_memory_bytes
+        self._close_for(logging.WARNING, f"all clients together hold more than {most} bytes")
+
+    def cut_for_time(self) -> None:
+        """Close it now: its frame takes too long."""
+        limit_s = self._room.rules.frame_s
+        self._close_for(logging.WARNING, f"a frame was not complete within {limit_s:g} s")
 
     def close(self) -> None:
         """Write what waits for the client, then close."""
@@ -163,6 +189,13 @@ class Peer(asyncio.BufferedProtocol):
                 self.write(OK)
                 self.close()
 
+    def _note_frame(self) -> None:
+        if self._is_over:
+            return
+        connection = self._connection
+        self._is_unfinished = connection.unfinished > 0
+        self._room.note_frame(self, connection.unfinished, is_new=connection.is_new_frame)
+
     def _obey(self, requests: Sequence[Request]) -> None:
         exchange = self._room.exchange
         for kind, name in requests:
@@ -170,6 +203,7 @@ class Peer(asyncio.BufferedProtocol):
                 exchange.subscribe(self, name)
             else:
                 exchange.unsubscribe(self, name)
+        self._room.limit_held_bytes()
 
     def _too_late(self) -> None:
         self._room.counters.handshake_timeouts += 1
@@ -182,6 +216,7 @@ class Peer(asyncio.BufferedProtocol):
     def _leave(self) -> None:
         """Have no part in anything any more, even while the connection is still open."""
         self._is_over = True
+        self._room.unfinished.forget(self)
         self._room.exchange.leave(self)
         self._room.flow.forget(self)
 

@@ -41,7 +41,12 @@ class KqueueServer:
 
     *slow* says what happens when *max_buffer_bytes* wait for a consumer: it loses its
     connection (``disconnect``), it loses messages (``drop``), or who sends them waits
-    (``block``). *handshake_s* is how long a client may take to say what it is.
+    (``block``). *handshake_s* is how long a client may take to say what it is,
+    *frame_s* how long a frame may take from its first byte to its last.
+
+    *max_memory_bytes* is what all clients together may hold: unfinished frames, names of
+    subscriptions, and messages that wait for consumers. Beyond it, those who hold it longest or
+    most are disconnected.
 
     *journal*: messages to queues of these names or patterns are recorded, within
     *journal_bounds*, in the Redis at *url*, which is needed for nothing else.
@@ -58,6 +63,8 @@ class KqueueServer:
         max_connections: int = 10_000,
         handshake_s: float = 10.0,
         ok_replies: bool = False,
+        max_memory_bytes: int = 256 * 1024 * 1024,
+        frame_s: float = 30.0,
         tls: ServerTls | None = None,
         journal: Iterable[str] = (),
         journal_bounds: Bounds = BOUNDS,
@@ -69,10 +76,11 @@ class KqueueServer:
         # uvloop would listen on some other port instead.
         if not 0 <= port <= _LAST_PORT:
             raise InvalidValue("port", port, f"between 0 and {_LAST_PORT}")
-        rules = Rules(limits, slow, max_buffer_bytes, max_connections, handshake_s, ok_replies)
-        for what in ("max_buffer_bytes", "max_connections", "handshake_s"):
-            if getattr(rules, what) <= 0:
-                raise InvalidValue(what, getattr(rules, what), "more than 0")
+        rules = Rules(
+            limits, slow, max_buffer_bytes, max_connections, handshake_s, ok_replies,
+            max_memory_bytes, frame_s,
+        )  # fmt: skip
+        _check(rules)
         self._host, self._port, self._tls = host, port, tls
         self._room = Room(rules)
         self._recording, self._url = Recording("kqueue", journal, journal_bounds), url
@@ -138,6 +146,7 @@ class KqueueServer:
             for peer in list(self._room.open):
                 peer.abort()
         await self._room.empty()
+        self._room.stop_timer()
         await self._record_no_more(grace_s)
 
     async def check(self) -> None:
@@ -179,6 +188,16 @@ class KqueueServer:
     ) -> None:
         """Stop it."""
         await self.stop()
+
+
+def _check(rules: Rules) -> None:
+    for what in ("max_buffer_bytes", "max_connections", "handshake_s", "frame_s"):
+        if getattr(rules, what) <= 0:
+            raise InvalidValue(what, getattr(rules, what), "more than 0")
+    longest = rules.limits.message_bytes
+    if rules.max_memory_bytes < longest:
+        least = f"at least the longest message, {longest} bytes"
+        raise InvalidValue("max_memory_bytes", rules.max_memory_bytes, least)
 
 
 def _keep_alive(listening: socket.socket) -> None:
