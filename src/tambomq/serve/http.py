@@ -21,6 +21,7 @@ from starlette.routing import Route
 from tambomq.errors import DoorFailed
 from tambomq.serve.door import Endpoint, Metric
 from tambomq.serve.health import Health
+from tambomq.serve.http_limits import LIMITS, HttpLimits, limited
 from tambomq.serve.listening import cannot_open, spelled
 from tambomq.serve.metrics import Metrics
 from tambomq.settings import HttpSettings
@@ -37,7 +38,6 @@ _NOT_KEPT: Final = {"Cache-Control": "no-store"}
 _PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 # A probe that lasts longer than this has been given up by whoever sent it.
 _GRACE_S: Final = 1
-_CONNECTIONS: Final = 1000
 
 
 class HttpDoor:
@@ -45,8 +45,8 @@ class HttpDoor:
 
     name = "http"
 
-    def __init__(self, settings: HttpSettings, health: Health) -> None:
-        self._at = settings.host, settings.port
+    def __init__(self, settings: HttpSettings, health: Health, limits: HttpLimits = LIMITS) -> None:
+        self._at, self._limits = (settings.host, settings.port), limits
         self._app = app(health)
         self._socket: socket.socket | None = None
         self._server: _Server | None = None
@@ -67,7 +67,7 @@ class HttpDoor:
         except OSError as error:
             raise cannot_open(self.name, self._at, error) from error
         self._at = host, self._socket.getsockname()[1]
-        self._server = _Server(_config(self._app))
+        self._server = _Server(_config(self._app, self._limits))
         self._running = asyncio.ensure_future(self._server.serve([self._socket]))
         opened = asyncio.ensure_future(self._server.opened.wait())
         try:
@@ -144,15 +144,14 @@ class _Server(uvicorn.Server):
         self.opened.set()
 
 
-def _config(app: Starlette) -> uvicorn.Config:
+def _config(app: Starlette, limits: HttpLimits) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http="h11",
+        http=limited(limits),
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
-        limit_concurrency=_CONNECTIONS,
         timeout_graceful_shutdown=_GRACE_S,
     )

@@ -1,0 +1,87 @@
+"""Time limits of an HTTP connection, and how many there may be.
+
+uvicorn waits for a request for as long as the client likes. Here a connection is closed when its
+request's headers, or the reading of the answer, take too long; and when there are too many
+connections, the one that has been waiting longest without a request makes room for the new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """What one client, and all of them, may take."""
+
+    headers_s: float = 10.0
+    """From the connection, or the last answer, to the end of a request's headers."""
+    answer_s: float = 30.0
+    """From there until the client has taken the answer."""
+    max_connections: int = 1000
+
+
+LIMITS: Final = HttpLimits()
+
+
+class LimitedHttp(H11Protocol):
+    """One connection of a server whose connections have *limits*, and share *waiting*."""
+
+    limits: HttpLimits
+    waiting: dict[LimitedHttp, None]
+    """Those without a request, in the order in which they began to wait for one."""
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # (what a TCP server makes)
+        """Wait for a request, in the place of another connection if there are too many."""
+        super().connection_made(transport)
+        self._wait()
+        if len(self.connections) > self.limits.max_connections:
+            next(iter(self.waiting)).drop()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        """Answer a request whose headers are complete."""
+        before = self.cycle
+        super().handle_events()
+        if self.cycle is not before and not self.cycle.response_complete:
+            self._stop_waiting()
+            self._timer = self.loop.call_later(self.limits.answer_s, self.drop)
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        super().on_response_complete()
+        # uvicorn may have gone on to the next request already, if that came with this one.
+        if self.cycle.response_complete and not self.transport.is_closing():
+            self._wait()
+
+    def drop(self) -> None:
+        """Close the connection now."""
+        self._stop_waiting()
+        # The loop tells later that it is lost, and it counts no more until then.
+        self.connections.discard(self)
+        self.transport.abort()
+
+    def _wait(self) -> None:
+        self._stop_waiting()
+        self.waiting[self] = None
+        self._timer = self.loop.call_later(self.limits.headers_s, self.drop)
+
+    def _stop_waiting(self) -> None:
+        self.waiting.pop(self, None)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def limited(limits: HttpLimits) -> type[LimitedHttp]:
+    """Return uvicorn's protocol with *limits*, for the connections of one server."""
+    return type("LimitedHttp", (LimitedHttp,), {"limits": limits, "waiting": {}})
