@@ -125,6 +125,7 @@ async def test_nothing_is_lost_or_doubled_when_the_server_is_killed(
         await load.account(durable_db, told)
 
 
+@pytest.mark.slow
 async def test_a_worker_without_a_server_holds_no_more_than_it_had(
     private_server: Server, own_db: redis.Redis, own_queue: Queue
 ) -> None:
@@ -156,6 +157,7 @@ async def test_a_worker_without_a_server_holds_no_more_than_it_had(
     assert Told(own_db).of("completed") == ran
 
 
+@pytest.mark.slow
 async def test_a_worker_that_may_read_and_not_settle_holds_no_more_than_it_should(
     private_server: Server, own_db: redis.Redis, own_queue: Queue
 ) -> None:

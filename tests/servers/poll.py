@@ -11,12 +11,15 @@ from typing import Any, TypeVar, overload
 T = TypeVar("T")
 
 _EVERY_S = 0.005
+# Callers say how long an idle machine may need. Others' work must not make a test fail.
+_BUSY, _MOST_S = 6, 120.0
 
 
 def eventually(condition: Callable[[], T], *, within_s: float = 5.0) -> T:
     """Return the first truthy value of *condition*.
 
-    An `AssertionError` inside it means "not yet". Raises `AssertionError` when *within_s* is over.
+    An `AssertionError` inside it means "not yet". Raises `AssertionError` when *within_s* is over,
+    several times over: a busy machine is slow and not wrong.
     """
     wait = _Wait(condition, within_s)
     while True:
@@ -53,8 +56,9 @@ class _Wait:
     """The deadline of one wait, and what it says when it is over."""
 
     def __init__(self, condition: Callable[[], object], within_s: float) -> None:
-        self._condition, self._within_s = condition, within_s
-        self._deadline = time.monotonic() + within_s
+        self._condition = condition
+        self._within_s = max(within_s, min(within_s * _BUSY, _MOST_S))
+        self._deadline = time.monotonic() + self._within_s
 
     def holds(self, value: object) -> bool:
         if value:
