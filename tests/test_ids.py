@@ -11,7 +11,7 @@ import string
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tambomq.ids import OwnNames, Xids, letters, names, ulid, ulids
+from tambomq.ids import OwnNames, Xids, letters, names, ulid, ulid_ms, ulids
 
 ALPHABET = set(string.ascii_letters + string.digits)
 BASE32 = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -55,6 +55,17 @@ def test_a_ulid_is_26_digits_of_base_32_and_begins_with_its_time(now_ms: int) ->
     assert len(drawn) == 26
     assert set(drawn) <= set(BASE32)
     assert value(drawn[:10]) == now_ms
+
+
+@given(st.integers(0, 2**48 - 1))
+def test_the_time_of_a_ulid_can_be_read(now_ms: int) -> None:
+    assert ulid_ms(ulid(now_ms)) == now_ms
+
+
+@given(st.text() | st.text("08ILOUZé", min_size=26, max_size=26))
+def test_what_is_no_ulid_has_no_time(text: str) -> None:
+    is_ulid = len(text) == 26 and set(text) <= set(BASE32) and text[0] < "8"
+    assert (ulid_ms(text) is None) is not is_ulid
 
 
 @given(st.integers(0, 2**48 - 1), st.integers(0, 2**48 - 1))

@@ -42,6 +42,19 @@ def ulids(now_ms: int, count: int) -> list[str]:
     return [moment + drawn[i : i + 16] for i in range(0, 16 * count, 16)]
 
 
+def ulid_ms(text: str) -> int | None:
+    """Return the time of a ULID; `None` if *text* is none."""
+    if len(text) != _ULID_DIGITS or not _ULID_ALPHABET.issuperset(text) or text[0] > "7":
+        return None
+    ms = 0
+    for digit in text[:10]:
+        ms = ms << 5 | _BASE32.index(digit.encode())
+    return ms
+
+
+_ULID_DIGITS, _ULID_ALPHABET = 26, frozenset(_BASE32.decode())
+
+
 @lru_cache(maxsize=4)
 def _moment(now_ms: int) -> str:
     return "".join(chr(_BASE32[now_ms >> shift & 31]) for shift in range(45, -1, -5))

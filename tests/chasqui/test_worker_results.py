@@ -182,12 +182,12 @@ async def test_only_a_producers_job_can_be_waited_for(queue: Queue, work: Work) 
     assert said == ["wait_for_result needs a job returned by Queue.add"]
 
 
-async def test_a_death_before_the_wait_began_is_not_noticed(queue: Queue, work: Work) -> None:
+async def test_a_death_before_the_wait_began_is_noticed(queue: Queue, work: Work) -> None:
     async def handler(_: Job) -> None:
         raise Reject("no")
 
     job = await queue.add("job", None)
     async with work(handler, store_results=True) as worker:
         await buried(worker, 1)
-    with pytest.raises(TimeoutError):
-        await job.wait_for_result(timeout=0.3)
+    with pytest.raises(JobFailed, match="unrecoverable"):
+        await job.wait_for_result(timeout=20)

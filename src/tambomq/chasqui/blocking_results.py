@@ -1,4 +1,4 @@
-"""Waits for what a handler returns, from a thread: told by events."""
+"""Waits for what a handler returns, from a thread: told by events, earlier ones among them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import time
 from typing import Any
 
 from tambomq.chasqui import event_ops, ops
+from tambomq.chasqui.ends import PAGE, End, Ends, first_look, second_look
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.waiting import BLOCK_MS, RESULT_LAG_S, check_wait, verdict
+from tambomq.chasqui.waiting import BLOCK_MS, LOOK_EVERY_S, RESULT_LAG_S, check_wait
 from tambomq.clock import Deadline
+from tambomq.errors import JobFailed
 from tambomq.store.sync import Store
 
 
@@ -17,24 +19,38 @@ def wait_for_result(
 ) -> Any:
     """Return the result of *job_id*; raise `JobFailed` or `TimeoutError`."""
     check_wait(timeout, poll_interval)
-    deadline, after = Deadline(timeout), store.run(event_ops.last_id(keys))
+    deadline, tick, result = Deadline(timeout), Deadline(LOOK_EVERY_S), ops.result(keys, job_id)
+    if (value := store.run(result)) is not None:
+        return value
+    ends, stale, look = Ends(), "", first_look(job_id)
+    ends.begin(store.run(event_ops.last_id(keys)))
+    store.follow(event_ops.look_back(keys, ends, look))
     while True:
-        if (value := store.run(ops.result(keys, job_id))) is not None:
-            return value
+        end = ends.of(job_id)
+        if end is not None and end.event_id != stale:
+            if (value := store.run(result)) is not None:
+                return value
+            if not store.follow(event_ops.entered(keys, job_id, end.before)):
+                return _settled(store, keys, job_id, end, poll_interval)
+            stale = end.event_id
         if deadline.passed:
             raise TimeoutError(f"no result of job {job_id!r} within {timeout} s")
         block_ms = max(1, min(BLOCK_MS, int(deadline.left_s * 1000)))
-        for event in store.run(event_ops.read(keys, after, 1000, block_ms)):
-            after = event.event_id
-            if event.job_id != job_id or event.name not in ("completed", "dlq"):
-                continue
-            if (failed := verdict(keys.queue, event)) is not None:
-                raise failed
-            return _soon(store, keys, job_id, poll_interval)
+        page = store.run(event_ops.read(keys, ends.newest, PAGE, block_ms))
+        ends.append(ends.newest, page)
+        ends.forget_most((job_id,))
+        if tick.passed or deadline.passed:
+            tick = Deadline(LOOK_EVERY_S)
+            if (value := store.run(result)) is not None:
+                return value
+            if look != (look := second_look(job_id)):
+                store.follow(event_ops.look_back(keys, ends, look))
 
 
-def _soon(store: Store, keys: Keys, job_id: str, poll_s: float) -> Any:
-    """The result of a job that has completed; `None` if it returned nothing."""
+def _settled(store: Store, keys: Keys, job_id: str, end: End, poll_s: float) -> Any:
+    """The result of a job that has ended; `None` if it returned nothing."""
+    if end.reason is not None:
+        raise JobFailed(keys.queue, job_id, end.reason)
     lag = Deadline(RESULT_LAG_S)
     while (value := store.run(ops.result(keys, job_id))) is None and not lag.passed:
         time.sleep(min(poll_s, RESULT_LAG_S / 10))

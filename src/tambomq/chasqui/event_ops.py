@@ -1,13 +1,16 @@
-"""What those who listen ask of Redis, as calls nobody has made yet."""
+"""What those who listen ask of Redis, as calls and plans nobody has made yet."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from tambomq.chasqui.ends import PAGE, Ends, Look
 from tambomq.chasqui.job import QueueEvent
 from tambomq.chasqui.keys import Keys
 from tambomq.chasqui.wire_records import read_event
-from tambomq.store.call import Call
+from tambomq.store.call import Call, Plan, load_script, results
+
+_ENTERED = load_script("tambomq.chasqui", "entered", "prefix")
 
 
 def last_id(keys: Keys) -> Call[str]:
@@ -22,9 +25,42 @@ def read(keys: Keys, after: str, count: int, block_ms: int) -> Call[list[QueueEv
     return Call(verb, (keys.events,), (after,), _events, repeatable=True)
 
 
+def read_back(keys: Keys, before: str, count: int) -> Call[list[QueueEvent]]:
+    """Return events up to *before*, the newest first."""
+    args = (before, "-", "COUNT", count)
+    return Call("XREVRANGE", (keys.events,), args, _page, repeatable=True)
+
+
+def look_back(keys: Keys, ends: Ends, look: Look) -> Plan[None]:
+    """Let *ends* know older events, until it knows what *look* asks for."""
+    pages = 0
+    while not ends.reach(look.from_ms) and (look.pages is None or pages < look.pages):
+        page: list[QueueEvent] = results((yield (read_back(keys, ends.before, PAGE),)))[0]
+        ends.prepend(page, PAGE)
+        pages += 1
+
+
+def entered(keys: Keys, job_id: str, after: str) -> Plan[bool]:
+    """Whether the job waits or runs by an entry that is later than *after*."""
+    while True:
+        call = Call(_ENTERED, (keys.stream,), (after, job_id), _entered, repeatable=True)
+        found: bool | str = results((yield (call,)))[0]
+        if isinstance(found, bool):
+            return found
+        after = found
+
+
 def _last(reply: list[Any]) -> str:
     return reply[0][0].decode() if reply else "0-0"
 
 
 def _events(reply: Any) -> list[QueueEvent]:
-    return [read_event(id, fields) for id, fields in reply[0][1]] if reply else []
+    return _page(reply[0][1]) if reply else []
+
+
+def _page(reply: Any) -> list[QueueEvent]:
+    return [read_event(id, fields) for id, fields in reply]
+
+
+def _entered(reply: int | bytes) -> bool | str:
+    return reply.decode() if isinstance(reply, bytes) else bool(reply)

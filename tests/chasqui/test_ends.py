@@ -1,0 +1,139 @@
+"""What the events tell of the ends of jobs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tambomq.chasqui import ends as module
+from tambomq.chasqui import event_ops
+from tambomq.chasqui.ends import PAGE, End, Ends, Look, first_look, second_look
+from tambomq.chasqui.job import QueueEvent
+from tambomq.chasqui.keys import Keys
+from tambomq.ids import ulid
+from tambomq.store.sync import Store
+from tests.chasqui.leading import envelope
+
+KEYS = Keys("q")
+
+
+def event(ms: int, name: str, job: str | None = "a", **fields: Any) -> QueueEvent:
+    return QueueEvent(name, job, "", fields, f"{ms}-0")
+
+
+def after(*events: QueueEvent) -> Ends:
+    ends = Ends()
+    ends.append("0-0", events)
+    return ends
+
+
+def test_the_latest_end_counts() -> None:
+    ends = after(event(1, "dlq", reason="x"), event(2, "waiting"), event(3, "completed"))
+    assert ends.of("a") == End("3-0", None)
+    assert after(event(1, "completed"), event(2, "dlq", reason="x")).of("a") == End("2-0", "x")
+    assert ends.of("b") is None
+
+
+@pytest.mark.parametrize("name", ["delayed", "retry-scheduled"])
+def test_a_job_that_waits_anew_has_not_ended(name: str) -> None:
+    assert after(event(1, "dlq"), event(2, name)).of("a") is None
+    assert after(event(2, name), event(3, "dlq")).of("a") == End("3-0", "")
+
+
+@pytest.mark.parametrize("name", ["active", "progress", "failed", "waiting", "stalled", ""])
+def test_other_events_end_nothing_and_undo_no_end(name: str) -> None:
+    assert after(event(1, name)).of("a") is None
+    assert after(event(1, "completed"), event(2, name)).of("a") == End("1-0", None)
+
+
+def test_what_is_older_changes_nothing_that_is_known() -> None:
+    ends = Ends()
+    ends.begin("5-0")
+    ends.append("5-0", [event(6, "retry-scheduled", "a")])
+    ends.prepend([event(5, "dlq", "a"), event(4, "completed", "b"), event(3, "dlq", "b")], 3)
+    assert (ends.of("a"), ends.of("b")) == (None, End("4-0", None))
+
+
+def test_a_page_that_does_not_follow_is_not_taken() -> None:
+    ends = after(event(1, "active"))
+    ends.append("0-0", [event(1, "active"), event(2, "dlq")])
+    assert (ends.newest, ends.of("a")) == ("1-0", None)
+
+
+def test_it_is_known_how_far_back_was_read() -> None:
+    ends = Ends()
+    assert ends.reach(0), "there is no event"
+    ends.begin("500-3")
+    assert ends.reach(501)
+    assert not ends.reach(500)
+    ends.prepend([event(500, "x"), event(400, "x")], 2)
+    assert (ends.before, ends.reach(401), ends.reach(400)) == ("(400-0", True, False)
+    ends.prepend([event(300, "x")], 2)
+    assert ends.reach(0)
+
+
+def test_too_many_are_forgotten_but_those_who_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MOST", 3)
+    ends = after(*(event(ms, "completed", str(ms)) for ms in range(1, 5)))
+    ends.forget_most({"2"})
+    assert [ends.of(str(ms)) is not None for ms in range(1, 5)] == [False, True, False, False]
+    assert not ends.reach(0)
+    ends.forget_most(())
+    assert ends.of("2") is not None
+
+
+def test_a_job_that_ends_and_comes_in_again_in_a_millisecond_is_later_than_its_end() -> None:
+    assert End("1000-7", None).before == f"999-{2**64 - 1}"
+    assert End("0-1", None).before == f"0-{2**64 - 1}"
+
+
+def test_how_far_to_look_back_follows_from_the_id() -> None:
+    made = ulid(1_800_000_000_000)
+    assert first_look(made) == Look(1_800_000_000_000 - 500)
+    assert second_look(made) == Look(1_800_000_000_000 - 5000)
+    for chosen in ("order-7", "8" + made[1:], made.lower(), made + "0"):
+        assert first_look(chosen) == Look(0, 1)
+        assert second_look(chosen) == Look(0)
+
+
+def test_who_has_just_added_a_job_does_not_read_what_was_before() -> None:
+    ends = Ends()
+    ends.begin("1000-0")
+    assert list(event_ops.look_back(KEYS, ends, Look(1001))) == []
+    plan = event_ops.look_back(KEYS, ends, Look(0, 1))
+    [call] = next(plan)
+    assert call.parts == ("XREVRANGE", KEYS.events, "1000-0", "-", "COUNT", PAGE)
+    with pytest.raises(StopIteration):
+        plan.send([[event(ms, "x") for ms in range(1000, 1000 - PAGE, -1)]])
+
+
+# ── on a server ──────────────────────────────────────────────────────────────
+
+
+def test_a_job_is_found_among_thousands_that_wait(store: Store, db: Any) -> None:
+    with db.pipeline() as adds:
+        for place in range(1200):
+            adds.xadd(KEYS.stream, {"d": envelope(f"job-{place}")}, id=f"{place + 10}-0")
+        adds.execute()
+    db.xadd(KEYS.stream, {"n": "no payload"})
+    db.xadd(KEYS.stream, {"d": b""})
+
+    def found(id: str, after: str) -> bool:
+        return store.follow(event_ops.entered(KEYS, id, after))
+
+    assert found("job-1199", "0-0")
+    assert found("job-0", "0-0")
+    assert not found("job-0", "10-0")
+    assert not found("job-1200", "0-0")
+    assert not store.follow(event_ops.entered(Keys("empty"), "a", "0-0"))
+
+
+def test_jobs_of_any_size_are_looked_through_a_part_at_a_time(store: Store, db: Any) -> None:
+    for place in range(12):
+        db.xadd(KEYS.stream, {"d": envelope(f"job-{place}", b"\xc4" + bytes(400_000))})
+    [call] = next(event_ops.entered(KEYS, "job-11", "0-0"))
+    assert isinstance(store.run(call), str), "there is more to look through"
+    assert store.follow(event_ops.entered(KEYS, "job-11", "0-0"))
