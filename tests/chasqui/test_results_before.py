@@ -14,11 +14,18 @@ from tambomq.clock import now_ms
 from tambomq.errors import JobFailed
 from tambomq.ids import ulid
 from tests.chasqui.conftest import Connect, OpenQueue, Work
-from tests.chasqui.stored import told
+from tests.chasqui.stored import is_heard, told
 from tests.servers import eventually_async
 
 LONG_S = 30
 """Nobody waits for so long here: what was missed would end in a time-out."""
+
+
+@pytest.fixture(autouse=True)
+def our_own_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They keep a result before they tell of it: who waits need not give them time for that."""
+    for module in ("results", "blocking_results"):
+        monkeypatch.setattr(f"tambomq.chasqui.{module}.RESULT_LAG_S", 0.001)
 
 
 async def doomed(job: Job) -> Any:
@@ -66,10 +73,8 @@ async def test_a_job_that_has_ended_is_settled_at_once(
 
 @pytest.mark.parametrize("data", ["die", "nothing"])
 async def test_thirty_of_thirty_are_settled_two_milliseconds_after_they_were_added(
-    queue: Queue, either: Any, work: Work, data: str, monkeypatch: pytest.MonkeyPatch
+    queue: Queue, either: Any, work: Work, data: str
 ) -> None:
-    for module in ("results", "blocking_results"):
-        monkeypatch.setattr(f"tambomq.chasqui.{module}.RESULT_LAG_S", 0.01)
     result = "unrecoverable" if data == "die" else None
     async with work(doomed, store_results=True):
         for _ in range(30):
@@ -141,6 +146,7 @@ async def test_an_id_that_is_used_again_is_waited_for(
         await ended(db, keys)
     connect().add("n", "again", job_id="nightly")
     waiting = asyncio.ensure_future(outcome(either, "nightly"))
+    await eventually_async(lambda: is_heard(db))
     async with work(doomed, store_results=True):
         assert await waiting == "again"
 
@@ -153,5 +159,6 @@ async def test_an_id_that_waits_to_be_due_again_is_waited_for(
         await ended(db, keys)
     connect().add("n", "again", job_id="nightly", delay_ms=50)
     waiting = asyncio.ensure_future(outcome(either, "nightly"))
+    await eventually_async(lambda: is_heard(db))
     async with work(doomed, store_results=True):
         assert await waiting == "again"
