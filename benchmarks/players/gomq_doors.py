@@ -27,7 +27,7 @@ from benchmarks.players import gomq_frames
 from benchmarks.players.gomq_frames import MARK
 from benchmarks.players.talk import play
 from tambomq.gomq import gomq_pb2 as pb
-from tambomq.gomq import keys, ops, wire
+from tambomq.gomq import keys, leave_ops, ops, wire
 from tambomq.gomq.async_client import AsyncGomqClient
 from tambomq.gomq.caller import PEER
 from tambomq.gomq.model import OBSERVE_LIMIT, Options
@@ -127,7 +127,7 @@ def _observe(port: int, store: Store, key: str, size: int, count: int) -> float:
     told = _generate(port, [call], count)
     value = pb.Message(id="x" * 20, timestamp="x" * 28, payload=bytes(size))
     record = pb.RecordSet(records=[pb.Record(key=key, value=value)]).ByteSize()
-    store.run(ops.unsubscribe(key, consumer))
+    store.follow(leave_ops.unsubscribe(key, consumer))
     return float((told["bytes"] - 5 * count) / record / told["seconds"])
 
 

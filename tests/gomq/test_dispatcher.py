@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from tambomq.errors import StoreUnavailable, WrongType
-from tambomq.gomq import ops
+from tambomq.gomq import leave_ops, ops
 from tambomq.gomq.dispatcher import Dispatcher
 from tambomq.gomq.model import Options
 from tambomq.store.aio import AsyncStore
@@ -204,7 +204,7 @@ async def test_what_went_back_is_dispatched_to_who_is_still_there(
     db.rpush("QUEUE_k", b"0")
     await eventually_async(lambda: db.llen("MESSAGES_k_d_q") == 1)
     await join(aio, "k")
-    assert await aio.run(ops.unsubscribe("k", "d")) == 1
+    assert await aio.follow(leave_ops.unsubscribe("k", "d")) == 1
     await eventually_async(lambda: items(db, "k") == [b"0"])
 
 

@@ -42,7 +42,7 @@ def test_what_scripts_build_keys_from_is_how_keys_begin() -> None:
     assert keys.handed("BAR", "p") == f"{keys.HANDED}BAR_p"
 
 
-@pytest.mark.parametrize("name", ["a", "_", " ", "a_b", "a b\n", "\0", "é" * 16_384])
+@pytest.mark.parametrize("name", ["a", "_", " ", "a_b", "a b\n", "\0", "é" * 1024])
 def test_a_name_may_hold_anything(name: str) -> None:
     keys.check_key(name)
     keys.check_consumer(name)
@@ -56,6 +56,6 @@ def test_an_empty_name_is_refused_and_the_error_says_which() -> None:
 
 
 def test_a_name_beyond_all_measure_is_refused_and_not_repeated() -> None:
-    with pytest.raises(LocalProtocolError, match="at most 16384 characters") as caught:
+    with pytest.raises(LocalProtocolError, match="at most 1024 characters") as caught:
         keys.check_key("x" * 16_385)
     assert len(str(caught.value)) < 100

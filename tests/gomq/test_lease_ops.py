@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tambomq.errors import InvalidFormat, LeaseLost, LeaseTaken, QueueError
-from tambomq.gomq import keys, lease_admin_ops, lease_ops, ops
+from tambomq.gomq import keys, lease_admin_ops, lease_ops, leave_ops, ops
 from tambomq.gomq.model import Options
 from tambomq.store.ledger import Claim, Settled, Term
 from tests.leasing import LeaseStage
@@ -103,7 +103,7 @@ def test_a_lease_that_is_renewed_is_not_disconnected(stage: Stage) -> None:
     stage.claim(term)
     stage.let_all_time_pass()
     assert stage.follow(lease_ops.renew(OPTIONS, term)) == 0
-    assert stage.store.run(ops.reap(ME, OPTIONS)).peers == 0
+    assert stage.store.follow(leave_ops.reap(ME, OPTIONS)).peers == 0
     assert stage.members(term) == [b"a"]
 
 
@@ -129,7 +129,7 @@ def test_a_claim_that_a_server_took_away_is_noticed(stage: Stage) -> None:
     term = stage.attached()
     stage.claim(term)
     stage.let_all_time_pass()
-    assert stage.store.run(ops.reap(ME, OPTIONS)).returned == 1
+    assert stage.store.follow(leave_ops.reap(ME, OPTIONS)).returned == 1
     assert stage.follow(lease_ops.renew(OPTIONS, term)) == 1
     assert stage.members(term) == []
     assert stage.end(term) == Settled(lost=1)
@@ -140,7 +140,7 @@ def test_a_claim_nobody_has_seen_and_that_was_taken_away_is_made_anew(stage: Sta
     stage.publish(b"a")
     stage.claim(stage.attached(), mark="old")
     stage.let_all_time_pass()
-    stage.store.run(ops.reap(ME, OPTIONS))
+    stage.store.follow(leave_ops.reap(ME, OPTIONS))
     new = stage.attached("two")
     assert stage.claim(new, mark="new") == Claim(1, 1, "new")
 
@@ -213,7 +213,7 @@ def test_a_lease_is_forgotten_once_nobody_has_it_and_nothing_is_in_it(stage: Sta
     assert stage.seen() == []
     assert stage.db.lrange(keys.queue("q"), 0, -1) == [b"a", b"b"]
     left = {key for key in stage.db.keys("*") if not key.startswith(b"LASTACTION")}
-    assert left == {keys.queue("q").encode()}
+    assert left == {keys.queue("q").encode(), keys.ASIDE.encode()}
 
 
 def test_what_waited_for_a_lease_alone_is_in_the_main_queue_once_it_is_forgotten(

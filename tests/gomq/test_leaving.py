@@ -5,16 +5,18 @@ from __future__ import annotations
 import pytest
 import redis
 
-from tambomq.gomq import ops
+from tambomq.gomq import leave_ops, ops
+from tambomq.gomq.leave_ops import Reaped
 from tambomq.gomq.model import Options
-from tambomq.gomq.ops import Found, Reaped
+from tambomq.gomq.ops import Found
 from tambomq.store.sync import Store
 from tests.gomq.test_scripts import OPTIONS, P, Q, elements, items, join, kept, observe, send
 
 
 def names(db: redis.Redis) -> set[bytes]:
-    """All keys but those that expire."""
-    return {name for name in db.scan_iter() if not name.startswith(b"LASTACTION_")}
+    """All keys but those that expire, and the counter of queues that were set aside."""
+    beside = (b"LASTACTION_", b"ASIDE")
+    return {name for name in db.scan_iter() if not name.startswith(beside)}
 
 
 def be_silent(db: redis.Redis, *peers: str) -> None:
@@ -32,7 +34,7 @@ def test_what_nobody_else_waits_for_goes_back_in_its_order(
     join(each, "k", "c", P)
     send(each, "k", *elements(3))
     each.run(ops.push("k", [b"3"]))
-    assert each.run(ops.unsubscribe("k", "c")) == 3
+    assert each.follow(leave_ops.unsubscribe("k", "c")) == 3
     assert items(each_db, "QUEUE_k") == elements(4)
     assert names(each_db) == {b"QUEUE_k"}
 
@@ -44,7 +46,7 @@ def test_of_several_peers_the_one_that_waits_for_the_most_returns_it(
     for n, peer in enumerate(peers):
         join(each, "k", "c", peer)
         send(each, "k", b"%d" % n)
-    assert each.run(ops.unsubscribe("k", "c")) == 6
+    assert each.follow(leave_ops.unsubscribe("k", "c")) == 6
     assert items(each_db, "QUEUE_k") == elements(6)
 
 
@@ -56,7 +58,7 @@ def test_what_another_waits_for_or_has_observed_is_not_returned(
     join(each, "k", "d", Q)
     send(each, "k", b"1", b"2", b"3")
     assert observe(each, "d", Q, limit=1) == [b"1"]
-    assert each.run(ops.unsubscribe("k", "c")) == 1
+    assert each.follow(leave_ops.unsubscribe("k", "c")) == 1
     assert items(each_db, "QUEUE_k") == [b"0"]
     assert observe(each, "d", Q) == [b"2", b"3"]
 
@@ -68,8 +70,8 @@ def test_what_one_who_has_left_has_observed_is_not_returned(
     join(each, "k", "d", Q)
     send(each, "k", *elements(4))
     assert observe(each, "c", P, limit=2) == elements(2)
-    assert each.run(ops.unsubscribe("k", "c")) == 0
-    assert each.run(ops.unsubscribe("k", "d")) == 2
+    assert each.follow(leave_ops.unsubscribe("k", "c")) == 0
+    assert each.follow(leave_ops.unsubscribe("k", "d")) == 2
     assert items(each_db, "QUEUE_k") == elements(4)[2:]
 
 
@@ -80,7 +82,7 @@ def test_what_was_handed_and_not_acknowledged_was_not_observed(
         join(each, key, "c", P)
         send(each, key, *elements(3))
     first = kept(each, P, "", "b1", limit=2)
-    assert each.run(ops.unsubscribe("a", "c", "b0")) == 3
+    assert each.follow(leave_ops.unsubscribe("a", "c", peer=P, acked="b0")) == 3
     assert items(each_db, "QUEUE_a") == elements(3)
     # The other key's part of the batch still waits to be acknowledged.
     rest = kept(each, P, "", "b2")
@@ -91,7 +93,7 @@ def test_what_was_acknowledged_in_leaving_was_observed(each: Store, each_db: red
     join(each, "k", "c", P)
     send(each, "k", *elements(3))
     kept(each, P, "", "b1", limit=2)
-    assert each.run(ops.unsubscribe("k", "c", "b1")) == 1
+    assert each.follow(leave_ops.unsubscribe("k", "c", peer=P, acked="b1")) == 1
     assert items(each_db, "QUEUE_k") == [b"2"]
     assert names(each_db) == {b"QUEUE_k"}
 
@@ -104,8 +106,8 @@ def test_what_one_was_handed_and_one_who_left_has_observed_is_not_returned(
     send(each, "k", b"0")
     kept(each, P, "", "b1")
     assert observe(each, "d", Q) == [b"0"]
-    assert each.run(ops.unsubscribe("k", "d")) == 0
-    assert each.run(ops.unsubscribe("k", "c")) == 0
+    assert each.follow(leave_ops.unsubscribe("k", "d")) == 0
+    assert each.follow(leave_ops.unsubscribe("k", "c")) == 0
     assert names(each_db) == set()
 
 
@@ -116,16 +118,16 @@ def test_what_one_was_handed_is_kept_when_the_others_leave_and_then_itself(
     join(each, "k", "d", Q)
     send(each, "k", b"0")
     kept(each, P, "", "b1")
-    assert each.run(ops.unsubscribe("k", "d")) == 0
-    assert each.run(ops.unsubscribe("k", "c")) == 1
+    assert each.follow(leave_ops.unsubscribe("k", "d")) == 0
+    assert each.follow(leave_ops.unsubscribe("k", "c")) == 1
     assert items(each_db, "QUEUE_k") == [b"0"]
 
 
 def test_who_was_not_subscribed_changes_nothing(each: Store, each_db: redis.Redis) -> None:
     join(each, "k", "c", P)
     before = names(each_db)
-    assert each.run(ops.unsubscribe("k", "d")) is None
-    assert each.run(ops.unsubscribe("l", "c")) is None
+    assert each.follow(leave_ops.unsubscribe("k", "d")) is None
+    assert each.follow(leave_ops.unsubscribe("l", "c")) is None
     assert names(each_db) == before
 
 
@@ -133,7 +135,7 @@ def test_unsubscribing_from_one_key_leaves_the_others(each: Store, each_db: redi
     for key in "ab":
         join(each, key, "c", P)
         send(each, key, key.encode())
-    assert each.run(ops.unsubscribe("a", "c")) == 1
+    assert each.follow(leave_ops.unsubscribe("a", "c")) == 1
     assert each_db.smembers("SUBSCRIBED_KEYS") == {b"QUEUE_b"}
     assert observe(each, "c", P) == [b"b"]
 
@@ -146,7 +148,7 @@ def test_a_peer_that_comes_with_a_second_key_is_counted_for_the_first(
     join(each, "b", "c", Q)
     send(each, "a", b"1")
     assert observe(each, "c", Q) == [b"1"]
-    assert each.run(ops.unsubscribe("a", "c")) == 1
+    assert each.follow(leave_ops.unsubscribe("a", "c")) == 1
     assert items(each_db, "QUEUE_a") == [b"0"]
 
 
@@ -159,7 +161,7 @@ def test_what_is_known_of_those_who_left_does_not_grow_for_ever(
         join(store, "k", f"c{n}", Q)
         send(store, "k", b"x", b"x")
         observe(store, f"c{n}", Q, limit=1)
-        store.run(ops.unsubscribe("k", f"c{n}"))
+        store.follow(leave_ops.unsubscribe("k", f"c{n}"))
         observe(store, "stays", P)
     assert len(db.hget("TALLY_k", "seen") or b"") < 6_000
     assert db.hlen("TALLY_k") == 3
@@ -175,9 +177,9 @@ def test_a_silent_peer_goes_and_what_only_it_was_owed_stays(
     send(each, "k", b"0", b"1")
     join(each, "k", "c", Q)
     send(each, "k", b"2")
-    assert each.run(ops.reap("c", OPTIONS)) == Reaped(peers=0, returned=0)
+    assert each.follow(leave_ops.reap("c", OPTIONS)) == Reaped(peers=0, returned=0)
     be_silent(each_db, P)
-    assert each.run(ops.reap("c", OPTIONS)) == Reaped(peers=1, returned=2)
+    assert each.follow(leave_ops.reap("c", OPTIONS)) == Reaped(peers=1, returned=2)
     assert each_db.smembers("PEERS_c") == {Q.encode()}
     assert not each_db.exists(f"MESSAGES_k_c_{P}")
     assert items(each_db, "QUEUE_k") == [b"0", b"1"]
@@ -194,7 +196,7 @@ def test_silent_peers_that_go_together_return_all_in_order(
             send(each, key, b"%d" % n)
     kept(each, "p0", "", "b1", limit=2)
     be_silent(each_db, *peers)
-    assert each.run(ops.reap("c", OPTIONS)) == Reaped(peers=6, returned=12)
+    assert each.follow(leave_ops.reap("c", OPTIONS)) == Reaped(peers=6, returned=12)
     assert items(each_db, "QUEUE_a") == items(each_db, "QUEUE_b") == elements(6)
     assert not [name for name in names(each_db) if name.startswith((b"HANDED_", b"MESSAGES_"))]
 
@@ -204,7 +206,7 @@ def test_a_consumer_whose_peers_are_gone_is_still_subscribed_and_drains_nothing(
 ) -> None:
     join(each, "k", "c", P)
     be_silent(each_db, P)
-    each.run(ops.reap("c", OPTIONS))
+    each.follow(leave_ops.reap("c", OPTIONS))
     assert send(each, "k", b"0").moved == 0
     assert each_db.smembers("CONSUMERS_k") == {b"c"}
     assert each.run(ops.observe("c", P, OPTIONS)).is_new
@@ -222,7 +224,7 @@ def test_a_peer_whose_time_nobody_knows_gets_it_anew(
         each_db.set(f"LASTACTION_{P}", noted)
     elif noted:
         each_db.rpush(f"LASTACTION_{P}", *noted)
-    assert each.run(ops.reap("c", OPTIONS)).peers == 0
+    assert each.follow(leave_ops.reap("c", OPTIONS)).peers == 0
     assert int(each_db.get(f"LASTACTION_{P}") or 0) > 1
 
 
@@ -234,9 +236,9 @@ def test_nobody_goes_before_its_time_though_that_is_noted_in_whole_seconds(
     now = each_db.time()[0]
     # Noted 30 s ago, it may be that 29.1 s have passed.
     each_db.set(f"LASTACTION_{P}", now - 29)
-    assert each.run(ops.reap("c", options)).peers == 0
+    assert each.follow(leave_ops.reap("c", options)).peers == 0
     each_db.set(f"LASTACTION_{P}", now - 31)
-    assert each.run(ops.reap("c", options)).peers == 1
+    assert each.follow(leave_ops.reap("c", options)).peers == 1
 
 
 # ── give_back ────────────────────────────────────────────────────────────────
@@ -258,10 +260,10 @@ def test_nothing_waits_again_for_who_receives_it_no_more(each: Store, each_db: r
         join(each, key, "c", P)
         send(each, key, *elements(3))
     found = each.run(ops.observe("c", P, OPTIONS))
-    each.run(ops.unsubscribe("a", "c"))
+    each.follow(leave_ops.unsubscribe("a", "c"))
     assert each.run(ops.give_back("c", P, found)) == 3
     assert not each_db.exists(f"MESSAGES_a_c_{P}")
-    each.run(ops.unsubscribe("b", "c"))
+    each.follow(leave_ops.unsubscribe("b", "c"))
     assert each.run(ops.give_back("c", P, found)) == 0
     assert names(each_db) == {b"QUEUE_b"}
 

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from tambomq.errors import InvalidValue
-from tambomq.gomq import ops
+from tambomq.gomq import leave_ops, ops
+from tambomq.gomq.leave_ops import Page
 from tambomq.gomq.model import Options
-from tambomq.gomq.ops import Dispatched, Found, Reaped
+from tambomq.gomq.ops import Dispatched, Found
 from tambomq.store.call import Call, Script
 
 OPTIONS = Options()
@@ -47,7 +48,8 @@ def test_a_dispatch_names_the_main_queue_and_how_all_others_begin() -> None:
     call = ops.dispatch("FOO")
     assert (verb(call), call.keys) == ("dispatch", ("QUEUE_FOO", "CONSUMERS_FOO", "TALLY_FOO"))
     assert call.args == ("PEERS_", "MESSAGES_FOO_", "gomq:", ops.COPIES, ops.BYTES)
-    assert call.decode([2, 1, 3]) == Dispatched(moved=2, left=1, peers=3)
+    assert call.decode([2, 1, 3, 0]) == Dispatched(moved=2, left=1, peers=3)
+    assert call.decode([0, 1, 3, 1]) == Dispatched(moved=0, left=1, peers=3, is_unsettled=True)
 
 
 def test_who_subscribes_stands_in_all_three_sets() -> None:
@@ -59,15 +61,16 @@ def test_who_subscribes_stands_in_all_three_sets() -> None:
         "SUBSCRIBED_KEYS",
         "TALLY_FOO",
         "LASTACTION_127.0.0.1:5467",
+        "UNSUBSCRIBED_FOO",
     )
     assert call.args[:4] == ("FOO", "BAR", "127.0.0.1:5467", "QUEUE_FOO")
-    assert call.decode(1) is True
+    assert (call.decode(1), call.decode(0), call.decode(-1)) == (True, False, None)
 
 
 def test_an_unsubscription_tells_none_from_nothing_returned() -> None:
-    call = ops.unsubscribe("FOO", "BAR", "batch")
-    assert call.args[:3] == ("FOO", "BAR", "batch")
-    assert (call.decode(-1), call.decode(0), call.decode(7)) == (None, 0, 7)
+    call = leave_ops.end_subscription("FOO", "BAR", "p", "batch")
+    assert (call.keys[-1], *call.args[:3]) == ("HANDED_BAR_p", "FOO", "BAR", "batch")
+    assert (call.decode(-1), call.decode(1)) == (False, True)
 
 
 def test_the_last_action_is_kept_for_ten_timeouts_and_for_a_minute_at_least() -> None:
@@ -75,7 +78,7 @@ def test_the_last_action_is_kept_for_ten_timeouts_and_for_a_minute_at_least() ->
         options = Options(peer_timeout_s=timeout_s)
         assert ops.subscribe("FOO", "BAR", "p", options).args[6] == keep_s
         assert ops.observe("BAR", "p", options).args[5] == keep_s
-        assert ops.reap("BAR", options).args[1:3] == (timeout_s, keep_s)
+        assert leave_ops.reap_page("BAR", options).args[1:3] == (timeout_s, keep_s)
 
 
 @pytest.mark.parametrize(
@@ -115,8 +118,9 @@ def test_what_is_given_back_is_written_as_it_was_read() -> None:
     assert call.args[3:] == (b"FOO", 2, b"one", b"two", b"BAZ", 1, b"three")
 
 
-def test_reaping_is_told_in_numbers() -> None:
-    assert ops.reap("BAR", OPTIONS).decode([2, 5]) == Reaped(peers=2, returned=5)
+def test_reaping_says_who_is_gone_where_to_go_on_and_what_to_settle() -> None:
+    call = leave_ops.reap_page("BAR", OPTIONS)
+    assert call.decode([2, b"7", [b"FOO"]]) == Page(peers=2, cursor=b"7", keys=["FOO"])
 
 
 def test_names_that_no_caller_could_have_brought_are_left_out() -> None:

@@ -181,7 +181,7 @@ def test_a_call_hands_out_at_most_50_of_each_key(client: Client) -> None:
     assert counts == [(50, 50), (50, 10), (20, 0), (0, 0)]
 
 
-@pytest.mark.parametrize("key", ["orders_2017", "_", "a b:{c}", "ключ", "x" * 16_384], ids=len)
+@pytest.mark.parametrize("key", ["orders_2017", "_", "a b:{c}", "ключ", "x" * 1024], ids=len)
 def test_any_text_is_a_key_and_a_consumer(key: str, client: Client) -> None:
     client.subscribe(key, key)
     client.publish(key, b"1")

@@ -95,6 +95,7 @@ async def test_a_service_disconnects_a_silent_peer_and_keeps_what_only_it_was_ow
     await publish(service, "k", b"1", b"2")
     await eventually_async(lambda: not db.exists("PEERS_c"), within_s=20)
     assert not db.exists(f"MESSAGES_k_c_{peer.name}")
+    await eventually_async(lambda: service.stats.returned == 2, within_s=20)
     assert db.llen("QUEUE_k") == 2
     assert (service.stats.disconnected, service.stats.returned) == (1, 2)
     # Who comes back finds it.

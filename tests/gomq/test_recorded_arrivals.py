@@ -8,13 +8,14 @@ import pytest
 import redis
 
 from tambomq.errors import WrongType
-from tambomq.gomq import keys, ops, wire
+from tambomq.gomq import keys, leave_ops, ops, wire
 from tambomq.gomq.model import Options
 from tambomq.gomq.ops import Found
 from tambomq.gomq.recorded import push_recorded, told
 from tambomq.journal import ops as journal_ops
 from tambomq.journal.keys import Keys as JournalKeys
 from tambomq.journal.recording import Bounds, Recording
+from tambomq.store.call import Call
 from tambomq.store.sync import Store
 from tests.servers import Server
 
@@ -61,8 +62,10 @@ def kept(store: Store, acked: str, batch: str, peer: str = P, **more: Any) -> Fo
 
 
 def unsubscribe(store: Store, acked: str) -> None:
-    call = ops.unsubscribe("orders", "c", acked)
-    store.run(told(RECORDING, call, "c", acked))
+    def telling(call: Call[Any]) -> Call[Any]:
+        return told(RECORDING, call, "c", acked)
+
+    store.follow(leave_ops.unsubscribe("orders", "c", peer=P, acked=acked, told=telling))
 
 
 def test_what_is_popped_is_told_once_for_each_peer(each: Store, each_db: redis.Redis) -> None:
@@ -138,7 +141,7 @@ def test_what_goes_back_from_a_silent_peer_has_not_arrived(
     send(each, "a")
     kept(each, "", "b1")
     each_db.set(keys.last_action(P), 1)
-    assert each.run(ops.reap("c", OPTIONS)).returned == 1
+    assert each.follow(leave_ops.reap("c", OPTIONS)).returned == 1
     assert arrivals(each_db) == []
     joined(each, "c", Q)
     each.run(ops.dispatch("orders"))

@@ -31,10 +31,17 @@ class Telling(Store):
     def run(self, call: Call[T]) -> T:
         script = call.verb.name if isinstance(call.verb, Script) else ""
         if script in ("observe", "observe_kept"):
-            call = told(RECORDING, call, cast("str", call.args[0]), cast("str", call.args[8]))
-        elif script == "unsubscribe":
-            call = told(RECORDING, call, cast("str", call.args[1]), cast("str", call.args[2]))
+            call = told(RECORDING, call, cast("str", call.args[0]), cast("str", call.args[10]))
         return super().run(call)
+
+    def outcomes(self, calls: Any) -> list[Any]:
+        return super().outcomes([_telling(call) for call in calls])
+
+
+def _telling(call: Call[Any]) -> Call[Any]:
+    if isinstance(call.verb, Script) and call.verb.name == "unsubscribe":
+        return told(RECORDING, call, cast("str", call.args[1]), cast("str", call.args[2]))
+    return call
 
 
 class Witness(Broker):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 import redis
@@ -22,7 +22,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tambomq.gomq import ops
+from tambomq.gomq import leave_ops, ops
 from tambomq.gomq.model import Options
 from tambomq.store.sync import Store
 from tests import profiles
@@ -33,8 +33,8 @@ EXAMPLES = profiles.programs()
 # So few that one dispatch is not enough.
 COPIES = 9
 OPTIONS = Options()
-# Times, and journals where there are some: see test_recorded_programs.py.
-BESIDE = ("LASTACTION_", "{tambo:")
+# Times, a counter, and journals where there are some: see test_recorded_programs.py.
+BESIDE = ("LASTACTION_", "ASIDE", "{tambo:")
 
 keys = st.sampled_from(["a", "a", "a_b"])
 consumers = st.sampled_from(["x", "x", "y_z"])
@@ -112,7 +112,7 @@ class Programs(RuleBasedStateMachine):
     @rule()
     def look_for_what_others_pushed(self) -> None:
         due = [key for key, queue in self.model.main.items() if queue and self.model.receivers(key)]
-        found = self.store.run(ops.pending())
+        _, found = self.store.run(ops.pending())
         assert sorted(found) == sorted(due)
 
     # ── come and go ──────────────────────────────────────────────────────────
@@ -126,7 +126,8 @@ class Programs(RuleBasedStateMachine):
     @rule(key=keys, seat=seats, ack=acks)
     def unsubscribe(self, key: str, seat: Seat, ack: str) -> None:
         acked = self._acked(seat, ack)
-        back = self.store.run(ops.unsubscribe(key, seat.consumer, acked))
+        plan = leave_ops.unsubscribe(key, seat.consumer, peer=seat.peer, acked=acked)
+        back = self.store.follow(plan)
         assert back == self.model.unsubscribe(key, seat.consumer, acked)
 
     @rule(consumer=consumers, silent=st.sets(peers, min_size=1))
@@ -134,12 +135,12 @@ class Programs(RuleBasedStateMachine):
         for peer in silent:
             self.db.set(f"LASTACTION_{peer}", 1)
         self.silent |= silent
-        done = self.store.run(ops.reap(consumer, OPTIONS))
+        done = self.store.follow(leave_ops.reap(consumer, OPTIONS))
         assert (done.peers, done.returned) == self.model.reap(consumer, self.silent)
 
     @rule(consumer=consumers)
     def reap(self, consumer: str) -> None:
-        done = self.store.run(ops.reap(consumer, OPTIONS))
+        done = self.store.follow(leave_ops.reap(consumer, OPTIONS))
         assert (done.peers, done.returned) == self.model.reap(consumer, self.silent)
 
     # ── observe ──────────────────────────────────────────────────────────────
@@ -262,7 +263,7 @@ def _plain(found: ops.Found) -> dict[str, list[str]]:
     return {key.decode(): [m.decode() for m in messages] for key, messages in found.messages}
 
 
-def run_programs(machine: type[Programs], store: Store, db: redis.Redis, examples: int) -> None:
+def run_programs(machine: Any, store: Store, db: redis.Redis, examples: int) -> None:
     """Let *machine* run so many programs."""
     machine.store, machine.db = store, db
     try:

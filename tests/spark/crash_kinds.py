@@ -15,7 +15,7 @@ from tambomq.chasqui.keys import GROUP, lessee
 from tambomq.chasqui.keys import Keys as ChasquiKeys
 from tambomq.chasqui.wire import decode_envelope
 from tambomq.gomq import keys as gomq_keys
-from tambomq.gomq import lease_ops, ops, wire
+from tambomq.gomq import lease_ops, leave_ops, ops, wire
 from tambomq.gomq.model import Options
 from tambomq.rsmq import Rsmq
 from tambomq.rsmq.keys import Keys as RsmqKeys
@@ -158,7 +158,7 @@ class OfGomq:
             claim = store.follow(lease_ops.claim(options, term, 1, "m", most))
             found = store.run(lease_ops.members(term, "m", 0, claim.size))
             store.follow(lease_ops.acknowledge(options, term, 1, "m"))
-            store.run(ops.unsubscribe(queue, gomq_keys.lessee("other")))
+            store.follow(leave_ops.unsubscribe(queue, gomq_keys.lessee("other")))
         finally:
             store.close()
         return [wire.decode(each).payload for each in found]

@@ -20,6 +20,7 @@ TamboError
 │   ├── BatchIncomplete        part of a batch was done, part of it failed
 │   ├── QueueFull              it holds as many jobs as it may
 │   ├── JournalFull            its journal holds as much as it may, unread
+│   ├── LimitReached           a consumer has as many peers or keys as it may
 │   ├── QueueBusy              jobs are running that the operation would take away
 │   ├── ForeignLeader          another engine leads it, which could not read this
 │   ├── JobFailed              a job whose result was awaited is dead
@@ -69,6 +70,7 @@ from tambomq.errors.queue import (
     ForeignLeader,
     JobFailed,
     JournalFull,
+    LimitReached,
     MessageTooLong,
     QueueBusy,
     QueueCorrupt,
@@ -110,6 +112,7 @@ __all__ = [
     "LakeError",
     "LeaseLost",
     "LeaseTaken",
+    "LimitReached",
     "LocalProtocolError",
     "MessageTooLong",
     "NothingToSet",

@@ -81,6 +81,14 @@ class JournalFull(QueueError):
         self.max_entries, self.max_bytes = max_entries, max_bytes
 
 
+class LimitReached(QueueError):
+    """A consumer, a key or a connection has as many peers or keys as it may; nothing was added."""
+
+    def __init__(self, whose: str, most: int, what: str) -> None:
+        super().__init__(whose, f"{whose} has {most} {what}, and may have no more")
+        self.most, self.what = most, what
+
+
 class QueueBusy(QueueError):
     """Jobs are running that the operation would take away."""
 

@@ -54,9 +54,14 @@ def subscribed(consumer: str) -> Call[list[str]]:
 
 def everyone() -> Plan[list[str]]:
     """Return all consumers that are subscribed to something."""
-    queues = results((yield (_members(keys.SUBSCRIBED_KEYS),)))[0]
-    found = yield from _each([_members(keys.consumers(_key_of(queue))) for queue in queues])
-    return sorted({name for each in found for name in each or ()})
+    found: set[str] = set()
+    cursor = b"0"
+    while True:
+        cursor, queues = results((yield (_subscribed(cursor),)))[0]
+        each = yield from _each([_members(keys.consumers(_key_of(q))) for q in names(queues)])
+        found.update(name for consumers in each for name in consumers or ())
+        if cursor == b"0":
+            return sorted(found)
 
 
 def overview() -> Plan[list[Key]]:
@@ -112,6 +117,11 @@ def _length(key: str) -> Call[int]:
 def _scan(cursor: bytes) -> Call[tuple[bytes, list[bytes]]]:
     words = (cursor, "MATCH", f"{keys.QUEUE}*", "COUNT", PAGE)
     return Call("SCAN", (), words, decode=tuple, repeatable=True)
+
+
+def _subscribed(cursor: bytes) -> Call[tuple[bytes, list[bytes]]]:
+    words = (cursor, "COUNT", PAGE)
+    return Call("SSCAN", (keys.SUBSCRIBED_KEYS,), words, decode=tuple, repeatable=True)
 
 
 def _key_of(queue: str) -> str:

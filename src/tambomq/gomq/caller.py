@@ -5,9 +5,10 @@ from __future__ import annotations
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Final
 
-from tambomq.errors import BrokerRefused, InvalidFormat
+from tambomq.errors import BrokerRefused, InvalidFormat, LimitReached
 
 PEER: Final = "x-gomq-peer"
 """Request: a name for the peer, in place of its address."""
@@ -30,6 +31,42 @@ class Caller:
     """Records of a key that it wants at most."""
     reply: dict[str, str] = field(default_factory=dict)
     """Metadata for the reply."""
+    address: str = ""
+    """Where a peer with a name calls from: its connection."""
+
+
+class Names:
+    """Which names of peers each connection uses: at most *most* within *keep_s* seconds."""
+
+    def __init__(self, most: int, keep_s: float) -> None:
+        self._most, self._keep_s, self._swept = most, keep_s, 0.0
+        # Of each connection its names, and when each was used: the last at the end.
+        self._used: dict[str, dict[str, float]] = {}
+
+    def use(self, caller: Caller, now: float) -> None:
+        """Note that *caller* calls. Raises `LimitReached`."""
+        if not caller.address:
+            return
+        self._sweep(now)
+        names = self._used.setdefault(caller.address, {})
+        if names.pop(caller.peer, None) is None and len(names) >= self._most:
+            _forget(names, now - self._keep_s)
+            if len(names) >= self._most:
+                raise LimitReached("this connection", self._most, "peers")
+        names[caller.peer] = now
+
+    def _sweep(self, now: float) -> None:
+        if now - self._swept < self._keep_s:
+            return
+        self._swept = now
+        for names in self._used.values():
+            _forget(names, now - self._keep_s)
+        self._used = {address: names for address, names in self._used.items() if names}
+
+
+def _forget(names: dict[str, float], before: float) -> None:
+    for name in list(takewhile(lambda each: names[each] < before, names)):
+        del names[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +88,9 @@ class Gate:
         if name is not None:
             _check(name)
         # A batch is kept for a peer that can come back from another port.
-        return Caller(name or address, metadata.get(ACK) if name else None, _most(metadata))
+        if name is None:
+            return Caller(address, None, _most(metadata))
+        return Caller(name, metadata.get(ACK), _most(metadata), address=address)
 
 
 def _most(metadata: Mapping[str, str]) -> int | None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from tambomq.clock import pauses
 from tambomq.errors import StoreUnavailable, TamboError
-from tambomq.gomq import ops
+from tambomq.gomq import leave_ops, ops
 from tambomq.gomq.ops import Dispatched
 from tambomq.gomq.recorded import push_recorded
 from tambomq.journal.recording import Recording
@@ -76,14 +76,22 @@ class Dispatcher:
         while True:
             began = time.monotonic()
             try:
-                if keys := await self._store.run(ops.pending()):
-                    await self.dispatch(*keys)
+                await self._look()
                 wait = pauses(longest_s=1.0)
                 pause_s = max(LOOK_EVERY_S, _REST * (time.monotonic() - began))
             except TamboError as error:
                 self._tell("", error)
                 pause_s = next(wait)
             await asyncio.sleep(pause_s)
+
+    async def _look(self) -> None:
+        cursor = b"0"
+        while True:
+            cursor, keys = await self._store.run(ops.pending(cursor))
+            if keys:
+                await self.dispatch(*keys)
+            if cursor == b"0":
+                return
 
     async def stop(self) -> None:
         """Wait for what is under way."""
@@ -138,6 +146,9 @@ class Dispatcher:
             left = 1
             while left:
                 done = await self._store.run(ops.dispatch(key))
+                if done.is_unsettled:
+                    # What somebody who left was owed is older, and comes first.
+                    await self._store.follow(leave_ops.settle(key))
                 self.copies += done.moved * done.peers
                 left = done.left if done.peers else 0
         except TamboError as error:

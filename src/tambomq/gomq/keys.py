@@ -38,6 +38,19 @@ TRANSIT: Final = "TRANSIT_"
 # Which message was which, before a query published it under a new id (hash).
 ORIGINS: Final = "ORIGINS_"
 
+# Who leaves a key does so in steps: docs/protocols/gomq.md#leaving. Which keys have somebody who
+# is not gone yet (set), and how many dedicated queues were ever set aside (string).
+UNSETTLED: Final = "UNSETTLED"
+ASIDE: Final = "ASIDE"
+# Of a key: its dedicated queues that were set aside, by number (zset of number and place), and the
+# consumers whose peers still have theirs (hash of consumer, number and place).
+LEAVING: Final = "LEAVING_"
+UNSUBSCRIBED: Final = "UNSUBSCRIBED_"
+# One dedicated queue that was set aside (list), and the peers of a consumer that unsubscribed
+# (set): a number and the key follow.
+LEFT: Final = "LEFT_"
+LEAVERS: Final = "LEAVERS_"
+
 CHANNEL: Final = "gomq:"
 """Where a consumer's watchers hear that something waits: a channel, not a key."""
 
@@ -55,6 +68,16 @@ def consumers(key: str) -> str:
 def tally(key: str) -> str:
     """How many messages of *key* were dispatched, and who was there from when on."""
     return TALLY + key
+
+
+def leaving(key: str) -> str:
+    """The dedicated queues of *key* that were set aside."""
+    return LEAVING + key
+
+
+def unsubscribed(key: str) -> str:
+    """Consumers of *key* that are gone, and whose peers still have dedicated queues."""
+    return UNSUBSCRIBED + key
 
 
 def subscriptions(consumer: str) -> str:
@@ -156,5 +179,5 @@ def _check(what: str, name: str) -> None:
         raise InvalidFormat(what, f"{name[:20]}…", f"at most {NAME_CHARS} characters")
 
 
-NAME_CHARS: Final = 16_384
-"""A key stands in every record it is observed with, and some must fit in a reply."""
+NAME_CHARS: Final = 1024
+"""A script builds the names of thousands of keys from it, and a record of a reply holds it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from tambomq.gomq import keys, lease_ops, ops
+from tambomq.gomq import keys, lease_ops, leave_ops, ops
 from tambomq.gomq.model import Options
 from tambomq.store import leasing, ledger
 from tambomq.store.call import Call, Plan, load_script, results
@@ -31,10 +31,10 @@ def release(options: Options, queue: str, lease: str, *, gone: str = "") -> Plan
     who = keys.lessee(lease)
     where = (keys.last_action(who), keys.ledger(queue, lease))
     decode = partial(ledger.loose, queue, lease)
-    call = Call(_GIVE_BACK, where, (lease_ops.keep_s(options), gone), decode, repeatable=True)
+    call = Call(_GIVE_BACK, where, (ops.keep_s(options), gone), decode, repeatable=True)
     size = int(results((yield (call,)))[0][0])
     if results((yield (lease_ops.give_up(queue, lease),)))[0]:
-        results((yield (ops.reap(who, options),)))
+        yield from leave_ops.reap(who, options)
     return size
 
 
@@ -50,5 +50,5 @@ def forget(
         yield from release(options, queue, lease, gone=gone)
     where = (keys.leases(queue), keys.ledger(queue, lease))
     known: bool = results((yield (leasing.forget(where, queue, lease, gone),)))[0]
-    results((yield (ops.unsubscribe(queue, keys.lessee(lease)),)))
+    yield from leave_ops.unsubscribe(queue, keys.lessee(lease))
     return known

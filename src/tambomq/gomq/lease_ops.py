@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from tambomq.errors import QueueError
-from tambomq.gomq import keys, ops
+from tambomq.gomq import keys, leave_ops, ops
 from tambomq.gomq.model import Options
 from tambomq.store import leasing, ledger
 from tambomq.store.call import Call, Plan, Script, load_script, results
@@ -46,7 +46,7 @@ def beat(options: Options, term: Term) -> Call[Any]:
         *(keys.last_action(who), keys.handed(who, who)),
         keys.ledger(term.queue, term.lease),
     )
-    args = (term.owner, term.lease_ms, _hide_ms(options), keep_s(options))
+    args = (term.owner, term.lease_ms, _hide_ms(options), ops.keep_s(options))
     return Call(_RENEW, where, args, partial(ledger.granted, term), repeatable=True)
 
 
@@ -68,7 +68,8 @@ def release_expired(options: Options, queue: str, *, but: str = "") -> Plan[dict
     plan = leasing.release_expired(keys.leases(queue), partial(give_up, queue), but)
     gone = yield from plan
     if gone:
-        results((yield [ops.reap(keys.lessee(lease), options) for lease in gone]))
+        for lease in gone:
+            yield from leave_ops.reap(keys.lessee(lease), options)
     return gone
 
 
@@ -84,14 +85,18 @@ def claim(options: Options, term: Term, number: int, mark: str, count: int) -> P
     if set(subscribed) - {term.queue}:
         told = f"lease {term.lease!r} has another key than {term.queue!r}: name one for each"
         raise QueueError(term.queue, told)
-    results((yield (ops.subscribe(term.queue, who, who, options), ops.dispatch(term.queue))))
+    come = ops.subscribe(term.queue, who, who, options), ops.dispatch(term.queue)
+    known, done = results((yield come))
+    if known is None or done.is_unsettled:
+        yield from leave_ops.settle(term.queue)
+        results((yield come))
     where = (
         *(keys.last_action(who), keys.handed(who, who)),
         *(keys.messages(term.queue, who, who), keys.ledger(term.queue, term.lease)),
     )
     args = (
         *(term.owner, number, mark, most, ROOM),
-        *(_hide_ms(options), keep_s(options), term.queue),
+        *(_hide_ms(options), ops.keep_s(options), term.queue),
     )
     call = Call(_CLAIM, where, args, partial(ledger.claimed, term), repeatable=True)
     got: Claim = results((yield (call,)))[0]
@@ -142,11 +147,6 @@ def give_up(queue: str, lease: str) -> Call[int]:
 
 def _hide_ms(options: Options) -> int:
     return int(options.peer_timeout_s * 1000)
-
-
-def keep_s(options: Options) -> int:
-    """For how long the time of a peer's last action is kept."""
-    return max(60, round(ops.KEEP * options.peer_timeout_s))
 
 
 def _size(reply: bytes | None) -> int:

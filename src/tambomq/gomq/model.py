@@ -31,8 +31,13 @@ OBSERVE_LIMIT: Final = 50
 """Existing clients have never been given more of a key at once."""
 MAX_MESSAGE_BYTES: Final = 4 << 20
 """What gRPC takes unless it is told otherwise, on both sides."""
+MAX_PEERS: Final = 1000
+MAX_KEYS: Final = 1000
 RECORD_BYTES: Final = 128
 """What a record takes beside its payload and its key: id, timestamp, field numbers."""
+
+# A script looks at all keys of a peer, or at all peers of a key, at once.
+_MOST: Final = {"max_peers": 10_000, "max_keys": 5000, "max_connection_peers": 1_000_000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,12 @@ class Options:
     """Of a request, and of a reply."""
     observe_limit: int = OBSERVE_LIMIT
     """Records of one key in one reply."""
+    max_peers: int = MAX_PEERS
+    """Of one consumer."""
+    max_keys: int = MAX_KEYS
+    """Of one consumer."""
+    max_connection_peers: int = MAX_PEERS
+    """Names of peers that one connection may use within the time of `peer_timeout_s`."""
     journal: tuple[str, ...] = ()
     """Names and patterns of the keys that have a journal."""
     journal_bounds: Bounds = BOUNDS
@@ -63,4 +74,7 @@ class Options:
             raise InvalidValue("max_message_bytes", self.max_message_bytes, f"at least {least}")
         if not 1 <= self.observe_limit <= 1000:  # noqa: PLR2004  (what leave.lua keeps in mind)
             raise InvalidValue("observe_limit", self.observe_limit, "from 1 to 1000")
+        for what, most in _MOST.items():
+            if not 1 <= getattr(self, what) <= most:
+                raise InvalidValue(what, getattr(self, what), f"from 1 to {most}")
         Recording("gomq", self.journal)

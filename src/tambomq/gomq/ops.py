@@ -7,10 +7,12 @@ atomic step, and from there to its reader in another. None is ever in neither.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
+from tambomq.errors import LimitReached
 from tambomq.gomq import keys
 from tambomq.gomq.model import Options
 from tambomq.store.call import Arg, Call, Script, load_script
@@ -20,6 +22,9 @@ COPIES: Final = 20_000
 BYTES: Final = 4 << 20
 """One dispatch reads about so much of the main queue."""
 PENDING: Final = 500
+"""About so many main queues are looked at in one step."""
+RECEIVERS: Final = 5000
+"""A key has no more peers, and no more consumers: a dispatch goes to all of them at once."""
 KEEP: Final = 10
 """The time of a peer's last action is kept for so many timeouts."""
 
@@ -31,14 +36,10 @@ def _load(name: str, *parts: str) -> Script:
 _DISPATCH = _load("dispatch")
 _PUBLISH_ALL = _load("publish_all")
 _SUBSCRIBE = _load("subscribe", "join")
-_UNSUBSCRIBE = _load(
-    "unsubscribe", "lists", "put_back", "kept", "unhand", "seen", "witness", "leave"
-)
 _OBSERVE = _load("observe", "join", "put_back", "kept", "unhand", "take")
 _OBSERVE_KEPT = _load("observe_kept", "join", "put_back", "kept", "take")
 _GIVE_BACK = _load("give_back")
-_REAP = _load("reap", "lists", "put_back", "kept", "unhand", "seen", "witness", "leave")
-_PENDING = _load("pending", "lists")
+_PENDING = _load("pending")
 
 
 class Dispatched(msgspec.Struct, frozen=True):
@@ -49,6 +50,8 @@ class Dispatched(msgspec.Struct, frozen=True):
     """What the main queue still holds."""
     peers: int
     """Who received each of them."""
+    is_unsettled: bool = False
+    """Whether nothing is moved until what leavers were owed is settled: see `leave_ops`."""
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -62,14 +65,6 @@ class Found(msgspec.Struct, frozen=True):
     """Of each key, in the order of their publishing."""
     batch: str = ""
     """What to acknowledge, where that was asked for."""
-
-
-class Reaped(msgspec.Struct, frozen=True):
-    """What became of silent peers."""
-
-    peers: int
-    returned: int
-    """Messages that nobody else had received or will receive: they are in their main queue."""
 
 
 def push(key: str, elements: Sequence[bytes]) -> Call[int]:
@@ -92,12 +87,16 @@ def dispatch(key: str) -> Call[Dispatched]:
         _DISPATCH,
         (keys.queue(key), keys.consumers(key), keys.tally(key)),
         (keys.PEERS, keys.lists(key), keys.CHANNEL, COPIES, BYTES),
-        decode=lambda reply: Dispatched(*reply),
+        decode=lambda reply: Dispatched(reply[0], reply[1], reply[2], bool(reply[3])),
     )
 
 
-def subscribe(key: str, consumer: str, peer: str, options: Options) -> Call[bool]:
-    """Let *consumer* and *peer* receive *key*; false when the consumer already did."""
+def subscribe(key: str, consumer: str, peer: str, options: Options) -> Call[bool | None]:
+    """Let *consumer* and *peer* receive *key*; false when the consumer already did.
+
+    `None`: what it was owed when it unsubscribed is not settled; `leave_ops.settle`, and ask again.
+    Raises `LimitReached`.
+    """
     return Call(
         _SUBSCRIBE,
         (
@@ -107,6 +106,7 @@ def subscribe(key: str, consumer: str, peer: str, options: Options) -> Call[bool
             keys.SUBSCRIBED_KEYS,
             keys.tally(key),
             keys.last_action(peer),
+            keys.unsubscribed(key),
         ),
         (
             key,
@@ -115,39 +115,11 @@ def subscribe(key: str, consumer: str, peer: str, options: Options) -> Call[bool
             keys.queue(key),
             keys.MESSAGES,
             keys.TALLY,
-            _keep_s(options),
+            keep_s(options),
             keys.channel(consumer),
+            *(options.max_peers, options.max_keys, RECEIVERS),
         ),
-        decode=bool,
-        repeatable=True,
-    )
-
-
-def unsubscribe(key: str, consumer: str, acked: str = "") -> Call[int | None]:
-    """Let *consumer* receive *key* no more; `None` when it did not.
-
-    What only its peers were owed goes back to the main queue; the result says how much.
-    """
-    return Call(
-        _UNSUBSCRIBE,
-        (
-            keys.queue(key),
-            keys.consumers(key),
-            keys.tally(key),
-            keys.subscriptions(consumer),
-            keys.peers(consumer),
-            keys.SUBSCRIBED_KEYS,
-        ),
-        (
-            key,
-            consumer,
-            acked,
-            keys.PEERS,
-            keys.MESSAGES,
-            keys.HANDED,
-            keys.channel(consumer),
-        ),
-        decode=lambda reply: None if reply < 0 else int(reply),
+        decode=partial(_subscribed, key, consumer, options),
         repeatable=True,
     )
 
@@ -169,7 +141,7 @@ def observe(
         _OBSERVE,
         _observed_keys(consumer, peer),
         (*_observed_args(consumer, peer, options, turn, limit), acked),
-        decode=_found,
+        decode=partial(_found, consumer, options),
     )
 
 
@@ -191,7 +163,7 @@ def observe_kept(
         _OBSERVE_KEPT,
         _observed_keys(consumer, peer),
         (*_observed_args(consumer, peer, options, turn, limit), acked, batch),
-        decode=_found,
+        decode=partial(_found, consumer, options),
         # Repeated, it hands out what it has just kept.
         repeatable=True,
     )
@@ -210,40 +182,22 @@ def give_back(consumer: str, peer: str, found: Found) -> Call[int]:
     return Call(_GIVE_BACK, owners, args, decode=int)
 
 
-def pending() -> Call[list[str]]:
-    """Return the keys with messages that somebody is there to receive."""
+def pending(cursor: bytes = b"0") -> Call[tuple[bytes, list[str]]]:
+    """Of some keys, return those with messages that somebody is there to receive.
+
+    Returns where to go on, too; the last page goes on at ``0``.
+    """
     return Call(
         _PENDING,
         (keys.SUBSCRIBED_KEYS,),
-        (keys.QUEUE, keys.CONSUMERS, keys.PEERS, PENDING),
-        decode=names,
+        (cursor, PENDING, keys.QUEUE, keys.CONSUMERS, keys.PEERS),
+        decode=lambda reply: (reply[0], names(reply[1])),
         repeatable=True,
     )
 
 
-def reap(consumer: str, options: Options) -> Call[Reaped]:
-    """Disconnect the peers of *consumer* that have been silent for too long."""
-    return Call(
-        _REAP,
-        (keys.subscriptions(consumer), keys.peers(consumer)),
-        (
-            consumer,
-            options.peer_timeout_s,
-            _keep_s(options),
-            keys.QUEUE,
-            keys.CONSUMERS,
-            keys.PEERS,
-            keys.MESSAGES,
-            keys.TALLY,
-            keys.LASTACTION,
-            keys.HANDED,
-        ),
-        decode=lambda reply: Reaped(*reply),
-        repeatable=True,
-    )
-
-
-def _keep_s(options: Options) -> int:
+def keep_s(options: Options) -> int:
+    """For how long the time of a peer's last action is kept."""
     return max(60, round(KEEP * options.peer_timeout_s))
 
 
@@ -260,8 +214,9 @@ def _observed_args(
     consumer: str, peer: str, options: Options, turn: int, limit: int | None
 ) -> tuple[Arg, ...]:
     most = options.observe_limit if limit is None else min(limit, options.observe_limit)
-    room = options.max_message_bytes
-    return (consumer, peer, most, room, turn, _keep_s(options), keys.MESSAGES, keys.TALLY)
+    limits = (options.max_peers, RECEIVERS)
+    place = (turn, keep_s(options), keys.MESSAGES, keys.TALLY)
+    return (consumer, peer, most, options.max_message_bytes, *place, *limits)
 
 
 def names(reply: list[bytes]) -> list[str]:
@@ -270,7 +225,24 @@ def names(reply: list[bytes]) -> list[str]:
     return [text for text, name in zip(texts, reply, strict=True) if text.encode() == name]
 
 
-def _found(reply: Any) -> Found:
+def _subscribed(key: str, consumer: str, options: Options, reply: int | bytes) -> bool | None:
+    if isinstance(reply, bytes):
+        raise _too_many(reply, consumer, options, key)
+    return None if reply < 0 else bool(reply)
+
+
+def _found(consumer: str, options: Options, reply: Any) -> Found:
+    if isinstance(reply, bytes):
+        raise _too_many(reply, consumer, options)
     count, is_new, taken, *batch = reply
     pairs = zip(taken[::2], taken[1::2], strict=True)
     return Found(count, bool(is_new), list(pairs), batch[0].decode() if batch else "")
+
+
+def _too_many(what: bytes, consumer: str, options: Options, key: str = "") -> LimitReached:
+    if what == b"peers":
+        return LimitReached(f"consumer {consumer!r}", options.max_peers, "peers")
+    if what == b"keys":
+        return LimitReached(f"consumer {consumer!r}", options.max_keys, "keys")
+    whose = f"key {key!r}" if key else f"a key of consumer {consumer!r}"
+    return LimitReached(whose, RECEIVERS, "peers or consumers")

@@ -8,7 +8,8 @@ import time
 from typing import Final
 
 from tambomq.errors import StoreUnavailable, TamboError
-from tambomq.gomq import admin_ops, ops
+from tambomq.gomq import admin_ops, leave_ops
+from tambomq.gomq.leave_ops import Page
 from tambomq.gomq.model import Options
 from tambomq.store.aio import AsyncStore
 
@@ -16,7 +17,7 @@ from tambomq.store.aio import AsyncStore
 LOOKS: Final = 6
 # With many consumers a look takes its time: Redis is ours for no more than a twentieth of it.
 _REST: Final = 20
-# Where many share a key, one that leaves costs Redis a millisecond.
+# So many scripts are asked for in one trip.
 _CHUNK: Final = 50
 
 _log = logging.getLogger(__name__)
@@ -51,26 +52,49 @@ class Reaper:
 
     async def look(self) -> None:
         """Disconnect those whose time is over."""
+        await self._settle()
         consumers = await self._store.follow(admin_ops.everyone())
         for first in range(0, len(consumers), _CHUNK):
             chunk = consumers[first : first + _CHUNK]
             outcomes = await self._store.outcomes(
-                [ops.reap(consumer, self._options) for consumer in chunk]
+                [leave_ops.reap_page(consumer, self._options) for consumer in chunk]
             )
             for consumer, outcome in zip(chunk, outcomes, strict=True):
-                self._reaped(consumer, outcome)
+                await self._go_on(consumer, outcome)
 
-    def _reaped(self, consumer: str, outcome: ops.Reaped | TamboError) -> None:
-        if isinstance(outcome, StoreUnavailable):
-            raise outcome
-        if isinstance(outcome, TamboError):
-            _log.warning("the peers of consumer %r stay: %s", consumer, outcome)
-        elif outcome.peers:
-            self.peers += outcome.peers
-            self.returned += outcome.returned
+    async def _settle(self) -> None:
+        """Go on where somebody else has stopped."""
+        cursor = b"0"
+        while True:
+            cursor, keys = await self._store.run(leave_ops.unsettled(cursor))
+            for key in keys:
+                try:
+                    self.returned += await self._store.follow(leave_ops.settle(key))
+                except StoreUnavailable:
+                    raise
+                except TamboError as error:
+                    _log.warning("what leavers of key %r were owed stays aside: %s", key, error)
+            if cursor == b"0":
+                return
+
+    async def _go_on(self, consumer: str, page: Page | TamboError) -> None:
+        try:
+            if isinstance(page, TamboError):
+                raise page
+            if page.cursor == b"0" and not page.peers:
+                return
+            reaped = await self._store.follow(leave_ops.reap_on(consumer, self._options, page))
+        except StoreUnavailable:
+            raise
+        except TamboError as error:
+            _log.warning("the peers of consumer %r stay: %s", consumer, error)
+            return
+        self.peers += reaped.peers
+        self.returned += reaped.returned
+        if reaped.peers:
             _log.info(
                 "consumer %r: %d silent peers are gone, %d messages are back in main queues",
                 consumer,
-                outcome.peers,
-                outcome.returned,
+                reaped.peers,
+                reaped.returned,
             )

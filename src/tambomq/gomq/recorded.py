@@ -25,14 +25,13 @@ def _twin(name: str, *parts: str) -> Script:
 
 _PUBLISH: Final = accounting(load_script("tambomq.gomq", "publish_recorded"))
 # As in `ops`, with what tells behind what it looks at.
-_LEAVING = ("seen", "witness", "leave")
 _TOLD = ("message_id", "told")
 _TELLING: Final = {
     script.name: script
     for script in (
         _twin("observe", "join", "put_back", "kept", *_TOLD, "unhand", "take", "told_popped"),
         _twin("observe_kept", "join", "put_back", "kept", *_TOLD, "take"),
-        _twin("unsubscribe", "lists", "put_back", "kept", *_TOLD, "unhand", *_LEAVING),
+        _twin("unsubscribe", "kept", *_TOLD),
     )
 }
 

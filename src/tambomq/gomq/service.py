@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from tambomq.clock import now_s, unix_date
 from tambomq.errors import MessageTooLong, SettingsError, StoreError
-from tambomq.gomq import admin_ops, keys, ops, wire
+from tambomq.gomq import admin_ops, keys, leave_ops, ops, wire
 from tambomq.gomq import gomq_pb2 as pb
-from tambomq.gomq.caller import BATCH, Caller
+from tambomq.gomq.caller import BATCH, Caller, Names
 from tambomq.gomq.dispatcher import Dispatcher
 from tambomq.gomq.model import RECORD_BYTES, Options
 from tambomq.gomq.ops import Found
@@ -59,6 +61,7 @@ class Service:
         self._recording = options.recording
         self._dispatcher = Dispatcher(store, self._recording)
         self._reaper = Reaper(store, options)
+        self._names = Names(options.max_connection_peers, options.peer_timeout_s)
         self._xids = Xids()
         self._tasks: list[asyncio.Task[None]] = []
         self._background = set[asyncio.Task[None]]()
@@ -124,21 +127,28 @@ class Service:
     async def subscribe(self, request: pb.Subscription, caller: Caller) -> pb.Result:
         """Let the consumer, and the peer that calls, receive the key."""
         key, consumer = _checked(request)
-        await self._store.run(ops.subscribe(key, consumer, caller.peer, self._options))
+        self._names.use(caller, time.monotonic())
+        call = ops.subscribe(key, consumer, caller.peer, self._options)
+        while await self._store.run(call) is None:
+            await self._store.follow(leave_ops.settle(key))
         await self._dispatcher.dispatch(key)
         return _DONE
 
     async def unsubscribe(self, request: pb.Subscription, caller: Caller) -> pb.Result:
         """Let the consumer, with all its peers, receive the key no more."""
         key, consumer = _checked(request)
-        call = ops.unsubscribe(key, consumer, caller.ack or "")
-        await self._store.run(self._told(call, consumer, caller))
+        told = partial(self._told, consumer=consumer, caller=caller)
+        plan = leave_ops.unsubscribe(
+            key, consumer, peer=caller.peer, acked=caller.ack or "", told=told
+        )
+        await self._store.follow(plan)
         return _DONE
 
     async def observe(self, request: pb.Identification, caller: Caller) -> pb.RecordSet:
         """Hand out what waits for the peer that calls."""
         consumer = request.consumerID
         keys.check_consumer(consumer)
+        self._names.use(caller, time.monotonic())
         found = await self._found(consumer, caller)
         if caller.most != 0 and not found.messages and await self._joined(consumer, found):
             found = await self._found(consumer, caller)
@@ -156,6 +166,7 @@ class Service:
         """
         consumer = request.consumerID
         keys.check_consumer(consumer)
+        self._names.use(caller, time.monotonic())
         while not self._stopping:
             async with self._store.listen(keys.channel(consumer)) as bell:
                 self._bells.add(bell)

@@ -7,6 +7,7 @@ from enum import IntEnum
 from tambomq.errors import (
     BrokerRefused,
     JournalFull,
+    LimitReached,
     LocalProtocolError,
     MessageTooLong,
     SettingsError,
@@ -35,6 +36,7 @@ class Code(IntEnum):
 _CODES: tuple[tuple[type[Exception], Code], ...] = (
     (MessageTooLong, Code.RESOURCE_EXHAUSTED),
     (JournalFull, Code.RESOURCE_EXHAUSTED),
+    (LimitReached, Code.RESOURCE_EXHAUSTED),
     (LocalProtocolError, Code.INVALID_ARGUMENT),
     (StoreFull, Code.RESOURCE_EXHAUSTED),
     (WrongType, Code.FAILED_PRECONDITION),

@@ -41,6 +41,9 @@ def gomq_door(
             options=Options(
                 peer_timeout_s=settings.peer_timeout_s,
                 max_message_bytes=settings.max_message_bytes,
+                max_peers=settings.max_peers,
+                max_keys=settings.max_keys,
+                max_connection_peers=settings.max_connection_peers,
                 journal=journal.patterns,
                 journal_bounds=journal.bounds,
             ),

@@ -8,7 +8,8 @@
 --       channel       how the channel of a consumer's watchers begins
 --       copies        about so many may be made
 --       bytes         about so many of the main queue may be read
--- REPLY how many were moved, how many are left, how many peers there are
+-- REPLY how many were moved, how many are left, how many peers there are, and 1 if nothing is moved
+--       before the key is settled
 
 local queue, consumers, tally = KEYS[1], KEYS[2], KEYS[3]
 local peers_prefix, list_prefix, channel = ARGV[1], ARGV[2], ARGV[3]
@@ -28,11 +29,13 @@ for _, consumer in ipairs(redis.call('SMEMBERS', consumers)) do
 end
 local waiting = redis.call('LLEN', queue)
 if #lists == 0 or waiting == 0 then
-  return {0, waiting, #lists}
+  return {0, waiting, #lists, 0}
 end
 
 -- What is of another type is found before anything is written.
-redis.call('HLEN', tally)
+if redis.call('HEXISTS', tally, 'leaving') == 1 then
+  return {0, waiting, #lists, 1}
+end
 local run = {}
 local most = math.max(1, math.min(waiting, 1000, math.floor(copies / #lists)))
 while #run < most and bytes > 0 do
@@ -57,4 +60,4 @@ redis.call('HINCRBY', tally, 'dispatched', #run)
 for _, name in ipairs(awake) do
   redis.call('PUBLISH', name, '')
 end
-return {#run, waiting - #run, #lists}
+return {#run, waiting - #run, #lists, 0}

@@ -13,17 +13,26 @@
 --       keep_s         for how long the time of the last action is kept
 --       lists_prefix   how every dedicated queue begins
 --       tally_prefix   how TALLY_<key> begins
+--       most_peers     of a consumer
+--       most_received  peers of a key
 --       acked          the batch that arrived last, or ''
--- REPLY how many keys it is subscribed to, 1 if the peer is new, and key, messages, …
+-- REPLY how many keys it is subscribed to, 1 if the peer is new, and key, messages, …; 'peers' or 'receivers'
+--       if there would be too many
 
 local subscriptions, peers, last_action, handed = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local consumer, peer, limit, room = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local turn, keep_s, lists_prefix, tally_prefix = tonumber(ARGV[5]), ARGV[6], ARGV[7], ARGV[8]
-local acked = ARGV[9]
+local most_peers, most_received = tonumber(ARGV[9]), tonumber(ARGV[10])
+local acked = ARGV[11]
 
 local keys = redis.call('SMEMBERS', subscriptions)
 if #keys == 0 then
   return {0, 0, {}}
+end
+local is_new = 1 - redis.call('SISMEMBER', peers, peer)
+local refused = is_new == 1 and refusal(peers, keys, tally_prefix, most_peers, most_received)
+if refused then
+  return refused
 end
 local function list_of(key)
   return lists_prefix .. key .. '_' .. consumer .. '_' .. peer
@@ -42,8 +51,8 @@ end
 if broken then
   return redis.error_reply(broken)
 end
-local is_new = redis.call('SADD', peers, peer)
 if is_new == 1 then
+  redis.call('SADD', peers, peer)
   for _, key in ipairs(keys) do
     join(tally_prefix .. key, list_of(key))
   end

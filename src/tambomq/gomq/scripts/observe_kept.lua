@@ -13,6 +13,8 @@
 --       keep_s         for how long the time of the last action is kept
 --       lists_prefix   how every dedicated queue begins
 --       tally_prefix   how TALLY_<key> begins
+--       most_peers     of a consumer
+--       most_received  peers of a key
 --       acked          the batch that arrived last, or ''
 --       batch          the name of this one
 -- REPLY as observe, and the name of the batch, which may be an older one
@@ -20,13 +22,19 @@
 local subscriptions, peers, last_action, handed = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local consumer, peer, limit, room = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local turn, keep_s, lists_prefix, tally_prefix = tonumber(ARGV[5]), ARGV[6], ARGV[7], ARGV[8]
-local acked, batch = ARGV[9], ARGV[10]
+local most_peers, most_received = tonumber(ARGV[9]), tonumber(ARGV[10])
+local acked, batch = ARGV[11], ARGV[12]
 
 local keys = redis.call('SMEMBERS', subscriptions)
+local is_new = #keys > 0 and 1 - redis.call('SISMEMBER', peers, peer) or 0
+local refused = is_new == 1 and refusal(peers, keys, tally_prefix, most_peers, most_received)
+if refused then
+  return refused
+end
 local function list_of(key)
   return lists_prefix .. key .. '_' .. consumer .. '_' .. peer
 end
-local taken, broken, is_new = {}, nil, 0
+local taken, broken = {}, nil
 local old = read_kept(handed)
 if old and old[1] ~= acked then
   batch, taken = old[1], old[2]
@@ -43,8 +51,8 @@ else
   end
 end
 if #keys > 0 then
-  is_new = redis.call('SADD', peers, peer)
   if is_new == 1 then
+    redis.call('SADD', peers, peer)
     for _, key in ipairs(keys) do
       join(tally_prefix .. key, list_of(key))
     end

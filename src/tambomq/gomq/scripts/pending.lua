@@ -1,29 +1,38 @@
--- pending: the main queues that hold messages somebody is there to receive.
+-- pending: of some main queues, those that hold messages somebody is there to receive.
 --
 -- KEYS  subscribed        set  SUBSCRIBED_KEYS
--- ARGV  queue_prefix      how QUEUE_<key> begins, and so on
+-- ARGV  cursor            where to go on
+--       count             about so many queues
+--       queue_prefix      how QUEUE_<key> begins, and so on
 --       consumers_prefix
 --       peers_prefix
---       limit             so many are enough
--- REPLY their keys
+-- REPLY where to go on, and their keys
 
 local subscribed = KEYS[1]
-local queue_prefix, consumers_prefix, peers_prefix = ARGV[1], ARGV[2], ARGV[3]
-local limit = tonumber(ARGV[4])
+local cursor, count = ARGV[1], tonumber(ARGV[2])
+local queue_prefix, consumers_prefix, peers_prefix = ARGV[3], ARGV[4], ARGV[5]
 
+-- A set that is no set has no members. When too many were looked at, a dispatch is to find out.
+local looks = 2 * count
 local function is_awaited(key)
-  return #lists_of(consumers_prefix .. key, peers_prefix, '') > 0
+  local page = redis.pcall('SSCAN', consumers_prefix .. key, 0, 'COUNT', 100)
+  for _, consumer in ipairs(page[2] or {}) do
+    looks = looks - 1
+    local size = redis.pcall('SCARD', peers_prefix .. consumer)
+    if looks < 0 or type(size) == 'number' and size > 0 then
+      return true
+    end
+  end
+  return page[1] ~= nil and page[1] ~= '0'
 end
 
+local page = redis.call('SSCAN', subscribed, cursor, 'COUNT', count)
 local found = {}
-for _, queue in ipairs(redis.call('SMEMBERS', subscribed)) do
+for _, queue in ipairs(page[2]) do
   local waiting = redis.pcall('LLEN', queue)
   local key = string.sub(queue, #queue_prefix + 1)
   if type(waiting) == 'number' and waiting > 0 and is_awaited(key) then
     found[#found + 1] = key
   end
-  if #found >= limit then
-    break
-  end
 end
-return found
+return {page[1], found}

@@ -1,38 +1,37 @@
 #!lua flags=allow-oom
--- reap: disconnect the peers of a consumer that have been silent for too long.
+-- reap: disconnect those of some peers of a consumer that have been silent for too long.
 --
--- KEYS  subscriptions       set  SUBSCRIPTIONS_<consumer>
---       peers               set  PEERS_<consumer>
+-- What they were owed is for `settle`.
+--
+-- KEYS  subscriptions       set     SUBSCRIPTIONS_<consumer>
+--       peers               set     PEERS_<consumer>
+--       unsettled           set     UNSETTLED
+--       aside               string  ASIDE
 -- ARGV  consumer
 --       timeout_s           how long is too long
 --       keep_s              for how long the time of the last action is kept
+--       cursor              where to go on among the peers
+--       steps               about so many peers and keys of theirs
 --       queue_prefix        how QUEUE_<key> begins, and so on
---       consumers_prefix
---       peers_prefix
 --       lists_prefix
 --       tally_prefix
+--       leaving_prefix
+--       left
 --       last_action_prefix
 --       handed_prefix
--- REPLY how many peers are gone, and how many messages went back to main queues
+-- REPLY how many peers are gone, where to go on, and the keys that are to be settled
 
-local subscriptions, peers = KEYS[1], KEYS[2]
+local subscriptions, peers, unsettled, aside = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local consumer, timeout_s, keep_s = ARGV[1], tonumber(ARGV[2]), ARGV[3]
-local queue_prefix, consumers_prefix, peers_prefix = ARGV[4], ARGV[5], ARGV[6]
-local lists_prefix, tally_prefix = ARGV[7], ARGV[8]
-local last_action_prefix, handed_prefix = ARGV[9], ARGV[10]
+local cursor, steps = ARGV[4], tonumber(ARGV[5])
+local queue_prefix, lists_prefix, tally_prefix = ARGV[6], ARGV[7], ARGV[8]
+local leaving_prefix, left = ARGV[9], ARGV[10]
+local last_action_prefix, handed_prefix = ARGV[11], ARGV[12]
+-- What one step may be: so many bytes of a batch that was not acknowledged.
+local BYTES = 4096
 
 local now = redis.call('TIME')
 now = now[1] + now[2] / 1000000
-local keys = redis.call('SMEMBERS', subscriptions)
--- What is of another type is found before anything is written.
-for _, key in ipairs(keys) do
-  redis.call('LLEN', queue_prefix .. key)
-  redis.call('HLEN', tally_prefix .. key)
-end
-
-local function list_of(key, peer)
-  return lists_prefix .. key .. '_' .. consumer .. '_' .. peer
-end
 
 local function is_silent(peer)
   local last = tonumber(redis.pcall('GET', last_action_prefix .. peer))
@@ -45,23 +44,50 @@ local function is_silent(peer)
   return now - last - 1 >= timeout_s
 end
 
-local silent, returned = {}, 0
-for _, peer in ipairs(redis.call('SMEMBERS', peers)) do
+local function places_of_all()
+  local places = {}
+  for i, key in ipairs(redis.call('SMEMBERS', subscriptions)) do
+    -- What is of another type is found before anything is written.
+    redis.call('LLEN', queue_prefix .. key)
+    local tally = tally_prefix .. key
+    local total = tonumber(redis.call('HGET', tally, 'dispatched')) or 0
+    places[i] = {key = key, tally = tally, total = total, aside = aside, left = left}
+    places[i].leaving, places[i].unsettled = leaving_prefix .. key, unsettled
+    places[i].seen = {}
+  end
+  return places
+end
+
+local page = redis.call('SSCAN', peers, cursor, 'COUNT', steps)
+local gone, places, following = 0, nil, page[1]
+for _, peer in ipairs(page[2]) do
+  steps = steps - 1
   if is_silent(peer) then
-    silent[#silent + 1] = peer
-    redis.call('SREM', peers, peer)
-    for _, key in ipairs(keys) do
-      drop_unsound(list_of(key, peer))
+    if steps <= 0 and gone > 0 then
+      -- Those who are gone do not come again.
+      following = 'again'
+      break
     end
-    unhand(handed_prefix .. consumer .. '_' .. peer, nil, function(key) return list_of(key, peer) end)
+    places = places or places_of_all()
+    redis.call('SREM', peers, peer)
+    local function list_of(key)
+      local list = lists_prefix .. key .. '_' .. consumer .. '_' .. peer
+      drop_unsound(list)
+      return list
+    end
+    steps = steps - unhand(handed_prefix .. consumer .. '_' .. peer, nil, list_of) / BYTES
+    for _, place in ipairs(places) do
+      set_aside(place, list_of(place.key), place.total)
+    end
+    gone, steps = gone + 1, steps - 4 * #places
   end
 end
-for _, key in ipairs(#silent > 0 and keys or {}) do
-  local others = lists_of(consumers_prefix .. key, peers_prefix, lists_prefix .. key .. '_')
-  local lists = {}
-  for place, peer in ipairs(silent) do
-    lists[place] = list_of(key, peer)
+
+local due = {}
+for _, place in ipairs(places or {}) do
+  if note_seen(place.tally, place.seen) or place.is_unsettled then
+    unsettle(place)
+    due[#due + 1] = place.key
   end
-  returned = returned + leave_together(queue_prefix .. key, tally_prefix .. key, lists, others)
 end
-return {#silent, returned}
+return {gone, following, due}

@@ -1,52 +1,61 @@
 #!lua flags=allow-oom
 -- unsubscribe: let a consumer, with all its peers, receive a key no more.
 --
--- KEYS  queue          list  QUEUE_<key>
---       consumers      set   CONSUMERS_<key>
---       tally          hash  TALLY_<key>
---       subscriptions  set   SUBSCRIPTIONS_<consumer>
---       peers          set   PEERS_<consumer>
---       subscribed     set   SUBSCRIBED_KEYS
+-- Its peers' dedicated queues get nothing any more. What is in them is for `settle`.
+--
+-- KEYS  queue          list    QUEUE_<key>
+--       consumers      set     CONSUMERS_<key>
+--       tally          hash    TALLY_<key>
+--       subscriptions  set     SUBSCRIPTIONS_<consumer>
+--       peers          set     PEERS_<consumer>
+--       subscribed     set     SUBSCRIBED_KEYS
+--       unsubscribed   hash    UNSUBSCRIBED_<key>
+--       unsettled      set     UNSETTLED
+--       aside          string  ASIDE
+--       handed         string  HANDED_<consumer>_<peer>, of the peer that calls
 -- ARGV  key
 --       consumer
 --       acked          the batch that arrived at the caller, or ''
---       peers_prefix   how PEERS_<consumer> begins
---       lists_prefix   how every dedicated queue begins
---       handed_prefix  how HANDED_<consumer>_<peer> begins
+--       leavers        how the set of its peers begins
 --       channel        of the consumer's watchers
--- REPLY how many messages went back to the main queue; -1: it was not subscribed
+-- REPLY 1; -1: it was not subscribed
 
-local queue, consumers, tally = KEYS[1], KEYS[2], KEYS[3]
-local subscriptions, peers, subscribed = KEYS[4], KEYS[5], KEYS[6]
-local key, consumer, acked = ARGV[1], ARGV[2], ARGV[3]
-local peers_prefix, lists_prefix, handed_prefix, channel = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local queue, consumers, tally, subscriptions = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local peers, subscribed, unsubscribed, unsettled = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local aside, handed = KEYS[9], KEYS[10]
+local key, consumer, acked, leavers, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
 -- What is of another type is found before anything is written.
 redis.call('LLEN', queue)
-redis.call('HLEN', tally)
+local total = tonumber(redis.call('HGET', tally, 'dispatched')) or 0
 redis.call('SCARD', consumers)
 redis.call('SCARD', subscriptions)
 redis.call('SCARD', subscribed)
-local mine = redis.call('SMEMBERS', peers)
+redis.call('SCARD', peers)
 if redis.call('SREM', consumers, consumer) + redis.call('SREM', subscriptions, key) == 0 then
-  return -1
+  -- Unless somebody has begun it and not come to its end.
+  return redis.call('HEXISTS', unsubscribed, consumer) == 1 and 1 or -1
 end
 
-local lists = {}
-for place, peer in ipairs(mine) do
-  local list = lists_prefix .. key .. '_' .. consumer .. '_' .. peer
-  drop_unsound(list)
-  unhand(handed_prefix .. consumer .. '_' .. peer, acked, function() return list end, key)
-  lists[place] = list
+local batch = acked ~= '' and read_kept(handed)
+if batch and batch[1] == acked then
+  redis.call('DEL', handed)
 end
-local others = lists_of(consumers, peers_prefix, lists_prefix .. key .. '_')
-local returned = leave_together(queue, tally, lists, others)
+if redis.call('EXISTS', peers) == 1 then
+  local number = redis.call('INCR', aside)
+  redis.call('SUNIONSTORE', leavers .. number .. '_' .. key, peers)
+  redis.call('HSET', unsubscribed, consumer, string.format('%.0f:%.0f', number, total))
+  redis.call('HSET', tally, 'leaving', 1)
+  redis.call('SADD', unsettled, key)
+end
 if redis.call('SCARD', consumers) == 0 then
   redis.call('SREM', subscribed, queue)
-  redis.call('DEL', tally)
+  if redis.call('HEXISTS', tally, 'leaving') == 0 then
+    redis.call('DEL', tally)
+  end
 end
 if redis.call('SCARD', subscriptions) == 0 then
-  redis.call('DEL', peers)
+  redis.call('UNLINK', peers)
 end
 redis.call('PUBLISH', channel, '')
-return returned
+return 1

@@ -5,7 +5,11 @@
 -- REPLY none
 
 local function put_back(list, items)
-  for place = #items, 1, -1 do
-    redis.call('LPUSH', list, items[place])
+  for last = #items, 1, -500 do
+    local run = {}
+    for place = last, math.max(1, last - 499), -1 do
+      run[#run + 1] = items[place]
+    end
+    redis.call('LPUSH', list, unpack(run))
   end
 end

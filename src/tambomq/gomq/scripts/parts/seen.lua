@@ -1,25 +1,18 @@
--- seen: which messages somebody has observed, as ranges of their numbers (from, to].
+-- seen: which messages somebody has had, as ranges of their numbers (from, to].
 --
 -- KEYS  none
 -- ARGV  none
 -- REPLY none
 
+-- So many are remembered of a key. What is in an older one may be handed out a second time.
+local RANGES = 500
+
 local function read_ranges(text)
   local ranges = {}
-  for from, to in string.gmatch(text or '', '(%d+)-(%d+)') do
+  for from, to in string.gmatch(text or '', '(-?%d+)-(-?%d+)') do
     ranges[#ranges + 1] = {tonumber(from), tonumber(to)}
   end
   return ranges
-end
-
-local function write_ranges(ranges, above)
-  local words = {}
-  for _, range in ipairs(ranges) do
-    if range[2] > above then
-      words[#words + 1] = string.format('%.0f-%.0f', range[1], range[2])
-    end
-  end
-  return table.concat(words, ',')
 end
 
 local function merged(ranges)
@@ -34,4 +27,40 @@ local function merged(ranges)
     end
   end
   return out
+end
+
+-- Those that are merged, as far as they reach above a number.
+local function write_ranges(ranges, above)
+  local words = {}
+  for place = math.max(1, #ranges - RANGES + 1), #ranges do
+    if ranges[place][2] > above then
+      words[#words + 1] = string.format('%.0f-%.0f', ranges[place][1], ranges[place][2])
+    end
+  end
+  return table.concat(words, ',')
+end
+
+local function read_seen(tally)
+  return read_ranges(redis.call('HGET', tally, 'seen'))
+end
+
+local function write_seen(tally, ranges, above)
+  local text = write_ranges(merged(ranges), above or -math.huge)
+  if text ~= '' then
+    redis.call('HSET', tally, 'seen', text)
+  else
+    redis.call('HDEL', tally, 'seen')
+  end
+end
+
+-- Adds to what is written, which `settle` merges with it. Whether it should do so soon.
+local function note_seen(tally, ranges)
+  if #ranges == 0 then
+    return false
+  end
+  local text = write_ranges(merged(ranges), -math.huge)
+  local known = redis.call('HGET', tally, 'seen')
+  text = known and known .. ',' .. text or text
+  redis.call('HSET', tally, 'seen', text)
+  return #text > 8192
 end

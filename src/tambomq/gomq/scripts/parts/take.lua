@@ -4,10 +4,13 @@
 -- ARGV  none
 -- REPLY none
 
+-- In all no more than these, and what the last key has beyond.
+local MOST = 1000
+
 -- Returns pairs of a key and its messages; the second result is an error instead.
 -- `turn` lets each key be the first at times, since the reply may be full before the last.
 local function take(keys, list_of, limit, room, turn)
-  local taken = {}
+  local taken, count = {}, 0
   for step = 1, #keys do
     local key = keys[(step + turn) % #keys + 1]
     local list = list_of(key)
@@ -33,8 +36,9 @@ local function take(keys, list_of, limit, room, turn)
       if #fit > 0 then
         taken[#taken + 1] = key
         taken[#taken + 1] = fit
+        count = count + #fit
       end
-      if #left > 0 then
+      if #left > 0 or count >= MOST then
         return taken
       end
     end

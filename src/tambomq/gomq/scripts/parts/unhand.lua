@@ -4,12 +4,17 @@
 -- ARGV  none
 -- REPLY none
 
--- With a key, only what is of that key.
+-- With a key, only what is of that key. Returns how many bytes it has read.
 local function unhand(handed, acked, list_of, key)
+  local size = redis.pcall('STRLEN', handed)
+  if size == 0 then
+    redis.call('DEL', handed)
+    return 0
+  end
   local batch, rest = read_kept(handed), {}
   redis.call('DEL', handed)
   if not batch or batch[1] == acked then
-    return
+    return type(size) == 'number' and size or 0
   end
   local found = batch[2]
   for place = 1, #found, 2 do
@@ -22,4 +27,5 @@ local function unhand(handed, acked, list_of, key)
   if #rest > 0 then
     redis.call('SET', handed, cmsgpack.pack({batch[1], rest}))
   end
+  return size
 end

@@ -1,0 +1,205 @@
+"""Random programs in which leaving takes its time: all else happens between any two of its steps.
+
+Whatever happens, a message that nobody has observed is in Redis, and one that somebody has observed
+or is still to have goes back to no main queue.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from itertools import count
+from typing import ClassVar, cast
+
+import pytest
+import redis
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from tambomq.gomq import leave_ops, ops
+from tambomq.gomq.leave_ops import Present
+from tambomq.gomq.model import Options
+from tambomq.store.sync import Store
+from tests.gomq.model import Seat
+from tests.gomq.test_state_machine import run_programs
+from tests.servers import Server
+
+EXAMPLES = int(os.environ.get("TAMBO_TEST_EXAMPLES", "300"))
+# One step is then one queue that is begun with, or a few messages.
+STEPS = 13
+OPTIONS = Options()
+KEYS = ("a", "a_b")
+
+keys = st.sampled_from(["a", "a", "a_b"])
+consumers = st.sampled_from(["x", "y_z"])
+peers = st.sampled_from(["p", "q", "r"])
+seats = st.builds(Seat, consumers, peers)
+
+
+class Steps(RuleBasedStateMachine):
+    """Redis, and what was published and observed."""
+
+    store: ClassVar[Store]
+    db: ClassVar[redis.Redis]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.db.flushdb()
+        self.names: Iterator[int] = count(1)
+        self.published: dict[str, str] = {}
+        self.observed: Counter[tuple[Seat, str]] = Counter()
+        self.handed: dict[Seat, ops.Found] = {}
+        self.present: dict[str, Present] = {}
+        self.cursors: dict[str, bytes] = {}
+
+    @initialize(early=st.sets(seats, max_size=4), late=st.sets(seats, max_size=3))
+    def begin(self, early: set[Seat], late: set[Seat]) -> None:
+        for some in (early, late):
+            for seat in sorted(some):
+                self.subscribe("a", seat)
+            self.publish("a", 6)
+
+    @rule(key=keys, size=st.integers(1, 5))
+    def publish(self, key: str, size: int) -> None:
+        messages = [f"m{next(self.names)}" for _ in range(size)]
+        self.published |= dict.fromkeys(messages, key)
+        self.store.run(ops.push(key, [message.encode() for message in messages]))
+        self.store.run(ops.dispatch(key))
+
+    @rule(key=keys)
+    def dispatch(self, key: str) -> None:
+        self.store.run(ops.dispatch(key))
+
+    @rule(key=keys, seat=seats)
+    def subscribe(self, key: str, seat: Seat) -> None:
+        # `None`: it is not gone yet.
+        if self.store.run(ops.subscribe(key, *seat, OPTIONS)) is not None:
+            self.store.run(ops.dispatch(key))
+
+    @rule(seat=seats, limit=st.integers(1, 4))
+    def observe(self, seat: Seat, limit: int) -> None:
+        self.handed.pop(seat, None)
+        self._note(seat, self.store.run(ops.observe(*seat, OPTIONS, limit=limit)))
+
+    @rule(seat=seats, limit=st.integers(0, 4), acked=st.booleans())
+    def observe_kept(self, seat: Seat, limit: int, acked: bool) -> None:
+        batch, ack = f"b{next(self.names)}", self._ack(seat) if acked else ""
+        call = ops.observe_kept(*seat, OPTIONS, acked=ack, batch=batch, limit=limit)
+        found = self.store.run(call)
+        if found.messages:
+            self.handed[seat] = found
+
+    @rule(key=keys, seat=seats, acked=st.booleans())
+    def begin_to_unsubscribe(self, key: str, seat: Seat, acked: bool) -> None:
+        if not acked:
+            self.store.run(leave_ops.end_subscription(key, seat.consumer, seat.peer, ""))
+        elif self.db.sismember(f"CONSUMERS_{key}", seat.consumer):
+            ack = self._ack(seat)
+            self.store.run(leave_ops.end_subscription(key, seat.consumer, seat.peer, ack))
+
+    @rule(consumer=consumers, silent=st.sets(peers, min_size=1))
+    def reap_some(self, consumer: str, silent: set[str]) -> None:
+        for peer in silent:
+            self.db.set(f"LASTACTION_{peer}", 1)
+        here = self.cursors.get(consumer, b"0")
+        page = self.store.run(leave_ops.reap_page(consumer, OPTIONS, here))
+        self.cursors[consumer] = here if page.cursor == b"again" else page.cursor
+
+    @rule(key=keys)
+    def look_who_is_there(self, key: str) -> None:
+        self.present[key] = self.store.follow(leave_ops.receivers(key))
+
+    @rule(key=keys)
+    def settle_some(self, key: str) -> None:
+        self.store.run(leave_ops.settle_some(key, self.present.get(key, Present())))
+
+    @rule(key=keys)
+    def settle(self, key: str) -> None:
+        self.store.follow(leave_ops.settle(key))
+        assert not self.db.sismember("UNSETTLED", key)
+
+    @invariant()
+    def nothing_is_lost_and_nothing_comes_back_that_somebody_has(self) -> None:
+        lists = self._lists()
+        main = [m for name, found in lists.items() if name.startswith("QUEUE_") for m in found]
+        owed = {m for name, found in lists.items() if name.startswith("MESSAGES_") for m in found}
+        aside = {m for name, found in lists.items() if name.startswith("LEFT_") for m in found}
+        raw = b"".join(cast("bytes", self.db.get(n)) for n in self.db.scan_iter("HANDED_*"))
+        kept = {m for m in self.published if _in(m, raw)}
+        seen = {message for _, message in self.observed}
+        assert set(main) | owed | aside | kept | seen == self.published.keys()
+        assert len(set(main)) == len(main)
+        assert not set(main) & seen
+        assert not set(main) & self._present(lists)
+
+    @invariant()
+    def nobody_observes_a_message_twice(self) -> None:
+        assert not [each for each, times in self.observed.items() if times > 1]
+
+    def teardown(self) -> None:
+        """When all have left, main queues hold what nobody has observed, and nothing else is."""
+        for key in KEYS:
+            for consumer in ("x", "y_z"):
+                self.store.follow(leave_ops.unsubscribe(key, consumer))
+            self.store.follow(leave_ops.settle(key))
+        self.nothing_is_lost_and_nothing_comes_back_that_somebody_has()
+        names = {name.decode() for name in cast("list[bytes]", self.db.keys())}
+        beside = ("QUEUE_", "LASTACTION_", "ASIDE")
+        assert not {name for name in names if not name.startswith(beside)}
+
+    def _ack(self, seat: Seat) -> str:
+        """Acknowledge what was handed to *seat* last, if it is still kept; which batch it is."""
+        found = self.handed.pop(seat, None)
+        raw = cast("bytes", self.db.get(f"HANDED_{seat.consumer}_{seat.peer}") or b"")
+        if found is None or found.batch.encode() not in raw:
+            return ""
+        still = [(key, [m for m in some if _in(m.decode(), raw)]) for key, some in found.messages]
+        self._note(seat, ops.Found(1, is_new=False, messages=still))
+        return found.batch
+
+    def _note(self, seat: Seat, found: ops.Found) -> None:
+        self.observed.update((seat, m.decode()) for _, some in found.messages for m in some)
+
+    def _present(self, lists: dict[str, list[str]]) -> set[str]:
+        """What waits for somebody who is there."""
+        found: set[str] = set()
+        for key in KEYS:
+            for consumer in cast("set[bytes]", self.db.smembers(f"CONSUMERS_{key}")):
+                for peer in cast("set[bytes]", self.db.smembers(f"PEERS_{consumer.decode()}")):
+                    found.update(
+                        lists.get(f"MESSAGES_{key}_{consumer.decode()}_{peer.decode()}", ())
+                    )
+        return found
+
+    def _members(self, name: str) -> list[str]:
+        return [each.decode() for each in cast("set[bytes]", self.db.smembers(name))]
+
+    def _lists(self) -> dict[str, list[str]]:
+        names = [name.decode() for name in self.db.scan_iter(_type="list")]
+        with self.db.pipeline(transaction=False) as trip:
+            for name in names:
+                trip.lrange(name, 0, -1)
+            found = trip.execute()
+        return {name: [m.decode() for m in each] for name, each in zip(names, found, strict=True)}
+
+
+def _in(message: str, raw: bytes) -> bool:
+    """Whether a batch that is stored has *message*: a short text has one byte before it."""
+    return bytes((0xA0 + len(message),)) + message.encode() in raw
+
+
+@pytest.mark.parametrize(
+    "examples",
+    [
+        pytest.param(15, id="few"),
+        pytest.param(
+            EXAMPLES, id="many", marks=(pytest.mark.slow, pytest.mark.timeout(120 + 2 * EXAMPLES))
+        ),
+    ],
+)
+def test_nothing_is_lost_or_doubled_whatever_happens_while_somebody_leaves(
+    server: Server, db: redis.Redis, monkeypatch: pytest.MonkeyPatch, examples: int
+) -> None:
+    monkeypatch.setattr(leave_ops, "STEPS", STEPS)
+    run_programs(Steps, Store(server.url), db, examples)
