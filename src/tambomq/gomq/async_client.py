@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import time
+import weakref
 from asyncio import Lock
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing, suppress
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import grpc
 
 from tambomq.errors import BrokerError
 from tambomq.gomq import channel
-from tambomq.gomq.channel import ADDRESS, OPTIONS, TIMEOUT_S, Ask, Line, Payload, Words
+from tambomq.gomq.channel import ADDRESS, OPTIONS, TIMEOUT_S, Ask, Batch, Line, Payload, Words
+from tambomq.gomq.holding import Holding
 from tambomq.gomq.model import Record
 from tambomq.store.connect import Tls
 
 T = TypeVar("T")
+
+# Shorter than what it is said in time for, unless servers are told to be very impatient.
+_SAY_WITHIN_S: Final = 2.0
+_LOOK_EVERY_S: Final = 0.25
 
 
 class AsyncGomqClient:
@@ -46,9 +53,11 @@ class AsyncGomqClient:
         self._credentials = self._line.credentials()
         self._channel: grpc.aio.Channel | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._keeper: asyncio.Task[None] | None = None
         self._stubs: dict[str, Any] = {}
         self._batches: dict[str, str] = {}
         self._observing: dict[str, Lock] = {}
+        self._holding = Holding()
 
     @property
     def peer(self) -> str:
@@ -83,7 +92,8 @@ class AsyncGomqClient:
 
         At most *limit* of each key, and never more than the server's own limit. What is returned
         is acknowledged by the next call, and by `close`; if its reply is lost, the next call
-        returns the same.
+        returns the same. Until then the client says by itself that it is there, so handling it
+        may take any time.
         """
         return await self._observed(channel.observe(consumer, limit), consumer)
 
@@ -127,18 +137,21 @@ class AsyncGomqClient:
         # Two at once would both be given what neither has acknowledged.
         async with self._observing.setdefault(consumer, Lock()):
             words = self._line.observing(self._batches.get(consumer, ""))
-            result, self._batches[consumer] = await self._exchange(ask, words)
+            result, batch = await self._exchange(ask, words)
+            self._batches[consumer] = batch.name
+            if self._holding.heard(consumer, batch.name, batch.timeout_s, time.monotonic()):
+                self._keep()
         return result
 
-    async def _exchange(self, ask: Ask[T], words: Words) -> tuple[T, str]:
+    async def _exchange(self, ask: Ask[T], words: Words) -> tuple[T, Batch]:
         """Return what the reply means, and the batch it speaks of."""
         try:
             call = self._stub(ask)(
-                ask.message, metadata=(*words, *ask.words), **self._line.limits(hurry=ask.hurry)
+                ask.message, metadata=(*words, *ask.words), **self._line.limits(ask)
             )
             reply = await call
             result = ask.decode(reply)
-            return result, channel.batch_of(await call.initial_metadata()) if result else ""
+            return result, channel.batch_of(await call.initial_metadata()) if result else Batch()
         except grpc.RpcError as error:
             raise self._line.failure(ask.method, error) from error
         except asyncio.CancelledError as error:
@@ -180,7 +193,7 @@ class AsyncGomqClient:
         if self._channel is None or self._loop is not loop:
             # What was opened in another loop is of no use in this one.
             self._channel, self._loop = self._open(), loop
-            self._stubs, self._observing = {}, {}
+            self._stubs, self._observing, self._keeper = {}, {}, None
         if ask.path not in self._stubs:
             make = self._channel.unary_stream if ask.streams else self._channel.unary_unary
             self._stubs[ask.path] = make(ask.path, *ask.codecs)
@@ -192,11 +205,44 @@ class AsyncGomqClient:
             return grpc.aio.insecure_channel(address, OPTIONS)
         return grpc.aio.secure_channel(address, self._credentials, OPTIONS)
 
+    def _keep(self) -> None:
+        """See to it that somebody says that we are there as long as a batch is handled."""
+        if self._keeper is None or self._keeper.done():
+            # It does not keep the client: whom nobody holds any more is silent.
+            self._keeper = asyncio.ensure_future(_keep(weakref.ref(self)))
+
+    async def _say(self) -> float | None:
+        """Say so if it is time to; return how long there is time then, if a batch is handled."""
+        pause_s = self._holding.pause_s(time.monotonic())
+        for consumer in self._holding.due(time.monotonic()):
+            ask = channel.still_here(consumer, _SAY_WITHIN_S)
+            stub = self._stubs.get(ask.path)
+            # What is lost is said again soon.
+            with suppress(grpc.RpcError, grpc.aio.UsageError):
+                if stub:
+                    words = (*self._line.words, *ask.words)
+                    await stub(ask.message, metadata=words, **self._line.limits(ask))
+        return pause_s
+
     async def _hang_up(self) -> None:
+        self._holding.clear()
+        if self._keeper:
+            self._keeper.cancel()
+            self._keeper = None
         opened, self._channel = self._channel, None
         self._stubs = {}
         if opened:
             await opened.close(None)
+
+
+async def _keep(ref: weakref.ref[AsyncGomqClient]) -> None:
+    """Say that a client is there as long as it is, and handles a batch."""
+    while client := ref():
+        pause_s = await client._say()  # noqa: SLF001  (its own other half)
+        del client
+        if pause_s is None:
+            return
+        await asyncio.sleep(min(pause_s, _LOOK_EVERY_S))
 
 
 def _is_cancelled() -> bool:

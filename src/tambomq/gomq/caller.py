@@ -18,6 +18,8 @@ MAX: Final = "x-gomq-max"
 """Request to Observe: at most so many records of a key; 0 acknowledges and takes nothing."""
 BATCH: Final = "x-gomq-batch"
 """Reply of Observe: the batch to acknowledge."""
+TIMEOUT: Final = "x-gomq-timeout"
+"""Reply of Observe with a batch: a peer that is silent for so many seconds is disconnected."""
 _TOKEN_CHARS: Final = 128
 
 

@@ -22,7 +22,7 @@ from tambomq.errors import (
 )
 from tambomq.gomq import gomq_pb2 as pb
 from tambomq.gomq import keys
-from tambomq.gomq.caller import ACK, BATCH, MAX, PEER, Gate
+from tambomq.gomq.caller import ACK, BATCH, MAX, PEER, TIMEOUT, Gate
 from tambomq.gomq.methods import METHODS, SERVICE
 from tambomq.gomq.model import Record
 from tambomq.ids import letters
@@ -72,6 +72,8 @@ class Ask(Generic[T]):
     """What it says beside its message."""
     hurry: bool = False
     """Whether it is not worth waiting for."""
+    within_s: float | None = None
+    """How long to wait for its answer, if not as long as ever."""
 
     @property
     def path(self) -> str:
@@ -129,6 +131,11 @@ def settle(consumer: str, *, hurry: bool = False) -> Ask[list[Record]]:
     return Ask("Observe", _identification(consumer), _records, ((MAX, "0"),), hurry)
 
 
+def still_here(consumer: str, within_s: float) -> Ask[list[Record]]:
+    """Say that we are there. What was handed out is neither acknowledged nor fetched again."""
+    return Ask("Observe", _identification(consumer), _records, ((MAX, "0"),), within_s=within_s)
+
+
 def watch(consumer: str) -> Ask[list[Record]]:
     """Hear whenever something waits."""
     return Ask("Watch", _identification(consumer), _records, ((MAX, "0"),))
@@ -156,13 +163,13 @@ class Line:
         self.name = letters(_PEER_LETTERS) if peer is None else peer
         self.words = _words(self.name, token)
 
-    def limits(self, *, hurry: bool) -> dict[str, Any]:
+    def limits(self, ask: Ask[Any]) -> dict[str, Any]:
         """Return how long gRPC waits for an answer, and with patience for the server before it.
 
         What certainly was not sent is sent again while time is left; nothing else ever is.
         """
-        if hurry:
-            return {"timeout": min(self._timeout_s, _HURRY_S)}
+        if ask.hurry or ask.within_s is not None:
+            return {"timeout": min(self._timeout_s, ask.within_s or _HURRY_S)}
         timeout = self._timeout_s + self._patience_s
         return {"timeout": timeout, "wait_for_ready": self._patience_s > 0}
 
@@ -195,9 +202,24 @@ class Line:
         return BrokerUnavailable(self.address, "the client was closed")
 
 
-def batch_of(metadata: Iterable[tuple[str, str | bytes]] | None) -> str:
-    """Return the batch a reply speaks of; empty if its server keeps none."""
-    return next((str(word) for name, word in metadata or () if name == BATCH), "")
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What a reply says of what it brought."""
+
+    name: str = ""
+    """Empty if its server keeps none."""
+    timeout_s: float | None = None
+    """After how long without a word from us it gives it to others."""
+
+
+def batch_of(metadata: Iterable[tuple[str, str | bytes]] | None) -> Batch:
+    """Return the batch a reply speaks of."""
+    words = {name: str(word) for name, word in metadata or () if name in (BATCH, TIMEOUT)}
+    try:
+        timeout_s = float(words[TIMEOUT])
+    except (KeyError, ValueError):
+        timeout_s = None
+    return Batch(words.get(BATCH, ""), timeout_s)
 
 
 def _record(key: str, payload: Payload) -> pb.PublishRecord:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import time
+import weakref
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, suppress
-from threading import Lock
+from threading import Lock, Thread
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import grpc
 
 from tambomq.errors import BrokerError
 from tambomq.gomq import channel
-from tambomq.gomq.channel import ADDRESS, OPTIONS, TIMEOUT_S, Ask, Line, Payload, Words
+from tambomq.gomq.channel import ADDRESS, OPTIONS, TIMEOUT_S, Ask, Batch, Line, Payload, Words
+from tambomq.gomq.holding import Holding
 from tambomq.gomq.model import Record
 from tambomq.store.connect import Tls
 
 T = TypeVar("T")
+
+# Shorter than what it is said in time for, unless servers are told to be very impatient.
+_SAY_WITHIN_S: Final = 2.0
+_LOOK_EVERY_S: Final = 0.25
 
 
 class GomqClient:
@@ -44,10 +51,12 @@ class GomqClient:
         self._line = Line(address, peer, token, tls, timeout_s, patience_s)
         self._credentials = self._line.credentials()
         self._opening = Lock()
+        self._keeper: Thread | None = None
         self._channel: grpc.Channel | None = None
         self._stubs: dict[str, Any] = {}
         self._batches: dict[str, str] = {}
         self._observing: dict[str, Lock] = {}
+        self._holding = Holding()
 
     @property
     def peer(self) -> str:
@@ -82,7 +91,8 @@ class GomqClient:
 
         At most *limit* of each key, and never more than the server's own limit. What is returned
         is acknowledged by the next call, and by `close`; if its reply is lost, the next call
-        returns the same.
+        returns the same. Until then the client says by itself that it is there, so handling it
+        may take any time.
         """
         return self._observed(channel.observe(consumer, limit), consumer)
 
@@ -126,14 +136,17 @@ class GomqClient:
         # Two at once would both be given what neither has acknowledged.
         with self._observing.setdefault(consumer, Lock()):
             words = self._line.observing(self._batches.get(consumer, ""))
-            result, self._batches[consumer] = self._exchange(ask, words)
+            result, batch = self._exchange(ask, words)
+            self._batches[consumer] = batch.name
+            if self._holding.heard(consumer, batch.name, batch.timeout_s, time.monotonic()):
+                self._keep()
         return result
 
-    def _exchange(self, ask: Ask[T], words: Words) -> tuple[T, str]:
+    def _exchange(self, ask: Ask[T], words: Words) -> tuple[T, Batch]:
         """Return what the reply means, and the batch it speaks of."""
         try:
             reply, call = self._stub(ask).with_call(
-                ask.message, metadata=(*words, *ask.words), **self._line.limits(hurry=ask.hurry)
+                ask.message, metadata=(*words, *ask.words), **self._line.limits(ask)
             )
         except grpc.RpcError as error:
             raise self._line.failure(ask.method, error) from error
@@ -141,7 +154,7 @@ class GomqClient:
             # gRPC's word for a channel that was closed a moment ago.
             raise self._line.closed() from error
         result = ask.decode(reply)
-        return result, channel.batch_of(call.initial_metadata()) if result else ""
+        return result, channel.batch_of(call.initial_metadata()) if result else Batch()
 
     def _watch(self, ask: Ask[list[Record]], consumer: str) -> Iterator[Record]:
         words = self._line.observing(self._batches.get(consumer, ""))
@@ -187,9 +200,46 @@ class GomqClient:
             return grpc.insecure_channel(address, OPTIONS)
         return grpc.secure_channel(address, self._credentials, OPTIONS)
 
+    def _keep(self) -> None:
+        """See to it that somebody says that we are there as long as a batch is handled."""
+        with self._opening:
+            if self._keeper is None or not self._keeper.is_alive():
+                # It does not keep the client: whom nobody holds any more is silent.
+                args = (weakref.ref(self),)
+                self._keeper = Thread(target=_keep, args=args, name="gomq-keeper", daemon=True)
+                self._keeper.start()
+
+    def _say(self) -> float | None:
+        """Say so if it is time to; return how long there is time then, if a batch is handled."""
+        with self._opening:
+            pause_s = self._holding.pause_s(time.monotonic())
+            if pause_s is None:
+                self._keeper = None
+        for consumer in self._holding.due(time.monotonic()):
+            with self._opening:
+                ask = channel.still_here(consumer, _SAY_WITHIN_S)
+                stub = self._stubs.get(ask.path)
+            # What is lost is said again soon.
+            with suppress(grpc.RpcError, ValueError):
+                if stub:
+                    words = (*self._line.words, *ask.words)
+                    stub(ask.message, metadata=words, **self._line.limits(ask))
+        return pause_s
+
     def _hang_up(self) -> None:
+        self._holding.clear()
         with self._opening:
             opened, self._channel = self._channel, None
             self._stubs.clear()
         if opened:
             opened.close()
+
+
+def _keep(ref: weakref.ref[GomqClient]) -> None:
+    """Say that a client is there as long as it is, and handles a batch."""
+    while client := ref():
+        pause_s = client._say()  # noqa: SLF001  (its own other half)
+        del client
+        if pause_s is None:
+            return
+        time.sleep(min(pause_s, _LOOK_EVERY_S))

@@ -31,6 +31,7 @@ OBSERVE_LIMIT: Final = 50
 """Existing clients have never been given more of a key at once."""
 MAX_MESSAGE_BYTES: Final = 4 << 20
 """What gRPC takes unless it is told otherwise, on both sides."""
+PEER_TIMEOUT_S: Final = 30.0
 MAX_PEERS: Final = 1000
 MAX_KEYS: Final = 1000
 RECORD_BYTES: Final = 128
@@ -44,7 +45,7 @@ _MOST: Final = {"max_peers": 10_000, "max_keys": 5000, "max_connection_peers": 1
 class Options:
     """Limits of a service, and what it records; raises `LocalProtocolError`."""
 
-    peer_timeout_s: float = 30.0
+    peer_timeout_s: float = PEER_TIMEOUT_S
     """A peer that has not observed for so long is disconnected."""
     max_message_bytes: int = MAX_MESSAGE_BYTES
     """Of a request, and of a reply."""

@@ -15,7 +15,7 @@ from tambomq.clock import now_s, unix_date
 from tambomq.errors import MessageTooLong, SettingsError, StoreError
 from tambomq.gomq import admin_ops, keys, leave_ops, ops, wire
 from tambomq.gomq import gomq_pb2 as pb
-from tambomq.gomq.caller import BATCH, Caller, Names
+from tambomq.gomq.caller import BATCH, TIMEOUT, Caller, Names
 from tambomq.gomq.dispatcher import Dispatcher
 from tambomq.gomq.model import RECORD_BYTES, Options
 from tambomq.gomq.ops import Found
@@ -62,6 +62,7 @@ class Service:
         self._dispatcher = Dispatcher(store, self._recording)
         self._reaper = Reaper(store, options)
         self._names = Names(options.max_connection_peers, options.peer_timeout_s)
+        self._timeout = f"{options.peer_timeout_s:g}"
         self._xids = Xids()
         self._tasks: list[asyncio.Task[None]] = []
         self._background = set[asyncio.Task[None]]()
@@ -154,6 +155,7 @@ class Service:
             found = await self._found(consumer, caller)
         if found.batch:
             caller.reply[BATCH] = found.batch
+            caller.reply[TIMEOUT] = self._timeout
         return self._records(found)
 
     async def watch(
