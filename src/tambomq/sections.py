@@ -8,8 +8,6 @@ such as servers, have the same defaults; a test compares them.
 # ruff: noqa: RUF009  (`setting` makes a field)
 from __future__ import annotations
 
-import os
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -29,6 +27,20 @@ from tambomq.forms import (
     Size,
     Url,
 )
+from tambomq.machine import default_data_dir, half_of_memory
+
+__all__ = [
+    "ChasquiSettings",
+    "GomqSettings",
+    "HttpSettings",
+    "JournalSettings",
+    "KqueueSettings",
+    "LogSettings",
+    "RsmqSettings",
+    "ServerSettings",
+    "Settings",
+    "default_data_dir",
+]
 
 _KIB, _MIB, _U32, _I32 = 1 << 10, 1 << 20, (1 << 32) - 1, (1 << 31) - 1
 _WHERE = "Where it listens; beyond loopback, everybody who can reach it can use it."
@@ -36,15 +48,6 @@ _PORT = "Where it listens; 0 takes any free port."
 _CERT = "A certificate chain in PEM; with it and its key, only TLS is spoken."
 _KEY = "The key of that certificate."
 _CLIENT_CA = "Let only clients in whose certificate this authority has signed."
-
-
-def default_data_dir() -> Path:
-    """Return our directory among those where this user's programs keep their data."""
-    if given := os.environ.get("XDG_DATA_HOME"):
-        return Path(given) / "tambomq"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "tambomq"
-    return Path.home() / ".local" / "share" / "tambomq"
 
 
 def setting(form: Form, default: Any, about: str, *, example: str = "", alias: str = "") -> Any:
@@ -77,6 +80,15 @@ class ServerSettings:
     )
     redis_port: int = setting(
         Port(), 6379, "Where the embedded server listens, on loopback; 0 takes any free port."
+    )
+    redis_maxmemory: int = setting(
+        Size(0, 1 << 50),
+        half_of_memory,
+        "What the embedded server's data may take; a full one refuses more. 0 is no limit.",
+        example='"4GiB"',
+    )
+    redis_auth: bool = switch(
+        "Let nobody into the embedded server without the password in the data directory.", on=False
     )
     data_dir: Path = setting(
         Directory(),

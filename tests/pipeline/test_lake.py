@@ -30,6 +30,19 @@ def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
+def test_a_lake_is_for_its_owner_alone_also_if_it_existed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    data = tmp_path / "tambomq"
+    Lake.make(data / "lake")
+    for existing in (data, data / "lake"):
+        assert existing.stat().st_mode & 0o777 == 0o700
+        existing.chmod(0o755)
+    Lake.make(data / "lake")
+    assert [each.stat().st_mode & 0o777 for each in (data, data / "lake")] == [0o700] * 2
+
+
 def test_a_lake_that_is_not_there_is_not_made_by_who_only_reads(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="there is no lake at"):
         Lake.open(tmp_path / "lake")

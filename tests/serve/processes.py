@@ -40,11 +40,15 @@ def ask(url: str, *command: str | bytes) -> Any:
     """The server's reply to one command."""
     at = urlsplit(url)
     with socket.create_connection((at.hostname, at.port), timeout=5) as peer:
-        peer.sendall(hiredis.pack_command(command))
         reader = hiredis.Reader()
-        while (reply := reader.gets()) is False:
-            reader.feed(peer.recv(65_536))
-    return reply
+        login = [("AUTH", at.username or "default", at.password)] if at.password else []
+        replies = []
+        for said in (*login, command):
+            peer.sendall(hiredis.pack_command(said))
+            while (reply := reader.gets()) is False:
+                reader.feed(peer.recv(65_536))
+            replies.append(reply)
+    return replies[-1]
 
 
 def server_pid(url: str) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tambomq.errors import DataDirBusy, EmbeddedError, PortTaken
+from tambomq.machine import half_of_memory
 from tambomq.store import ports
 from tambomq.store.embedded import Embedded
 from tests.serve.processes import alive, ask, parent_of
@@ -62,11 +63,12 @@ def test_server_runs_as_a_queue_needs_it(server: Embedded) -> None:
     wanted = {
         b"appendonly": b"yes",
         b"appendfsync": b"everysec",
+        b"maxmemory": b"%d" % half_of_memory(),
         b"maxmemory-policy": b"noeviction",
         b"save": b"",
         b"bind": b"127.0.0.1",
     }
-    flat = ask(server.url, "CONFIG", "GET", *wanted)
+    flat = ask(server.admin_url, "CONFIG", "GET", *wanted)
     assert dict(zip(flat[::2], flat[1::2], strict=True)) == wanted
 
 

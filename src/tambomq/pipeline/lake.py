@@ -37,6 +37,7 @@ from tambomq.pipeline.lake_locks import oldest_ms, registered
 from tambomq.pipeline.table_log import File, Log, Version
 from tambomq.sections import default_data_dir
 from tambomq.spark.columns import Columns
+from tambomq.store.datadir import make_private
 
 log = logging.getLogger(__name__)
 
@@ -87,12 +88,17 @@ class Lake:
         """Return the lake at *path*, made if nothing is there. Raises `SettingsError`."""
         path = Path(path).expanduser().absolute()
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not any(path.iterdir()):
                 _mark(path)
+            lake = cls.open(path, writable=True)
+            # It holds the bodies of messages. Only now is it known to be a lake.
+            make_private(path)
+            if path == default_path():
+                make_private(path.parent)
         except OSError as error:
             raise _unusable(path, error) from error
-        return cls.open(path, writable=True)
+        return lake
 
     @classmethod
     def open(cls, path: Path | str, *, writable: bool = False) -> Lake:

@@ -49,7 +49,12 @@ class EmbeddedStore:
     name = "redis"
 
     def __init__(self, settings: ServerSettings) -> None:
-        self._server = Embedded(settings.data_dir, port=settings.redis_port)
+        self._server = Embedded(
+            settings.data_dir,
+            port=settings.redis_port,
+            maxmemory_bytes=settings.redis_maxmemory,
+            auth=settings.redis_auth,
+        )
         self._deaths: deque[float] = deque(maxlen=RESTARTS_A_MINUTE + 1)
         self._restarts = 0
         self._pinger = _Pinger()
@@ -57,7 +62,7 @@ class EmbeddedStore:
     @property
     def url(self) -> str:
         """The server; the same after it was started again."""
-        return self._server.url
+        return self._server.login_url
 
     @property
     def endpoints(self) -> Sequence[Endpoint]:

@@ -11,6 +11,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from tambomq.errors import SettingsError
 from tambomq.store.call import Arg
+from tambomq.store.local_login import local_login
 from tambomq.store.trip import Address
 
 URL = "redis://127.0.0.1:6379"
@@ -94,16 +95,22 @@ class Endpoint:
         heartbeat must be let in while the worker's loop is busy.
         """
         if self.credentials is None:
-            return self.user, self.password
+            return self._own_login()
         answer = self.credentials()
         return _finished(answer) if inspect.isawaitable(answer) else answer
 
     async def login_async(self) -> Login:
         """Return user and password, from a coroutine."""
         if self.credentials is None:
-            return self.user, self.password
+            return self._own_login()
         answer = self.credentials()
         return await answer if inspect.isawaitable(answer) else answer
+
+    def _own_login(self) -> Login:
+        """Return what was given, or else what an embedded server of this user asks for."""
+        if self.user or self.password or self.tls:
+            return self.user, self.password
+        return local_login(self.path, self.nodes)
 
     def greeting(self, login: Login) -> list[tuple[Arg, ...]]:
         """Return what to say first on each connection, and must be answered well."""

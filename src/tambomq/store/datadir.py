@@ -16,10 +16,36 @@ dead one finishes.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
+import stat
 from pathlib import Path
+from typing import BinaryIO
 
 from tambomq.errors import DataDirBusy, EmbeddedError
+from tambomq.store.local_login import SERVER_LOCK, SOCKET
+
+_log = logging.getLogger(__name__)
+
+
+def make_private(path: Path) -> None:
+    """Make the directory *path* if need be, and let nobody but its owner in, also if it was there.
+
+    One that belongs to somebody else, or to all as /tmp does, stays as it is, with a warning.
+    Raises `OSError`.
+    """
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if not mode & 0o077:
+        return
+    is_ours = not mode & stat.S_ISVTX
+    try:
+        if is_ours:
+            path.chmod(0o700)
+    except PermissionError:
+        is_ours = False
+    if not is_ours:
+        _log.warning("other users may look into %s (mode %03o), which is not ours", path, mode)
 
 
 class DataDir:
@@ -34,12 +60,21 @@ class DataDir:
         """The server's own log."""
         return self.path / "valkey.log"
 
+    def open_log(self) -> BinaryIO:
+        """Return the log to write on at its end; one that is made is for its owner alone."""
+        return os.fdopen(os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
+
+    @property
+    def socket(self) -> Path:
+        """The server's Unix socket, where the file system has such."""
+        return self.path / SOCKET
+
     def acquire(self) -> None:
         """Become the owner, making the directory if need be. Raises `DataDirBusy`."""
         if self._lock is not None:
             return
         try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self.path)
             lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as exc:
             raise EmbeddedError(f"cannot use {self.path} for data: {exc.strerror}") from exc
@@ -68,7 +103,7 @@ class DataDir:
 
         ``None`` while a previous server still runs.
         """
-        lock = os.open(self.path / "server.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        lock = os.open(self.path / SERVER_LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         if _try_lock(lock):
             return lock
         os.close(lock)

