@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 _KIB, _MIB, _U32, _I32 = 1 << 10, 1 << 20, (1 << 32) - 1, (1 << 31) - 1
-_WHERE = "Where it listens; beyond loopback, everybody who can reach it can use it."
+_WHERE = "Where it listens; beyond loopback only with {}, or --insecure."
 _PORT = "Where it listens; 0 takes any free port."
 _CERT = "A certificate chain in PEM; with it and its key, only TLS is spoken."
 _KEY = "The key of that certificate."
@@ -96,6 +96,9 @@ class ServerSettings:
         "Where the embedded server keeps its data.",
         example='"~/.local/share/tambomq"',
     )
+    insecure: bool = switch(
+        "Listen beyond loopback also where everybody who can reach it can use it.", on=False
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,7 @@ class GomqSettings:
     """GOMQ, over gRPC."""
 
     enabled: bool = switch("Serve it.", on=True)
-    host: str = setting(Host(), "127.0.0.1", _WHERE)
+    host: str = setting(Host(), "127.0.0.1", _WHERE.format("token and TLS"))
     port: int = setting(Port(), 10001, _PORT)
     transport: Literal["grpc", "envoy"] = setting(
         OneOf("grpc", "envoy"), "grpc", "What speaks gRPC; envoy is faster and an extra."
@@ -152,7 +155,7 @@ class KqueueSettings:
     """KqueueMsgQ, over TCP."""
 
     enabled: bool = switch("Serve it.", on=True)
-    host: str = setting(Host(), "127.0.0.1", _WHERE)
+    host: str = setting(Host(), "127.0.0.1", _WHERE.format("TLS and client certificates"))
     port: int = setting(Port(), 8000, _PORT)
     slow_consumer: Literal["disconnect", "drop", "block"] = setting(
         OneOf("disconnect", "drop", "block"),
@@ -208,7 +211,9 @@ class HttpSettings:
     """Health and numbers, over HTTP: /healthz, /readyz, /metrics, /stats."""
 
     enabled: bool = switch("Serve it.", on=True)
-    host: str = setting(Host(), "127.0.0.1", _WHERE)
+    host: str = setting(
+        Host(), "127.0.0.1", "Where it listens; beyond loopback only with --insecure."
+    )
     port: int = setting(Port(), 8090, _PORT)
 
 

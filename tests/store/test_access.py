@@ -206,6 +206,7 @@ def test_a_home_that_cannot_be_written_does_not_keep_the_server_from_starting(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
     with Embedded(tmp_path / "data", port=0, auth=True) as server:
         assert ask(server.login_url, "PING") == b"PONG"
+        assert server.client_url == server.login_url != server.url
 
 
 # ── files ────────────────────────────────────────────────────────────────────

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from tambomq.serve.chasqui import ChasquiDoor
 from tambomq.serve.door import Door, Endpoint
+from tambomq.serve.exposure import refuse_exposed
 from tambomq.serve.gomq import gomq_door
 from tambomq.serve.health import Health
 from tambomq.serve.http import HttpDoor
@@ -42,6 +43,7 @@ def doors(settings: Settings, health: Health) -> list[Door]:
 
     Raises `SettingsError`.
     """
+    refuse_exposed(settings)
     redis = store_door(settings.server)
     journals = recordings(settings)
     asked: list[tuple[bool, Callable[[], Door]]] = [

@@ -62,7 +62,7 @@ class EmbeddedStore:
     @property
     def url(self) -> str:
         """The server; the same after it was started again."""
-        return self._server.login_url
+        return self._server.client_url
 
     @property
     def endpoints(self) -> Sequence[Endpoint]:

@@ -63,7 +63,7 @@ class Embedded:
         self.host, self.port = host, port
         self._maxmemory = half_of_memory() if maxmemory_bytes is None else maxmemory_bytes
         self._auth, self._access = auth, Access("", None)
-        self._has_socket = False
+        self._has_socket = self._is_registered = False
         self.pid = 0
         self.version = ""
         self._fixed_port = port != 0
@@ -92,6 +92,11 @@ class Embedded:
     def login_url(self) -> str:
         """Where it listens, with the password that clients need, if any; known once it runs."""
         return ports.url(self.host, self.port, self._access.default)
+
+    @property
+    def client_url(self) -> str:
+        """What clients of this user need: they find the password by themselves where they can."""
+        return self.url if self._is_registered else self.login_url
 
     @property
     def admin_url(self) -> str:
@@ -163,6 +168,7 @@ class Embedded:
         try:
             if self._auth:
                 register(self.port, self.dir.path)
+                self._is_registered = True
             else:
                 unregister(self.port, self.dir.path)
         except OSError as error:
