@@ -39,9 +39,10 @@ def _row(n: int, protocol: str, event: str = "sent", **others: Any) -> dict[str,
     return {**row, **others}
 
 
-@pytest.fixture
-def filled(spark: SparkSession, lake: Lake) -> Lake:
+@pytest.fixture(scope="module")
+def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """A lake with messages, jobs, dead letters, and events that have no bodies."""
+    lake = Lake.make(tmp_path_factory.mktemp("replayed") / "lake")
     rows = [_row(n, "rsmq") for n in reversed(range(COUNT))]
     rows += [_row(n, "chasqui", name="mail") for n in range(5)]
     rows += [_row(n, "chasqui", "dlq", source="dlq", reason="unrecoverable") for n in range(3)]

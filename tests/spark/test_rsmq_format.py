@@ -9,9 +9,12 @@ import pytest
 import redis
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
+from tambomq.errors import TamboError
 from tambomq.rsmq import Rsmq
 from tambomq.spark import schemas
+from tambomq.spark.rsmq import RsmqSource
 from tests.servers import Server
 
 
@@ -141,19 +144,14 @@ def test_bodies_without_a_schema_are_json_text(
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({}, "the option queue is missing"),
         ({"queue": "q", "tabel": "x"}, "no option tabel; did you mean table?"),
-        ({"queue": "q", "table": "jobs"}, "table must be one of messages, queues, not 'jobs'"),
-        ({"queue": "q", "partitions": "0"}, "partitions must be a whole number"),
         ({"queue": "unknown"}, "unknown"),
         ({"queue": "no name"}, "queue name 'no name' is not valid"),
-        ({"queue": "q", "payload": "xml"}, "payload must be one of bytes, text, json, msgpack"),
         (
             {"queue": "q", "payload": "json", "payloadSchema": "a INT NOT NULL"},
             "value.a cannot be NOT NULL",
         ),
         ({"queue": "q", "payload": "json", "payloadSchema": "a INTT"}, "INTT"),
-        ({"queue": "q", "table": "queues", "payload": "json"}, "no body in it"),
     ],
 )
 def test_what_is_wrong_is_told_in_a_line(
@@ -164,28 +162,26 @@ def test_what_is_wrong_is_told_in_a_line(
     assert told in reason(error)
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, "the option queue is missing"),
+        ({"queue": "q", "table": "jobs"}, "table must be one of messages, queues, not 'jobs'"),
+        ({"queue": "q", "partitions": "0"}, "partitions must be a whole number"),
+        ({"queue": "q", "payload": "xml"}, "payload must be one of bytes, text, json, msgpack"),
+        ({"queue": "q", "table": "queues", "payload": "json"}, "no body in it"),
+    ],
+)
+def test_options_that_make_no_sense_are_told(options: dict[str, str], told: str) -> None:
+    source = RsmqSource(options)
+    with pytest.raises(TamboError) as error:
+        source.reader(from_arrow_schema(schemas.RSMQ_MESSAGES.arrow))
+    assert told in str(error.value)
+
+
 def test_a_url_that_cannot_be_is_told_without_its_password(spark: SparkSession) -> None:
     with pytest.raises(PySparkException) as error:
         table(spark, "redis://:sesame@here:now", queue="q").collect()
-    assert "sesame" not in reason(error)
-
-
-def test_a_wrong_password_does_not_show(spark: SparkSession, private_server: Server) -> None:
-    with redis.Redis.from_url(private_server.url) as admin:
-        admin.config_set("requirepass", "right")
-    url = private_server.url.replace("redis://", "redis://:sesame@")
-    found = table(spark, url, queue="q")
-    assert "sesame" not in found._jdf.queryExecution().logical().toString()
-    with pytest.raises(PySparkException) as error:
-        found.collect()
-    assert "WRONGPASS" in reason(error)
-    assert "sesame" not in reason(error)
-
-
-def test_a_server_that_is_down_is_told_when_the_read_is_planned(spark: SparkSession) -> None:
-    with pytest.raises(PySparkException) as error:
-        table(spark, "redis://:sesame@127.0.0.1:1", queue="q").collect()
-    assert "127.0.0.1:1" in reason(error)
     assert "sesame" not in reason(error)
 
 

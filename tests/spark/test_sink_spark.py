@@ -11,12 +11,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tambomq.chasqui.keys import Keys as ChasquiKeys
+from tambomq.errors import SettingsError
 from tambomq.gomq import keys as gomq_keys
 from tambomq.gomq import wire
 from tambomq.rsmq import Rsmq
 from tests.chasqui.stored import delayed, jobs
 from tests.journal.looking import bodies as recorded
 from tests.servers import Server
+from tests.spark import sinking
 
 
 def save(rows: DataFrame, source: str, server: Server, **options: Any) -> None:
@@ -97,9 +99,6 @@ def test_what_is_written_is_recorded_if_that_is_asked_for(
     ("query", "options", "fault"),
     [
         ("SELECT 'a' AS bdy", {"queue": "q"}, "no column bdy; there are body, queue, delay_s"),
-        ("SELECT 1 AS body", {"queue": "q"}, "column body must be STRING or BINARY, not INT"),
-        ("SELECT 'a' AS body", {}, "neither an option nor a column queue says where rows go"),
-        ("SELECT 'a' AS body", {"queue": "q", "tabel": 1}, "no option tabel"),
         ("SELECT 'a' AS body", {"queue": "none"}, "queue 'none' does not exist"),
     ],
 )
@@ -116,6 +115,21 @@ def test_a_write_that_cannot_be_is_refused_in_one_line(
         save(spark.sql(query), "rsmq", server, **options)
     assert "Traceback" not in str(told.value)
     assert bodies(rsmq) == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "fault"),
+    [
+        ({"body": [1]}, {"queue": "q"}, "column body must be STRING or BINARY, not BIGINT"),
+        ({"body": ["a"]}, {}, "neither an option nor a column queue says where rows go"),
+        ({"body": ["a"]}, {"queue": "q", "tabel": "1"}, "no option tabel"),
+    ],
+)
+def test_rows_and_options_that_do_not_fit_are_told(
+    rows: dict[str, Any], options: dict[str, str], fault: str
+) -> None:
+    with pytest.raises(SettingsError, match=fault):
+        sinking.sink("rsmq", sinking.table(**rows), **options)
 
 
 def test_a_row_that_cannot_be_written_is_told_and_keeps_its_chunk_out(

@@ -12,10 +12,13 @@ import pytest
 import redis
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tambomq.errors import SettingsError
 from tambomq.spark import schemas
 from tambomq.spark.tail_offsets import lag_ms
+from tambomq.spark.tambo import TamboSource
 from tests.servers import Server, eventually
 from tests.spark.tail_job import committed
 from tests.spark.tailing import PROTOCOL, fill, key, spread
@@ -109,14 +112,17 @@ def test_sql_asks_all_journals_and_only_for_the_time_it_wants(
         ({"protocol": "amqp"}, "protocol must be one of rsmq, chasqui, gomq, kqueue"),
         ({"table": "jobs"}, "table must be one of journal"),
         ({"maxRows": "5"}, "did you mean maxRowsPerBatch"),
-        ({"queue": "nobody"}, "queue 'nobody' of kqueue has no journal"),
     ],
 )
-def test_what_cannot_be_read_is_told_in_one_line(
-    spark: SparkSession, server: Server, options: dict[str, str], said: str
-) -> None:
-    with pytest.raises(PySparkException, match=said) as caught:
-        read(spark, server, **options).collect()
+def test_options_that_make_no_sense_are_told(options: dict[str, str], said: str) -> None:
+    source = TamboSource({"protocol": PROTOCOL, "queue": "q", **options})
+    with pytest.raises(SettingsError, match=said):
+        source.reader(from_arrow_schema(schemas.TAMBO_JOURNAL.arrow))
+
+
+def test_a_queue_without_a_journal_is_told_in_one_line(spark: SparkSession, server: Server) -> None:
+    with pytest.raises(PySparkException, match="queue 'nobody' of kqueue has no") as caught:
+        read(spark, server, "nobody").collect()
     assert 'File "' not in str(caught.value)
 
 
