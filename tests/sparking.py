@@ -48,21 +48,36 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @contextmanager
 def lent(spark: SparkSession) -> Iterator[SparkSession]:
-    """Let `tambomq.spark.session` return a session of the JVM that runs already.
+    """Let `tambomq.spark.session` return the session that runs already.
 
-    For programs that would start a JVM of their own and stop it. Settings and temporary views are
-    forgotten when the block ends; what a program wants of the JVM itself it does not get.
+    For programs that would start a JVM of their own and stop it. What they want of the JVM itself
+    they do not get; settings and temporary views of theirs are gone when the block ends.
     """
-    own = spark.newSession()
 
     def session(app: str = "", *, master: str | None = None, conf: Any = None) -> SparkSession:
         del app, master, conf
-        return own
+        return spark
 
+    before = dict(spark.conf.getAll)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tambomq.spark.session", session, raising=False)
-        patch.setattr(own, "stop", lambda: None)
-        yield own
+        patch.setattr(spark, "stop", lambda: None)
+        try:
+            yield spark
+        finally:
+            _forget(spark, before)
+
+
+def _forget(spark: SparkSession, before: dict[str, str]) -> None:
+    """Let a session have the settings it had *before*, and no temporary views."""
+    for name, value in dict(spark.conf.getAll).items():
+        if name not in before:
+            spark.conf.unset(name)
+        elif before[name] != value:
+            spark.conf.set(name, before[name])
+    for table in spark.catalog.listTables():
+        if table.isTemporary:
+            spark.catalog.dropTempView(table.name)
 
 
 def in_time(act: Callable[[], None]) -> None:

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from tests import sparking
 from tests.serve.processes import serving
 from tests.servers import Server
+from tests.spark import sampling
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -59,7 +60,7 @@ def test_an_example_of_spark_runs_on_the_session_of_all_tests(
 @pytest.mark.jvm
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("path", OF_SPARK, ids=name_of)
+@pytest.mark.parametrize("path", sampling.some("examples", OF_SPARK, 3), ids=name_of)
 def test_an_example_of_spark_runs_as_a_process(path: Path, environment: dict[str, str]) -> None:
     assert run(path, environment).endswith("done\n")
 

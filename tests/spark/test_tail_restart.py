@@ -9,6 +9,7 @@ import pytest
 import redis
 from pyspark.sql import SparkSession
 
+from tests import sparking
 from tests.servers import Server
 from tests.spark import crash_job, sampling
 from tests.spark.crash_kinds import JOB, told
@@ -97,12 +98,12 @@ def test_a_batch_that_was_written_but_not_noted_is_not_written_twice(
         assert query.awaitTermination(WITHIN_S)
 
     fill(own_db, "q", range(700))
-    follow()
+    sparking.in_time(follow)
     last = max(
         (tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name)
     )
     last.unlink()
     (last.parent / f".{last.name}.crc").unlink(missing_ok=True)
     fill(own_db, "q", range(700, 900))
-    follow()
+    sparking.in_time(follow)
     assert sorted(committed(tmp_path), key=int) == list(map(str, range(900)))
