@@ -21,6 +21,12 @@ class Stored:
     rc: int = 0
     fr: int = 0
     why: str | None = None
+    token: str = ""
+
+    @property
+    def receipt(self) -> str:
+        """What the last delivery of it may settle it with."""
+        return f"{self.rc}-{self.token}" if self.token else str(self.rc)
 
 
 @dataclass
@@ -82,11 +88,11 @@ class Queue:
             aside.append(id)
         return None, None, aside
 
-    def holds(self, id: str, receipt: int | None) -> bool:
-        """Whether the message is there and nobody has received it since *receipt*."""
-        return id in self.messages and receipt in (None, self.messages[id].rc)
+    def holds(self, id: str, receipt: str | None) -> bool:
+        """Whether the message is there and *receipt* is of its last delivery."""
+        return id in self.messages and receipt in (None, self.messages[id].receipt)
 
-    def delete(self, id: str, receipt: int | None) -> bool:
+    def delete(self, id: str, receipt: str | None) -> bool:
         """Forget a message."""
         if not self.holds(id, receipt):
             return False

@@ -107,7 +107,7 @@ def test_an_illegal_id_is_refused(client: Rsmq, untouched: Callable[[], bool], i
     assert untouched()
 
 
-@pytest.mark.parametrize("receipt", ["1", 1.0, True, b"1", object()])
+@pytest.mark.parametrize("receipt", [1, "", 1.0, True, b"1", object()])
 def test_what_is_no_receipt_is_refused(
     client: Rsmq, untouched: Callable[[], bool], receipt: Any
 ) -> None:

@@ -56,8 +56,9 @@ def test_text_is_the_body_decoded() -> None:
         _ = message(body=b"\xff").text
 
 
-def test_a_receipt_is_the_number_of_receives() -> None:
-    assert message(rc=7).receipt == 7
+def test_a_receipt_names_the_delivery_and_without_one_the_number_of_receives() -> None:
+    assert message(rc=7, token="abc").receipt == "7-abc"
+    assert message(rc=7).receipt == "7"
 
 
 @given(st.binary())

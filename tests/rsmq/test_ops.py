@@ -114,9 +114,16 @@ def test_no_send_is_repeated_unasked() -> None:
 
 def test_a_receive_is_one_call() -> None:
     call = ops.receive(KEYS, "q", 3, vt=0)
-    assert (script(call), call.keys, call.args) == ("receive", OWN, (3, 0))
-    assert ops.receive(KEYS, "q").args == (1, "")
+    assert (script(call), call.keys) == ("receive", (*OWN, "ns:q:receipts"))
+    assert call.args[:2] == (3, 0)
+    assert ops.receive(KEYS, "q").args[:2] == (1, "")
     assert not call.repeatable
+
+
+def test_no_two_receives_have_the_same_token() -> None:
+    calls = [ops.receive_one(KEYS, "q") for _ in range(100)]
+    calls += first_trip(ops.receive_batch(KEYS, "q", 5000))
+    assert len({call.args[-1] for call in calls}) == 110
 
 
 @pytest.mark.parametrize(
@@ -133,7 +140,7 @@ def test_a_receive_of_one_has_a_script_of_its_own_that_leaves_damage_to_the_othe
     (thorough,) = plan.send([ops.Haul([], 0)])
     verbs = [call.verb for call in (quick, thorough)]
     assert [verb.name for verb in verbs if isinstance(verb, Script)] == ["receive_one", "receive"]
-    assert thorough.args == (1, "")
+    assert thorough.args[:2] == (1, "")
 
 
 field = st.tuples(
@@ -180,7 +187,12 @@ def test_a_receive_goes_on_behind_ids_without_a_body() -> None:
 
 def test_the_replies_of_a_pop_are_understood() -> None:
     (call,) = first_trip(ops.pop(KEYS, "q"))
-    assert (script(call), call.keys, call.args, call.repeatable) == ("pop", OWN, (), False)
+    assert (script(call), call.keys, call.args, call.repeatable) == (
+        "pop",
+        (*OWN, "ns:q:receipts"),
+        (),
+        False,
+    )
     assert call.decode([9, ID.encode(), b"x", 2, 5]) == [Message(ID, b"x", 2, 5, 9)]
     assert call.decode([9]) == []
     assert call.decode([0]) is None
@@ -188,11 +200,18 @@ def test_the_replies_of_a_pop_are_understood() -> None:
         call.decode(None)
 
 
-@given(st.binary(), st.binary(), st.binary(), st.floats(allow_nan=False), st.binary())
+@given(
+    st.binary(),
+    st.binary(),
+    st.binary(),
+    st.floats(allow_nan=False),
+    st.binary(),
+    st.binary(),
+)
 def test_no_stored_bytes_crash_a_peek(
-    id: bytes, rc: bytes, fr: bytes, score: float, why: bytes
+    id: bytes, rc: bytes, fr: bytes, score: float, why: bytes, receipt: bytes
 ) -> None:
-    reply = [[str(score).encode(), id, b"body", rc, fr, why]]
+    reply = [[str(score).encode(), id, b"body", rc, fr, why, receipt]]
     (seen,) = ops.peek(KEYS, "q", 1).decode(reply)
     assert seen.body == b"body"
     assert seen.rc >= 0
@@ -202,11 +221,11 @@ def test_no_stored_bytes_crash_a_peek(
 def test_a_peek_shows_what_a_message_does_not_have_as_nothing() -> None:
     call = ops.peek(KEYS, "q", 5, first=2)
     assert (script(call), call.args, call.repeatable) == ("peek", (2, 5), True)
-    assert call.decode([[b"12.7", ID.encode(), b"x", None, None, None]]) == [
+    assert call.decode([[b"12.7", ID.encode(), b"x", None, None, None, b"0"]]) == [
         Message(ID, b"x", 0, 0, 12, None)
     ]
-    assert call.decode([[b"1", ID.encode(), b"x", b"2", b"3", b"why"]]) == [
-        Message(ID, b"x", 2, 3, 1, "why")
+    assert call.decode([[b"1", ID.encode(), b"x", b"2", b"3", b"why", b"2-abc"]]) == [
+        Message(ID, b"x", 2, 3, 1, "why", "abc")
     ]
 
 

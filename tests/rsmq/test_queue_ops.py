@@ -41,7 +41,11 @@ def test_a_queue_is_made_by_one_call() -> None:
 
 def test_a_queue_is_dropped_by_one_call() -> None:
     call = queue_ops.drop(KEYS, "q")
-    assert (script(call), call.keys, call.args) == ("drop", ("ns:QUEUES", *OWN), ("q",))
+    assert (script(call), call.keys, call.args) == (
+        "drop",
+        ("ns:QUEUES", *OWN, "ns:q:receipts"),
+        ("q",),
+    )
     call.decode(1)
     with pytest.raises(QueueNotFound):
         call.decode(0)

@@ -12,14 +12,14 @@ from tests.rsmq.plans import first_trip, script, told
 KEYS = Keys("ns")
 OWN = ("ns:q", "ns:q:Q")
 ID = "g73zkl38qzSBNq2NcnVVlCldqwqFXRJd"
-HELD = Message(ID, b"body", rc=3, fr=1, visible_at=2)
+HELD = Message(ID, b"body", rc=3, fr=1, visible_at=2, token="t")
 
 
 def test_a_delete_may_carry_a_receipt() -> None:
     assert settle_ops.delete(KEYS, "q", ID).args == (ID, "")
-    assert settle_ops.delete(KEYS, "q", ID, receipt=0).args == (ID, 0)
+    assert settle_ops.delete(KEYS, "q", ID, receipt="0").args == (ID, "0")
     assert settle_ops.hide(KEYS, "q", ID, 0.5).args == (0.5, ID, "")
-    assert settle_ops.hide(KEYS, "q", ID, 60, receipt=3).args == (60, ID, 3)
+    assert settle_ops.hide(KEYS, "q", ID, 60, receipt="3-t").args == (60, ID, "3-t")
 
 
 def test_what_settles_a_message_is_safe_to_repeat() -> None:
@@ -30,10 +30,10 @@ def test_what_settles_a_message_is_safe_to_repeat() -> None:
 
 def test_a_batch_of_deletes_takes_ids_and_messages_in_one_trip() -> None:
     one, two = first_trip(settle_ops.delete_batch(KEYS, "q", [HELD, *[ID] * 500]))
-    assert one.args[:4] == (ID, 3, ID, "")
+    assert one.args[:4] == (ID, "3-t", ID, "")
     assert (len(one.args), len(two.args)) == (1000, 2)
     (hide,) = first_trip(settle_ops.hide_batch(KEYS, "q", [HELD], 0.5))
-    assert hide.args == (0.5, ID, 3)
+    assert hide.args == (0.5, ID, "3-t")
 
 
 def test_a_batch_of_deletes_answers_for_each_in_order() -> None:
@@ -56,8 +56,8 @@ def test_ids_and_numbers_are_checked_before_anything_is_sent() -> None:
 def test_a_burial_names_both_queues_and_the_receipt() -> None:
     call = settle_ops.bury(KEYS, "q", HELD, "grave", "why", realtime=True)
     assert script(call) == "bury"
-    assert call.keys == (*OWN, "ns:QUEUES", "ns:grave", "ns:grave:Q")
-    assert call.args == (ID, 3, "grave", b"why", "ns:rt:grave")
+    assert call.keys == (*OWN, "ns:QUEUES", "ns:grave", "ns:grave:Q", "ns:q:receipts")
+    assert call.args == (ID, "3-t", "grave", b"why", "ns:rt:grave")
     assert (call.decode(1), call.decode(0)) == (True, False)
     with pytest.raises(QueueNotFound):
         call.decode(None)

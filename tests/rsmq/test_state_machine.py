@@ -274,6 +274,11 @@ class Programs(RuleBasedStateMachine):
         keys = {f"rsmq:{name}:Q".encode() for name in self.model}
         keys |= {f"rsmq:{name}".encode() for name, known in self.model.items() if known.messages}
         keys |= {b"rsmq:QUEUES"} if self.model else set()
+        keys |= {
+            f"rsmq:{name}:receipts".encode()
+            for name, known in self.model.items()
+            if any(message.token for message in known.messages.values())
+        }
         assert set(cast("list[bytes]", self.db.keys())) == keys
         assert self.client.list_queues() == sorted(self.model)
         for name, known in self.model.items():
@@ -322,11 +327,13 @@ class Programs(RuleBasedStateMachine):
         stored = known.messages[message.id]
         stored.score = message.visible_at
         stored.fr = stored.fr or message.fr
+        assert message.token not in ("", stored.token)
+        stored.token = message.token
         return stored
 
     def _same(self, message: Message, stored: Stored) -> None:
         assert (message.body, message.rc, message.fr) == (stored.body, stored.rc, stored.fr)
-        assert message.visible_at == stored.score
+        assert (message.visible_at, message.receipt) == (stored.score, stored.receipt)
 
     def _agrees(self, known: Queue, told: Any) -> None:
         assert (told.vt, told.delay, told.maxsize) == (known.vt, known.delay, known.maxsize)

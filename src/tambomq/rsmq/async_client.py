@@ -175,7 +175,7 @@ class AsyncRsmq:
         """
         return await self._store.run(ops.peek(self._keys, queue, count, first=first))
 
-    async def delete_message(self, queue: str, id: str, *, receipt: int | None = None) -> bool:
+    async def delete_message(self, queue: str, id: str, *, receipt: str | None = None) -> bool:
         """Forget a message; false when it was already gone.
 
         With *receipt* (of the received message) also false, and nothing done,
@@ -191,7 +191,7 @@ class AsyncRsmq:
         return await self._store.follow(settle_ops.delete_batch(self._keys, queue, messages))
 
     async def change_message_visibility(
-        self, queue: str, id: str, vt: float, *, receipt: int | None = None
+        self, queue: str, id: str, vt: float, *, receipt: str | None = None
     ) -> bool:
         """Let a message become visible in *vt* seconds; false when it is gone.
 

@@ -173,7 +173,7 @@ class Rsmq:
         """
         return self._store.run(ops.peek(self._keys, queue, count, first=first))
 
-    def delete_message(self, queue: str, id: str, *, receipt: int | None = None) -> bool:
+    def delete_message(self, queue: str, id: str, *, receipt: str | None = None) -> bool:
         """Forget a message; false when it was already gone.
 
         With *receipt* (of the received message) also false, and nothing done,
@@ -189,7 +189,7 @@ class Rsmq:
         return self._store.follow(settle_ops.delete_batch(self._keys, queue, messages))
 
     def change_message_visibility(
-        self, queue: str, id: str, vt: float, *, receipt: int | None = None
+        self, queue: str, id: str, vt: float, *, receipt: str | None = None
     ) -> bool:
         """Let a message become visible in *vt* seconds; false when it is gone.
 

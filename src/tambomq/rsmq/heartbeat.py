@@ -36,11 +36,10 @@ class RsmqLease(msgspec.Struct, frozen=True):
 
     def renew(self, held: dict[str, str]) -> Plan[list[str]]:
         """Hide *held*, receipts by id, anew; return the ids that are gone, or another's by now."""
-        messages = [Message(id, b"", int(receipt), 0, 0) for id, receipt in held.items()]
-        kept = yield from settle_ops.hide_batch(Keys(self.ns), self.queue, messages, self.vt)
+        kept = yield from settle_ops.hide_batch(Keys(self.ns), self.queue, held.items(), self.vt)
         return [id for id, ours in zip(held, kept, strict=True) if not ours]
 
 
 def receipts(messages: Iterable[Message]) -> dict[str, str]:
     """Return *messages* as a heartbeat holds them."""
-    return {message.id: str(message.receipt) for message in messages}
+    return {message.id: message.receipt for message in messages}

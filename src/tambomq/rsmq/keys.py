@@ -14,8 +14,16 @@ The hash of a lease: who has it, and what it has::
     hidden_until                          from then on others may have the messages (ms)
     acked                                 claims that are over
     claim mark                            the open claim's number, and the name only it has
+    token                                 the same name, if the claim has recorded its deliveries
     released                              the last claim that was taken away
     lapsed                                the mark of a claim that others may have had messages of
+
+The hash of receipts, which other clients do not have: who holds a message::
+
+    <id>                                  <receipt> <hidden at> <for how long> (ms)
+
+A receipt is ``<rc>-<token>``, of which nobody but that delivery has the token. It counts while the
+message's own ``rc`` is the same: a client without tokens counts too.
 
 The scripts spell the fields too; a field that changes here changes there.
 """
@@ -105,6 +113,15 @@ class Keys:
         """Both keys of a queue, its name checked: messages and data."""
         base = f"{self.ns}:{check_queue(queue)}"
         return base, f"{base}:Q"
+
+    def receipts(self, queue: str) -> str:
+        """Hash: the last delivery of each message that a client of ours has received."""
+        return f"{self.ns}:{queue}:receipts"
+
+    def all_of(self, queue: str) -> tuple[str, str, str]:
+        """All keys of a queue, its name checked: messages, data and receipts."""
+        base = f"{self.ns}:{check_queue(queue)}"
+        return base, f"{base}:Q", f"{base}:receipts"
 
     def notices(self, queue: str) -> str:
         """Channel: after a send with realtime on, how many messages there are."""

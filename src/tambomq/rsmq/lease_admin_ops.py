@@ -11,7 +11,9 @@ from tambomq.store import leasing, ledger
 from tambomq.store.call import Call, Plan, load_script, results
 from tambomq.store.ledger import CHUNK, Holding
 
-_GIVE_BACK = load_script("tambomq.rsmq", "lease_give_back", "loose", "member")
+_GIVE_BACK = load_script(
+    "tambomq.rsmq", "lease_give_back", "loose", "member", "receipts", "claimed"
+)
 
 
 def listed(keys: Keys, queue: str) -> Plan[list[Holding]]:
@@ -30,7 +32,10 @@ def release(keys: Keys, queue: str, lease: str, *, gone: str = "") -> Plan[int]:
     Its query, should it come back, is told that they are lost. Raises `LeaseTaken` while it is
     alive; *gone* is a holder that is known to be dead.
     """
-    where = (*keys.of(queue), keys.ledger(queue, lease), keys.members(queue, lease))
+    where = (
+        *(*keys.of(queue), keys.ledger(queue, lease), keys.members(queue, lease)),
+        keys.receipts(queue),
+    )
 
     def give_back(first: int) -> Call[Any]:
         decode = partial(ledger.loose, queue, lease)

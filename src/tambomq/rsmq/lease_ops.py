@@ -1,7 +1,8 @@
 """How a query holds many RSMQ messages at once, as calls and plans nobody has made yet.
 
 What a lease and a claim are: `tambomq.store.ledger`. The messages of a claim are hidden as
-received ones are, and each is ours only while its rc says so.
+received ones are, under the claim's mark as their token: each is ours only while its receipt
+counts.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ def _load(name: str, *parts: str) -> Script:
     return load_script("tambomq.rsmq", f"lease_{name}", *parts)
 
 
-_CLAIM = _load("claim", "claims", "digest")
-_RENEW = _load("renew", "member")
-_PRUNE = _load("prune", "member")
-_ACKNOWLEDGE = _load("acknowledge", "claims", "member")
+_HELD = ("member", "receipts", "claimed")
+_CLAIM = _load("claim", "claims", "digest", "receipts")
+_RENEW = _load("renew", *_HELD)
+_PRUNE = _load("prune", *_HELD)
+_ACKNOWLEDGE = _load("acknowledge", "claims", *_HELD)
 
 
 class Member(msgspec.Struct, frozen=True, gc=False):
@@ -79,7 +81,8 @@ def claim(keys: Keys, term: Term, number: int, mark: str, count: int) -> Plan[Cl
 
     def take(size: int, more: int) -> Call[Claim]:
         args = (term.owner, number, mark, size, more, term.hide_ms)
-        return Call(_CLAIM, _own(keys, term), args, partial(_claimed, term), repeatable=True)
+        where = (*_own(keys, term), keys.receipts(term.queue))
+        return Call(_CLAIM, where, args, partial(_claimed, term), repeatable=True)
 
     return leasing.claim(take, count)
 
@@ -90,6 +93,7 @@ def prune(keys: Keys, term: Term, size: int) -> Plan[int]:
         keys.data(term.queue),
         keys.ledger(term.queue, term.lease),
         keys.members(term.queue, term.lease),
+        keys.receipts(term.queue),
     )
     decode = partial(ledger.granted, term)
     step = Call(_PRUNE, where, (term.owner, CHUNK), decode, repeatable=True)
@@ -105,6 +109,7 @@ def acknowledge(keys: Keys, term: Term, number: int, mark: str, *, dead: str = "
     grave = check_dead_queue(dead or term.queue + DEAD_SUFFIX, of=term.queue)
     verdicts = keys.verdicts(term.queue, term.lease)
     where = (*_own(keys, term), verdicts, keys.queues, *keys.of(grave))
+    where += (keys.receipts(term.queue),)
     args = (term.owner, number, mark, CHUNK, grave)
     step = Call(_ACKNOWLEDGE, where, args, partial(ledger.granted, term), repeatable=True)
     return leasing.acknowledge(step)
@@ -149,7 +154,8 @@ def _own(keys: Keys, term: Term) -> tuple[str, ...]:
 
 def _renewal(keys: Keys, term: Term, first: int, count: int) -> Call[Any]:
     args = (term.owner, term.lease_ms, term.hide_ms, first, count)
-    return Call(_RENEW, _own(keys, term), args, partial(ledger.granted, term), repeatable=True)
+    where = (*_own(keys, term), keys.receipts(term.queue))
+    return Call(_RENEW, where, args, partial(ledger.granted, term), repeatable=True)
 
 
 def give_up(keys: Keys, queue: str, lease: str) -> Call[int]:

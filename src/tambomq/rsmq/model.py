@@ -33,6 +33,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     """When others see it (again)."""
     reason: str | None = None
     """Why it is in a dead-letter queue; only `peek_messages` tells."""
+    token: str = ""
+    """Names its last delivery; empty if it has none, or a client without receipts received it."""
 
     @property
     def sent(self) -> int:
@@ -48,9 +50,9 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         return self.body.decode("utf-8")
 
     @property
-    def receipt(self) -> int:
-        """Proof of this very receive: void once anybody receives the message again."""
-        return self.rc
+    def receipt(self) -> str:
+        """Proof of this very delivery: void once anybody receives the message again."""
+        return f"{self.rc}-{self.token}" if self.token else str(self.rc)
 
 
 class QueueAttributes(msgspec.Struct, frozen=True):

@@ -22,11 +22,14 @@ from tambomq.store.call import Arg, Call, Plan, load_script, results
 # A script keeps the server from everybody else; 500 sends take it 2 ms.
 CHUNK = 500
 
+# 95 random bits: nobody draws the same for another delivery of a message.
+_TOKEN_LENGTH = 16
+
 _SEND = load_script("tambomq.rsmq", "send")
-_RECEIVE = load_script("tambomq.rsmq", "receive")
-_RECEIVE_ONE = load_script("tambomq.rsmq", "receive_one")
+_RECEIVE = load_script("tambomq.rsmq", "receive", "receipts")
+_RECEIVE_ONE = load_script("tambomq.rsmq", "receive_one", "receipts")
 _POP = load_script("tambomq.rsmq", "pop")
-_PEEK = load_script("tambomq.rsmq", "peek")
+_PEEK = load_script("tambomq.rsmq", "peek", "receipts")
 
 
 class Haul(msgspec.Struct, frozen=True, gc=False):
@@ -124,14 +127,18 @@ def _sent_one(queue: str, size: int, reply: Any) -> str:
 
 def receive(keys: Keys, queue: str, count: int = 1, *, vt: float | None = None) -> Call[Haul]:
     """Take up to *count* (at most `CHUNK`) of the oldest visible messages and hide them."""
-    args = (min(check_count(count), CHUNK), _seconds("vt", vt))
-    return recorded(keys, queue, Call(_RECEIVE, keys.of(queue), args, partial(_haul, queue)))
+    token = letters(_TOKEN_LENGTH)
+    args = (min(check_count(count), CHUNK), _seconds("vt", vt), token)
+    call = Call(_RECEIVE, keys.all_of(queue), args, partial(_haul, queue, token))
+    return recorded(keys, queue, call)
 
 
 def receive_one(keys: Keys, queue: str, *, vt: float | None = None) -> Call[Haul]:
     """Take the oldest visible message and hide it; not final if that takes `receive`."""
-    args = (_seconds("vt", vt),)
-    return recorded(keys, queue, Call(_RECEIVE_ONE, keys.of(queue), args, partial(_haul, queue)))
+    token = letters(_TOKEN_LENGTH)
+    args = (_seconds("vt", vt), token)
+    call = Call(_RECEIVE_ONE, keys.all_of(queue), args, partial(_haul, queue, token))
+    return recorded(keys, queue, call)
 
 
 def receive_batch(keys: Keys, queue: str, count: int, *, vt: float | None = None) -> Plan[Haul]:
@@ -153,7 +160,7 @@ def _whole_haul(calls: Sequence[Call[Haul]], again: Sequence[Call[Haul]]) -> Pla
         calls = again
 
 
-def _haul(queue: str, reply: Any) -> Haul:
+def _haul(queue: str, token: str, reply: Any) -> Haul:
     reply = existing(queue, reply)
     visible_at = reply[0]
     if not visible_at:
@@ -161,7 +168,7 @@ def _haul(queue: str, reply: Any) -> Haul:
     fields = iter(reply[1:])
     return Haul(
         [
-            Message(_id(id), body, rc, fr, visible_at)
+            Message(_id(id), body, rc, fr, visible_at, None, token)
             for id, body, rc, fr in zip(fields, fields, fields, fields, strict=True)
         ]
     )
@@ -179,7 +186,7 @@ def pop(keys: Keys, queue: str) -> Plan[Message | None]:
         id, body, rc, fr = fields
         return [Message(_id(id), body, rc, fr, now)]
 
-    call = recorded(keys, queue, Call(_POP, keys.of(queue), (), decode))
+    call = recorded(keys, queue, Call(_POP, keys.all_of(queue), (), decode))
     popped = None
     while popped is None:
         popped = results((yield (call,)))[0]
@@ -198,12 +205,13 @@ def peek(keys: Keys, queue: str, count: int, *, first: int = 0) -> Call[list[Mes
                 fr=tally(fr),
                 visible_at=moment(visible_at),
                 reason=why and why.decode("utf-8", "replace"),
+                token=receipt.partition(b"-")[2].decode("ascii", "replace"),
             )
-            for visible_at, id, body, rc, fr, why in existing(queue, reply)
+            for visible_at, id, body, rc, fr, why, receipt in existing(queue, reply)
         ]
 
     args = (check_count(first, least=0, most=2**53), check_count(count))
-    return Call(_PEEK, keys.of(queue), args, decode, repeatable=True)
+    return Call(_PEEK, keys.all_of(queue), args, decode, repeatable=True)
 
 
 def _id(stored: bytes) -> str:

@@ -55,13 +55,13 @@ def drop(keys: Keys, queue: str) -> Call[None]:
         if not dropped:
             raise QueueNotFound(queue)
 
-    return Call(_DROP, (keys.queues, *keys.of(queue)), (queue,), decode)
+    return Call(_DROP, (keys.queues, *keys.all_of(queue)), (queue,), decode)
 
 
 def purge(keys: Keys, queue: str) -> Call[int]:
     """Forget all messages of a queue but not the queue; how many there were."""
     kept = (*ATTRIBUTES, *COUNTERS)
-    return Call(_PURGE, keys.of(queue), kept, partial(existing, queue))
+    return Call(_PURGE, keys.all_of(queue), kept, partial(existing, queue))
 
 
 def list_queues(keys: Keys) -> Call[list[str]]:

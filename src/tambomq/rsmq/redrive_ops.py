@@ -53,7 +53,8 @@ def move(keys: Keys, queue: str, told: Redrive, letters: Sequence[Letter]) -> Ca
     Raises `JournalFull`, and moves none of them.
     """
     ledger = (keys.redrive(queue, told.id), keys.redriven(queue, told.id))
-    where = (*keys.of(queue), *keys.of(told.dead), *ledger)
+    receipts = (keys.receipts(queue), keys.receipts(told.dead))
+    where = (*keys.of(queue), *keys.of(told.dead), *ledger, *receipts)
     words: list[Arg] = [KEEP_S]
     for letter in letters:
         words += (letter.id, int(letter.body is not None), letter.body or b"")

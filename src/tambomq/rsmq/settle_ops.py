@@ -1,7 +1,7 @@
 """What becomes of received RSMQ messages, as calls and plans nobody has made yet.
 
-With a receipt an operation is done only while nobody else has received the
-message since. Names, ids and numbers are checked here, before anything is sent.
+With a receipt an operation is done only while that delivery is the message's last.
+Names, ids and numbers are checked here, before anything is sent.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from tambomq.rsmq.recorded import recorded
 from tambomq.rsmq.replies import existing
 from tambomq.store.call import Arg, Call, Plan, Script, load_script, results
 
-Held: TypeAlias = str | Message
-"""A message to act on: by its id alone, or only while it is held as it was received."""
+Held: TypeAlias = str | Message | tuple[str, str]
+"""A message to act on: by its id alone, or only while its receipt counts; or both as a pair."""
 
 MOST_REASON = 4000
 """So many characters are kept of why a message is dead."""
 
-_DELETE = load_script("tambomq.rsmq", "delete")
-_DELETE_ONE = load_script("tambomq.rsmq", "delete_one")
-_HIDE = load_script("tambomq.rsmq", "hide")
-_BURY = load_script("tambomq.rsmq", "bury")
+_DELETE = load_script("tambomq.rsmq", "delete", "receipts")
+_DELETE_ONE = load_script("tambomq.rsmq", "delete_one", "receipts")
+_HIDE = load_script("tambomq.rsmq", "hide", "receipts")
+_BURY = load_script("tambomq.rsmq", "bury", "receipts")
 
 
-def delete(keys: Keys, queue: str, id: str, *, receipt: int | None = None) -> Call[bool]:
+def delete(keys: Keys, queue: str, id: str, *, receipt: str | None = None) -> Call[bool]:
     """Forget a message; false if it is gone, or another's by now."""
     args = (check_id(id), _receipt(receipt))
     decode = partial(_is_done, queue)
-    call = Call(_DELETE_ONE, keys.of(queue), args, decode, repeatable=True)
+    call = Call(_DELETE_ONE, keys.all_of(queue), args, decode, repeatable=True)
     return recorded(keys, queue, call)
 
 
@@ -44,10 +44,10 @@ def delete_batch(keys: Keys, queue: str, held: Iterable[Held]) -> Plan[list[bool
     return _all_done(recorded(keys, queue, call) for call in calls)
 
 
-def hide(keys: Keys, queue: str, id: str, vt: float, *, receipt: int | None = None) -> Call[bool]:
+def hide(keys: Keys, queue: str, id: str, vt: float, *, receipt: str | None = None) -> Call[bool]:
     """Let a message be visible in *vt* seconds; false if it is gone, or another's by now."""
     args = (check_seconds("vt", vt), check_id(id), _receipt(receipt))
-    return Call(_HIDE, keys.of(queue), args, partial(_first_done, queue), repeatable=True)
+    return Call(_HIDE, keys.all_of(queue), args, partial(_first_done, queue), repeatable=True)
 
 
 def hide_batch(keys: Keys, queue: str, held: Iterable[Held], vt: float) -> Plan[list[bool]]:
@@ -60,18 +60,20 @@ def bury(
 ) -> Call[bool]:
     """Move a held message to queue *dead*; false if it is gone, or another's by now."""
     own, other = keys.of(queue), keys.of(check_dead_queue(dead, of=queue))
+    where = (*own, keys.queues, *other, keys.receipts(queue))
     # An error may quote anything, at any length.
     reason = why[:MOST_REASON].encode("utf-8", "backslashreplace")
     args = (message.id, message.receipt, dead, reason, keys.notices(dead) if realtime else "")
     decode = partial(_is_done, queue)
-    call = Call(_BURY, (*own, keys.queues, *other), args, decode, repeatable=True)
+    call = Call(_BURY, where, args, decode, repeatable=True)
     return recorded(keys, queue, call)
 
 
-def _receipt(receipt: int | None) -> Arg:
+def _receipt(receipt: str | None) -> Arg:
     if receipt is None:
         return ""
-    if isinstance(receipt, bool) or not isinstance(receipt, int):
+    # An empty one would be taken for none.
+    if not isinstance(receipt, str) or not receipt:
         raise InvalidValue("receipt", receipt, "the receipt of a received message")
     return receipt
 
@@ -83,12 +85,14 @@ def _in_chunks(
     for first in range(0, len(pairs), CHUNK):
         flat = [item for pair in pairs[first : first + CHUNK] for item in pair]
         decode = partial(_done, queue)
-        yield Call(script, keys.of(queue), (*head, *flat), decode, repeatable=True)
+        yield Call(script, keys.all_of(queue), (*head, *flat), decode, repeatable=True)
 
 
 def _pair(held: Held) -> tuple[str, Arg]:
     if isinstance(held, Message):
         return held.id, held.receipt
+    if isinstance(held, tuple):
+        return held[0], _receipt(held[1])
     return check_id(held), ""
 
 

@@ -6,14 +6,16 @@
 --       queues         set   <ns>:QUEUES
 --       dead_messages  zset  <ns>:<queue>-dead
 --       dead_data      hash  <ns>:<queue>-dead:Q
+--       receipts       hash  <ns>:<queue>:receipts
 -- ARGV  id             the message; it keeps its id
---       receipt        the rc it must still have, or ''
+--       receipt        the one that must still count, or ''
 --       dead           name of the dead-letter queue
 --       why            what to tell about it
 --       channel        where to tell, or ''
 -- REPLY 1 moved, 0 not there or received by another since; nil when there is no such queue
 
 local messages, data, queues, dead_messages, dead_data = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local receipts = KEYS[6]
 local id, receipt, dead, why, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
 local vt = redis.call('HGET', data, 'vt')
@@ -22,7 +24,8 @@ if not vt then
 end
 
 local stored = redis.call('HMGET', data, id, id .. ':rc')
-if not stored[1] or (receipt ~= '' and (stored[2] or '0') ~= receipt)
+local current = receipt_of(stored[2], redis.call('HGET', receipts, id))
+if not stored[1] or (receipt ~= '' and receipt ~= current)
   or not redis.call('ZSCORE', messages, id) then
   return 0
 end
@@ -47,6 +50,7 @@ if channel ~= '' then
   redis.call('PUBLISH', channel, redis.call('ZCARD', dead_messages))
 end
 
+redis.call('HDEL', receipts, id)
 redis.call('ZREM', messages, id)
 redis.call('HDEL', data, id, id .. ':rc', id .. ':fr', id .. ':why')
 return 1

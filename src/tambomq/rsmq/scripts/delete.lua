@@ -3,25 +3,40 @@
 --
 -- KEYS  messages     zset  <ns>:<queue>
 --       data         hash  <ns>:<queue>:Q
--- ARGV  id, receipt  …     a message, and the rc (0: never received) it must still have, or ''
+--       receipts     hash  <ns>:<queue>:receipts
+-- ARGV  id, receipt  …     a message, and the receipt that must still count, or ''
 -- REPLY 1 or 0 for each: forgotten, or not there or received by another since;
 --       nil when there is no such queue
 
-local messages, data = KEYS[1], KEYS[2]
+local messages, data, receipts = KEYS[1], KEYS[2], KEYS[3]
 
-if redis.call('HEXISTS', data, 'vt') == 0 then
+local ids, names = {}, {'vt'}
+for i = 1, #ARGV, 2 do
+  local id = ARGV[i]
+  ids[#ids + 1], names[#names + 1] = id, id .. ':rc'
+end
+local stored = redis.call('HMGET', data, unpack(names))
+if not stored[1] then
   return nil
 end
+local scores = redis.call('ZMSCORE', messages, unpack(ids))
+local records = redis.call('HMGET', receipts, unpack(ids))
 
-local reply = {}
-for i = 1, #ARGV, 2 do
-  local id, receipt = ARGV[i], ARGV[i + 1]
-  local ours = receipt == '' or (redis.call('HGET', data, id .. ':rc') or '0') == receipt
-  if ours and redis.call('ZREM', messages, id) == 1 then
-    redis.call('HDEL', data, id, id .. ':rc', id .. ':fr', id .. ':why')
-    reply[#reply + 1] = 1
-  else
-    reply[#reply + 1] = 0
+local reply, gone, fields, seen = {}, {}, {}, {}
+for i, id in ipairs(ids) do
+  local receipt = ARGV[2 * i]
+  local ours = receipt == '' or receipt == receipt_of(stored[i + 1], records[i])
+  reply[i] = ours and scores[i] and not seen[id] and 1 or 0
+  if reply[i] == 1 then
+    seen[id] = true
+    gone[#gone + 1] = id
+    local n = #fields
+    fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = id, names[i + 1], id .. ':fr', id .. ':why'
   end
+end
+if #gone > 0 then
+  redis.call('ZREM', messages, unpack(gone))
+  redis.call('HDEL', data, unpack(fields))
+  redis.call('HDEL', receipts, unpack(gone))
 end
 return reply

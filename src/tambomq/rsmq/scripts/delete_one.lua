@@ -5,19 +5,25 @@
 --
 -- KEYS  messages  zset  <ns>:<queue>
 --       data      hash  <ns>:<queue>:Q
+--       receipts  hash  <ns>:<queue>:receipts
 -- ARGV  id        the message
---       receipt   the rc (0: never received) it must still have, or ''
+--       receipt   the one that must still count, or ''
 -- REPLY 1 forgotten, 0 not there or received by another since; nil when there is no such queue
 
-local messages, data = KEYS[1], KEYS[2]
+local messages, data, receipts = KEYS[1], KEYS[2], KEYS[3]
 local id, receipt = ARGV[1], ARGV[2]
 
 local stored = redis.call('HMGET', data, 'vt', id .. ':rc')
 if not stored[1] then
   return nil
 end
-if receipt ~= '' and receipt ~= (stored[2] or '0') or redis.call('ZREM', messages, id) == 0 then
+local record = redis.call('HGET', receipts, id)
+if receipt ~= '' and receipt ~= receipt_of(stored[2], record)
+  or redis.call('ZREM', messages, id) == 0 then
   return 0
+end
+if record then
+  redis.call('HDEL', receipts, id)
 end
 redis.call('HDEL', data, id, id .. ':rc', id .. ':fr', id .. ':why')
 return 1

@@ -3,30 +3,48 @@
 --
 -- KEYS  messages     zset  <ns>:<queue>
 --       data         hash  <ns>:<queue>:Q
+--       receipts     hash  <ns>:<queue>:receipts
 -- ARGV  vt           seconds from now
---       id, receipt  …     a message, and the rc (0: never received) it must still have, or ''
+--       id, receipt  …     a message, and the receipt that must still count, or ''
 -- REPLY 1 or 0 for each: done, or not there or received by another since;
 --       nil when there is no such queue
 
-local messages, data = KEYS[1], KEYS[2]
+local messages, data, receipts = KEYS[1], KEYS[2], KEYS[3]
 local vt = ARGV[1]
 
-if redis.call('HEXISTS', data, 'vt') == 0 then
+local ids, names = {}, {'vt'}
+for i = 2, #ARGV, 2 do
+  local id = ARGV[i]
+  ids[#ids + 1], names[#names + 1] = id, id .. ':rc'
+end
+local stored = redis.call('HMGET', data, unpack(names))
+if not stored[1] then
   return nil
 end
+local scored = redis.call('ZMSCORE', messages, unpack(ids))
+local known = redis.call('HMGET', receipts, unpack(ids))
 
 local time = redis.call('TIME')
-local visible_at = time[1] * 1000 + math.floor(time[2] / 1000) + math.floor(vt * 1000 + 0.5)
+local now, hide_ms = time[1] * 1000 + math.floor(time[2] / 1000), math.floor(vt * 1000 + 0.5)
+local span = string.format(' %.0f %.0f', now, hide_ms)
 
-local reply = {}
-for i = 2, #ARGV, 2 do
-  local id, receipt = ARGV[i], ARGV[i + 1]
-  local ours = receipt == '' or (redis.call('HGET', data, id .. ':rc') or '0') == receipt
-  if ours and redis.call('ZSCORE', messages, id) then
-    redis.call('ZADD', messages, visible_at, id)
-    reply[#reply + 1] = 1
-  else
-    reply[#reply + 1] = 0
+local reply, scores, records = {}, {}, {}
+for i, id in ipairs(ids) do
+  local receipt, current = ARGV[2 * i + 1], receipt_of(stored[i + 1], known[i])
+  reply[i] = scored[i] and (receipt == '' or receipt == current) and 1 or 0
+  if reply[i] == 1 then
+    scores[#scores + 1], scores[#scores + 2] = now + hide_ms, id
+    -- What was received by a client without records has none.
+    if known[i] and current ~= stored[i + 1] then
+      records[#records + 1], records[#records + 2] = id, current .. span
+    end
   end
+end
+if #scores > 0 then
+  redis.call('ZADD', messages, unpack(scores))
+end
+if #records > 0 then
+  redis.call('HSET', receipts, unpack(records))
+  keep_receipts(receipts, hide_ms)
 end
 return reply

@@ -9,6 +9,7 @@
 --       queues         set   <ns>:QUEUES
 --       dead_messages  zset  <ns>:<queue>-dead
 --       dead_data      hash  <ns>:<queue>-dead:Q
+--       receipts       hash  <ns>:<queue>:receipts
 -- ARGV  owner          who has the lease
 --       number         of the claim
 --       mark           the claim's name, '' if there cannot be one
@@ -18,7 +19,7 @@
 --       who has the lease; 'astray' and the number of the claim that is open instead
 
 local messages, data, ledger, members, verdicts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local queues, dead_messages, dead_data = KEYS[6], KEYS[7], KEYS[8]
+local queues, dead_messages, dead_data, receipts = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local owner, number, mark, count, dead = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
 
 local refused = not_to_end(ledger, owner, number, mark)
@@ -30,11 +31,11 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local tally = {0, 0, 0, 0, 0}
 
-local function bury(id, body, why, vt)
+local function bury(id, body, why)
   redis.call('SADD', queues, dead)
   redis.call('ZADD', dead_messages, now, id)
   if redis.call('HEXISTS', dead_data, 'vt') == 0 then
-    redis.call('HSET', dead_data, 'vt', vt or 30, 'delay', 0,
+    redis.call('HSET', dead_data, 'vt', redis.call('HGET', data, 'vt') or 30, 'delay', 0,
       'maxsize', -1, 'created', time[1], 'modified', time[1])
   end
   redis.call('HSET', dead_data, id, body, id .. ':why', why)
@@ -45,18 +46,12 @@ end
 redis.call('ZCARD', dead_messages)
 redis.call('HLEN', dead_data)
 local judged = redis.call('HLEN', verdicts) > 0
-local ended, fields, names = {}, {}, {'vt'}
-local lines = redis.call('LRANGE', members, 0, count - 1)
-for i, line in ipairs(lines) do
-  local _, _, id = member(line)
-  names[i + 1] = id .. ':rc'
-end
-local stored = redis.call('HMGET', data, unpack(names))
-for i, line in ipairs(lines) do
-  local rc, _, id = member(line)
+local ended, fields = {}, {}
+local ids, held = claimed(ledger, data, receipts, redis.call('LRANGE', members, 0, count - 1))
+for i, id in ipairs(ids) do
   local verdict = judged and redis.call('HGET', verdicts, id) or ''
   local kind = 2
-  if stored[i + 1] ~= rc then
+  if not held[i] then
     kind = 5
   elseif verdict:sub(1, 1) == 'r' then
     redis.call('ZADD', messages, 'XX', now + verdict:sub(2), id)
@@ -64,7 +59,7 @@ for i, line in ipairs(lines) do
   else
     local body = verdict:sub(1, 1) == 'd' and redis.call('HGET', data, id)
     if body then
-      bury(id, body, verdict:sub(2), stored[1])
+      bury(id, body, verdict:sub(2))
       kind = 4
     end
     ended[#ended + 1] = id
@@ -77,12 +72,13 @@ end
 if #ended > 0 then
   redis.call('ZREM', messages, unpack(ended))
   redis.call('HDEL', data, unpack(fields))
+  redis.call('HDEL', receipts, unpack(ended))
 end
 redis.call('LTRIM', members, count, -1)
 tally[1] = redis.call('LLEN', members)
 if tally[1] == 0 then
   redis.call('HSET', ledger, 'acked', number)
-  redis.call('HDEL', ledger, 'claim', 'mark')
+  redis.call('HDEL', ledger, 'claim', 'mark', 'token')
   redis.call('DEL', verdicts)
 end
 return tally

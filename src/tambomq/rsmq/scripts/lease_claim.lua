@@ -5,16 +5,17 @@
 --       data      hash  <ns>:<queue>:Q
 --       ledger    hash  <ns>:<queue>:lease:<lease>
 --       members   list  <ns>:<queue>:lease:<lease>:members
+--       receipts  hash  <ns>:<queue>:receipts
 -- ARGV  owner     who has the lease
 --       number    of the claim
---       mark      a name for it, if it is new
+--       mark      a name for it that no other claim has, if it is new
 --       have      messages this caller has put into it before
 --       count     how many more, at most 1000
 --       hide_ms   for how long they are hidden
 -- REPLY how many are in the claim, how many of them are new, its mark; 'fenced' and who has the
 --       lease; 'astray' and how many claims are over; nil when there is no such queue
 
-local messages, data, ledger, members = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local messages, data, ledger, members, receipts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local owner, number, mark = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local have, count, hide_ms = tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
 
@@ -44,14 +45,15 @@ repeat
   if not stored[1] then
     return nil
   end
-  local scores, counts = {}, {'totalrecv', 0}
+  local scores, counts, records = {}, {'totalrecv', 0}, {}
   for i, id in ipairs(ids) do
     local n, score, body = i * 3, visible_at, stored[i * 3]
     if body then
       -- A count that somebody has damaged begins anew, as in receive.
       local rc = (tonumber(stored[n + 1]) or 0) + 1
       rc = rc % 1 == 0 and rc > 0 and rc < 2 ^ 53 and rc or 1
-      local c = #taken * 4 + 3
+      local c, r = #taken * 4 + 3, #taken * 2
+      records[r + 1], records[r + 2] = id, delivery(rc, mark, now, hide_ms)
       counts[c], counts[c + 1] = names[n + 1], string.format('%.0f', rc)
       counts[c + 2], counts[c + 3] = names[n + 2], rc > 1 and stored[n + 2] or now
       taken[#taken + 1] = string.format('%.0f %s %s', rc, digest(body), id)
@@ -59,6 +61,10 @@ repeat
       skipped, score = skipped + 1, math.max(visible_at, now + 30000)
     end
     scores[i * 2 - 1], scores[i * 2] = score, id
+  end
+  if #taken > 0 then
+    redis.call('HSET', receipts, unpack(records))
+    keep_receipts(receipts, hide_ms)
   end
   if #ids > 0 then
     redis.call('ZADD', messages, unpack(scores))
@@ -75,7 +81,8 @@ if #taken == 0 then
 end
 redis.call('RPUSH', members, unpack(taken))
 if held == 0 then
-  redis.call('HSET', ledger, 'claim', number, 'mark', mark, 'hidden_until', visible_at)
+  redis.call('HSET', ledger, 'claim', number, 'mark', mark, 'token', mark,
+    'hidden_until', visible_at)
   redis.call('HDEL', ledger, 'released')
 end
 return {held + #taken, #taken, mark}

@@ -1,14 +1,15 @@
 #!lua flags=allow-oom
 -- lease_prune: leave out of a claim that nobody has seen yet what is another's by now, or gone.
 --
--- KEYS  data     hash  <ns>:<queue>:Q
---       ledger   hash  <ns>:<queue>:lease:<lease>
---       members  list  <ns>:<queue>:lease:<lease>:members
--- ARGV  owner    who has the lease
---       count    look at so many, at most 1000; those that are kept go to the end
+-- KEYS  data      hash  <ns>:<queue>:Q
+--       ledger    hash  <ns>:<queue>:lease:<lease>
+--       members   list  <ns>:<queue>:lease:<lease>:members
+--       receipts  hash  <ns>:<queue>:receipts
+-- ARGV  owner     who has the lease
+--       count     look at so many, at most 1000; those that are kept go to the end
 -- REPLY how many are left; 'fenced' and who has the lease
 
-local data, ledger, members = KEYS[1], KEYS[2], KEYS[3]
+local data, ledger, members, receipts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, count = ARGV[1], ARGV[2]
 
 local lease = redis.call('HMGET', ledger, 'owner', 'label')
@@ -16,14 +17,10 @@ if lease[1] ~= owner then
   return {'fenced', lease[2] or ''}
 end
 local lines = redis.call('LPOP', members, count) or {}
-local names = {}
+local _, held = claimed(ledger, data, receipts, lines)
+local kept = {}
 for i, line in ipairs(lines) do
-  local _, _, id = member(line)
-  names[i] = id .. ':rc'
-end
-local stored, kept = #names > 0 and redis.call('HMGET', data, unpack(names)) or {}, {}
-for i, line in ipairs(lines) do
-  if stored[i] == member(line) then
+  if held[i] then
     kept[#kept + 1] = line
   end
 end
@@ -32,6 +29,6 @@ if #kept > 0 then
 end
 local left = redis.call('LLEN', members)
 if left == 0 then
-  redis.call('HDEL', ledger, 'claim', 'mark')
+  redis.call('HDEL', ledger, 'claim', 'mark', 'token')
 end
 return {left}

@@ -5,6 +5,7 @@
 --       data      hash  <ns>:<queue>:Q
 --       ledger    hash  <ns>:<queue>:lease:<lease>
 --       members   list  <ns>:<queue>:lease:<lease>:members
+--       receipts  hash  <ns>:<queue>:receipts
 -- ARGV  owner     who has the lease
 --       lease_ms  for how long from now
 --       hide_ms   for how long the messages are hidden
@@ -13,7 +14,7 @@
 -- REPLY how many messages were looked at, and how many of them are gone or were received by
 --       another since; 'fenced' and who has the lease
 
-local messages, data, ledger, members = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local messages, data, ledger, members, receipts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local owner, lease_ms, hide_ms = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local first, count = tonumber(ARGV[4]), tonumber(ARGV[5])
 
@@ -29,22 +30,24 @@ local lines = count > 0 and redis.call('LRANGE', members, first, first + count -
 if #lines == 0 then
   return {0, 0}
 end
-local receipts, names, ids = {}, {}, {}
-for i, line in ipairs(lines) do
-  local rc, _, id = member(line)
-  receipts[i], names[i], ids[i] = rc, id .. ':rc', id
-end
-local stored, scores, lost = redis.call('HMGET', data, unpack(names)), {}, 0
-for i, rc in ipairs(receipts) do
-  if stored[i] == rc then
-    scores[#scores + 1] = now + hide_ms
-    scores[#scores + 1] = ids[i]
+local ids, held, token = claimed(ledger, data, receipts, lines)
+local scores, records, lost = {}, {}, 0
+for i, id in ipairs(ids) do
+  if held[i] then
+    scores[#scores + 1], scores[#scores + 2] = now + hide_ms, id
+    if token then
+      records[#records + 1], records[#records + 2] = id, delivery(member(lines[i]), token, now, hide_ms)
+    end
   else
     lost = lost + 1
   end
 end
 if #scores > 0 then
   redis.call('ZADD', messages, 'XX', unpack(scores))
+end
+if #records > 0 then
+  redis.call('HSET', receipts, unpack(records))
+  keep_receipts(receipts, hide_ms)
 end
 if first == 0 then
   redis.call('HSET', ledger, 'hidden_until', now + hide_ms)

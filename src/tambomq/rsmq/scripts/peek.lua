@@ -3,12 +3,13 @@
 --
 -- KEYS  messages  zset  <ns>:<queue>
 --       data      hash  <ns>:<queue>:Q
+--       receipts  hash  <ns>:<queue>:receipts
 -- ARGV  first     rank of the first, from 0
 --       count     how many at most
--- REPLY visible_at, id, body, rc, fr, why of each (nil for what it does not have; an id without
---       a body is left out); nil when there is no such queue
+-- REPLY visible_at, id, body, rc, fr, why, receipt of each (nil for what it does not have; an id
+--       without a body is left out); nil when there is no such queue
 
-local messages, data = KEYS[1], KEYS[2]
+local messages, data, receipts = KEYS[1], KEYS[2], KEYS[3]
 local first, count = tonumber(ARGV[1]), tonumber(ARGV[2])
 
 if redis.call('HEXISTS', data, 'vt') == 0 then
@@ -21,7 +22,8 @@ for i = 1, #listed, 2 do
   local id = listed[i]
   local stored = redis.call('HMGET', data, id, id .. ':rc', id .. ':fr', id .. ':why')
   if stored[1] then
-    reply[#reply + 1] = {listed[i + 1], id, stored[1], stored[2], stored[3], stored[4]}
+    local receipt = receipt_of(stored[2], redis.call('HGET', receipts, id))
+    reply[#reply + 1] = {listed[i + 1], id, stored[1], stored[2], stored[3], stored[4], receipt}
   end
 end
 return reply

@@ -3,11 +3,12 @@
 --
 -- KEYS  messages  zset  <ns>:<queue>
 --       data      hash  <ns>:<queue>:Q
+--       receipts  hash  <ns>:<queue>:receipts
 -- ARGV  none
 -- REPLY now (ms), id, body, rc, fr; only now when nothing is visible; only 0 when there may be
 --       more behind the ids without a body; nil when there is no such queue
 
-local messages, data = KEYS[1], KEYS[2]
+local messages, data, receipts = KEYS[1], KEYS[2], KEYS[3]
 
 if redis.call('HEXISTS', data, 'vt') == 0 then
   return nil
@@ -24,6 +25,7 @@ for _ = 1, 1000 do
   end
   local stored = redis.call('HMGET', data, id, id .. ':rc', id .. ':fr')
   if stored[1] then
+    redis.call('HDEL', receipts, id)
     redis.call('ZREM', messages, id)
     redis.pcall('HINCRBY', data, 'totalrecv', 1)
     redis.call('HDEL', data, id, id .. ':rc', id .. ':fr', id .. ':why')

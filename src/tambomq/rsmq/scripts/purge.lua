@@ -3,10 +3,11 @@
 --
 -- KEYS  messages  zset  <ns>:<queue>
 --       data      hash  <ns>:<queue>:Q
+--       receipts  hash  <ns>:<queue>:receipts
 -- ARGV  field     …     what to keep of the hash
 -- REPLY how many messages there were; nil when there is no such queue
 
-local messages, data = KEYS[1], KEYS[2]
+local messages, data, receipts = KEYS[1], KEYS[2], KEYS[3]
 
 local kept = redis.call('HMGET', data, unpack(ARGV))
 if not kept[1] then
@@ -14,7 +15,8 @@ if not kept[1] then
 end
 
 local size = redis.call('ZCARD', messages)
-redis.call('UNLINK', messages, data)
+redis.call('HLEN', receipts)
+redis.call('UNLINK', messages, data, receipts)
 for i, field in ipairs(ARGV) do
   if kept[i] then
     redis.call('HSET', data, field, kept[i])

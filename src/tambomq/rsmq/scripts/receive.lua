@@ -3,14 +3,16 @@
 --
 -- KEYS  messages  zset  <ns>:<queue>
 --       data      hash  <ns>:<queue>:Q
+--       receipts  hash  <ns>:<queue>:receipts
 -- ARGV  count     how many at most
 --       vt        seconds to hide them, or '' for the queue's own
+--       token     a name for this delivery that no other has
 -- REPLY visible_at (ms), then id, body, rc, fr of each; nothing visible: 0, then the ms until
 --       something is (0: may be already), or -1 when nothing will be; nil when there is no such
 --       queue; a string when its settings are no numbers
 
-local messages, data = KEYS[1], KEYS[2]
-local count, vt = ARGV[1], ARGV[2]
+local messages, data, receipts = KEYS[1], KEYS[2], KEYS[3]
+local count, vt, token = ARGV[1], ARGV[2], ARGV[3]
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -37,8 +39,9 @@ repeat
     return 'vt is "' .. own .. '"'
   end
 
-  local visible_at, taken = now + math.floor(hide * 1000 + 0.5), 0
-  local scores, counts = {}, {'totalrecv'}
+  local hide_ms = math.floor(hide * 1000 + 0.5)
+  local visible_at, taken = now + hide_ms, 0
+  local scores, counts, records = {}, {'totalrecv'}, {}
   for i = 1, #ids do
     local n, score = i * 3, visible_at
     if stored[n] then
@@ -49,6 +52,7 @@ repeat
       local r, c = taken * 4 + 2, taken * 4 + 3
       reply[r], reply[r + 1], reply[r + 2], reply[r + 3] = ids[i], stored[n], rc, fr
       counts[c], counts[c + 1], counts[c + 2], counts[c + 3] = names[n + 1], rc, names[n + 2], fr
+      records[taken * 2 + 1], records[taken * 2 + 2] = ids[i], delivery(rc, token, now, hide_ms)
       taken = taken + 1
     else
       -- An id without a body is nobody's message. It is put aside for as long as a message is,
@@ -58,6 +62,10 @@ repeat
     scores[i * 2 - 1], scores[i * 2] = score, ids[i]
   end
 
+  if taken > 0 then
+    -- First the key that has not been read: if it is of another type, nothing has been written.
+    redis.call('HSET', receipts, unpack(records))
+  end
   if #ids > 0 then
     redis.call('ZADD', messages, unpack(scores))
   end
@@ -65,6 +73,8 @@ repeat
     local total = (tonumber(stored[2]) or 0) + taken
     counts[2] = total % 1 == 0 and total > 0 and total < 2 ^ 53 and total or taken
     redis.call('HSET', data, unpack(counts))
+    keep_receipts(receipts, hide_ms)
+    prune_receipts(receipts, messages, counts[2] - taken, counts[2])
     reply[1] = visible_at
     return reply
   end

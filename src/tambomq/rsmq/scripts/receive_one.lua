@@ -6,12 +6,14 @@
 --
 -- KEYS  messages  zset  <ns>:<queue>
 --       data      hash  <ns>:<queue>:Q
+--       receipts  hash  <ns>:<queue>:receipts
 -- ARGV  vt        seconds to hide it, or '' for the queue's own
+--       token     a name for this delivery that no other has
 -- REPLY visible_at (ms), id, body, rc, fr; nothing visible: 0, then the ms until something is, or
 --       -1 when nothing will be; 0, 0 when receive must look; nil when there is no such queue
 
-local messages, data = KEYS[1], KEYS[2]
-local vt = ARGV[1]
+local messages, data, receipts = KEYS[1], KEYS[2], KEYS[3]
+local vt, token = ARGV[1], ARGV[2]
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -40,8 +42,13 @@ if not sound then
   return {0, 0}
 end
 
-local visible_at = now + math.floor(hide * 1000 + 0.5)
+local hide_ms = math.floor(hide * 1000 + 0.5)
+local visible_at = now + hide_ms
 local fr = rc > 0 and tonumber(stored[5]) or now
+-- First the key that has not been read: if it is of another type, nothing has been written yet.
+redis.call('HSET', receipts, id, delivery(rc + 1, token, now, hide_ms))
 redis.call('ZADD', messages, visible_at, id)
 redis.call('HSET', data, 'totalrecv', total + 1, rc_field, rc + 1, fr_field, fr)
+keep_receipts(receipts, hide_ms)
+prune_receipts(receipts, messages, total, total + 1)
 return {visible_at, id, body, rc + 1, fr}

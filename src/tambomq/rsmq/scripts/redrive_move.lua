@@ -7,6 +7,8 @@
 --       dead_data      hash    <ns>:<queue>-dead:Q
 --       record         hash    <ns>:<queue>:redrive:<id>
 --       ledger         stream  <ns>:<queue>:redrive:<id>:moved
+--       receipts       hash    <ns>:<queue>:receipts
+--       dead_receipts  hash    <ns>:<queue>-dead:receipts
 -- ARGV  keep_s         for how long it is remembered
 --       id, changed, body  …   a message; 1 if it gets a new body, and that
 -- REPLY how many this redrive has moved since it began; how many of these somebody is looking at,
@@ -14,7 +16,7 @@
 --       known; nil when there is no such queue
 
 local messages, data, dead_messages, dead_data = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local record, ledger, keep_s = KEYS[5], KEYS[6], ARGV[1]
+local record, ledger, receipts, dead_receipts, keep_s = KEYS[5], KEYS[6], KEYS[7], KEYS[8], ARGV[1]
 
 local known, own = redis.call('HMGET', record, 'state', 'moved'), redis.call('HMGET', data, 'vt', 'maxsize')
 if not own[1] then
@@ -24,6 +26,8 @@ elseif not known[1] or known[1] == 'undone' then
 end
 -- Read each key before the first write: one of another type then stops us in time.
 redis.call('XLEN', ledger)
+redis.call('HLEN', receipts)
+redis.call('HLEN', dead_receipts)
 redis.call('ZCARD', messages)
 local maxsize = tonumber(own[2]) or -1
 local time = redis.call('TIME')
@@ -49,6 +53,9 @@ for i = 2, #ARGV, 3 do
       end
     end
     redis.call('XADD', ledger, '*', unpack(row))
+    -- The count of receives begins anew in both queues: no receipt from before counts again.
+    redis.call('HDEL', receipts, id)
+    redis.call('HDEL', dead_receipts, id)
     redis.call('ZADD', messages, now, id)
     redis.call('HSET', data, id, body)
     -- A counter that somebody has damaged is no reason to fail half-way.

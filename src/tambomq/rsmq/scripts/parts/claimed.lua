@@ -1,0 +1,27 @@
+-- claimed: for other scripts: which messages of a claim are still its own; wants member, receipts.
+--
+-- KEYS  none
+-- ARGV  none
+-- REPLY none
+
+-- The ids of some lines of a claim, whether each is still held by it, and its token.
+local function claimed(ledger, data, receipts, lines)
+  local ids, counts, names, held = {}, {}, {}, {}
+  if #lines == 0 then
+    return ids, held
+  end
+  for i, line in ipairs(lines) do
+    local rc, _, id = member(line)
+    ids[i], counts[i], names[i] = id, rc, id .. ':rc'
+  end
+  local claim = redis.call('HMGET', ledger, 'mark', 'token')
+  local stored = redis.call('HMGET', data, unpack(names))
+  local records = redis.call('HMGET', receipts, unpack(ids))
+  -- A claim that was made before deliveries had tokens has written none down.
+  local token = claim[2] and claim[2] == claim[1] and claim[2]
+  for i, rc in ipairs(counts) do
+    local ours = token and rc .. '-' .. token or rc
+    held[i] = stored[i] == rc and receipt_of(rc, records[i]) == ours
+  end
+  return ids, held, token
+end
