@@ -24,6 +24,7 @@ TamboError
 │   ├── QueueBusy              jobs are running that the operation would take away
 │   ├── ForeignLeader          another engine leads it, which could not read this
 │   ├── JobFailed              a job whose result was awaited is dead
+│   ├── HandlersStuck          a worker's threads all run handlers that have timed out
 │   ├── LeaseTaken             another query has the lease, and is alive
 │   ├── LeaseLost              another has the lease that was this query's
 │   └── EntriesLost            what a query was to read is gone, or others have had it
@@ -68,6 +69,7 @@ from tambomq.errors.protocol import (
 from tambomq.errors.queue import (
     BatchIncomplete,
     ForeignLeader,
+    HandlersStuck,
     JobFailed,
     JournalFull,
     LimitReached,
@@ -102,6 +104,7 @@ __all__ = [
     "EmbeddedError",
     "EntriesLost",
     "ForeignLeader",
+    "HandlersStuck",
     "InvalidBody",
     "InvalidFormat",
     "InvalidPayload",

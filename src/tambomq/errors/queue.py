@@ -118,3 +118,20 @@ class JobFailed(QueueError):
     def __init__(self, queue: str, id: str, reason: str) -> None:
         super().__init__(queue, f"job {id!r} of queue {queue!r} is dead: {reason}")
         self.id, self.reason = id, reason
+
+
+class HandlersStuck(QueueError):
+    """All threads of a worker run handlers that have timed out, so it can do nothing more.
+
+    *threads* has the message id for the name of each thread.
+    """
+
+    def __init__(self, queue: str, threads: dict[str, str]) -> None:
+        shown = ", ".join(f"{id} in {thread}" for thread, id in sorted(threads.items()))
+        super().__init__(
+            queue,
+            f"all {len(threads)} threads of the worker on queue {queue!r} run handlers that have "
+            f"timed out and do not end ({shown}): restart the process, and give blocking "
+            "calls in the handler timeouts of their own",
+        )
+        self.threads = threads

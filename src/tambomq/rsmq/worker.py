@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from asyncio import CancelledError
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from inspect import iscoroutinefunction
 from typing import Any, TypeAlias
 
 from tambomq.clock import pauses
-from tambomq.errors import Reject, StoreRefused, StoreUnavailable
+from tambomq.errors import HandlersStuck, Reject, StoreRefused, StoreUnavailable
 from tambomq.journal.recording import BOUNDS, Bounds, bounds_of
 from tambomq.rsmq import ops, queue_ops
 from tambomq.rsmq.backoff import Backoff
@@ -28,6 +25,8 @@ from tambomq.rsmq.longpoll import LOOK_EVERY_S, nap_s
 from tambomq.rsmq.model import DEFAULT_VT, Message, check_count, check_seconds
 from tambomq.rsmq.recorded import recording_keys
 from tambomq.rsmq.settling import Settler, WorkerStats
+from tambomq.rsmq.signalled import run_until_signalled
+from tambomq.rsmq.threads import HandlerThreads, is_async
 from tambomq.store.aio import AsyncStore
 from tambomq.store.connect import URL, Credentials, Tls
 from tambomq.store.ears import Hearing
@@ -52,7 +51,8 @@ class RsmqWorker:
     handlers hold the interpreter's lock for longer than *vt*; ``None`` renews nothing.
 
     *max_receives*: after so many the message goes to *dead_queue* (``<queue>-dead``);
-    ``None`` tries for ever. *timeout_s*: a handler that takes longer has failed.
+    ``None`` tries for ever. *timeout_s*: a handler that takes longer has failed; a plain
+    function keeps its thread until it ends, and `run` raises `HandlersStuck` if none is left.
     *grace_s*: how long `stop` waits for handlers before it gives their messages back.
     *journal*: what becomes of messages is recorded in the queue's journal.
     """
@@ -83,7 +83,7 @@ class RsmqWorker:
         journalled = (queue,) if journal else ()
         self._keys = recording_keys(ns, journalled, bounds_of(journal) or BOUNDS)
         self._handler, self._realtime = handler, realtime
-        self._is_async, self._own_store = _is_async(handler), not isinstance(url, AsyncStore)
+        self._is_async, self._own_store = is_async(handler), not isinstance(url, AsyncStore)
         if not isinstance(url, AsyncStore):
             url = AsyncStore(url, tls=tls, credentials=credentials)
         self._store = url
@@ -110,11 +110,12 @@ class RsmqWorker:
 
     def run_forever(self) -> None:
         """Run until SIGINT or SIGTERM; a second one gives running messages back at once."""
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner, suppress(CancelledError):
-            runner.run(self._run_until_signalled())
+        run_until_signalled(self.run, self.stop, lambda: self._stopping)
 
     async def run(self) -> None:
         """Work until `stop`; raise `QueueNotFound` if there is no queue, or no longer.
+
+        Raises `HandlersStuck` when *timeout_s* is over for all threads and none comes back.
 
         Survives any absence of the server. Cancelled, it gives running messages
         back and ends at once.
@@ -134,29 +135,22 @@ class RsmqWorker:
         lease = RsmqLease(self._store.endpoint, self._keys.ns, self.queue, self._hide_s)
         self._beat = heartbeat(self._heartbeat, lease)
         self._settler = Settler(self._store, self._keys, self.queue, self._beat, self.stats)
-        self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="rsmq-handler")
+        self._threads = HandlerThreads(self._handler, self._concurrency, self._timeout_s)
         fetching = asyncio.create_task(self._fetch())
         runners = [asyncio.create_task(self._run_handlers()) for _ in range(self._concurrency)]
         try:
-            await asyncio.wait([fetching])
+            stuck = self._threads.stuck
+            await asyncio.wait((fetching, stuck), return_when=asyncio.FIRST_COMPLETED)
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._grace_s):
                     await self._idle()
         finally:
             await self._end([fetching, *runners])
+        if stuck.done():
+            error = HandlersStuck(self.queue, stuck.result())
+            log.error("%s", error)
+            raise error
         fetching.result()
-
-    async def _run_until_signalled(self) -> None:
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-
-        def on_signal() -> None:
-            if self._stopping and task is not None:
-                task.cancel()
-            self.stop()
-
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, on_signal)
-        await self.run()
 
     def _wake(self) -> None:
         self._room.set()
@@ -164,7 +158,7 @@ class RsmqWorker:
             self._notices.rouse()
 
     async def _idle(self) -> None:
-        while self._busy:
+        while self._busy > self._threads.timed_out:
             self._room.clear()
             await self._room.wait()
         await self._settler.drain()
@@ -175,8 +169,10 @@ class RsmqWorker:
         await asyncio.gather(*tasks, return_exceptions=True)
         with suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORDS_S):
+                while not self._inbox.empty():
+                    await self._settler.retry(self._inbox.get_nowait(), 0)
                 await self._settler.drain()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
         await asyncio.to_thread(self._beat.close)
 
     # ── receive ──────────────────────────────────────────────────────────────
@@ -229,6 +225,9 @@ class RsmqWorker:
             message = await self._inbox.get()
             try:
                 await self._handle(message)
+                if self._threads.timed_out:
+                    self._room.set()
+                    await self._threads.ended(message)
             finally:
                 self._busy -= 1
                 self._room.set()
@@ -238,8 +237,7 @@ class RsmqWorker:
             await self._bury(message, f"received {message.rc - 1} times and never finished")
             return
         try:
-            async with asyncio.timeout(self._timeout_s):
-                await self._call(message)
+            await self._call(message)
         except Reject as verdict:
             await self._bury(message, str(verdict))
         except CancelledError:
@@ -257,10 +255,10 @@ class RsmqWorker:
 
     async def _call(self, message: Message) -> None:
         if self._is_async:
-            await self._handler(message)
+            async with asyncio.timeout(self._timeout_s):
+                await self._handler(message)
         else:
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._threads, self._handler, message)
+            await self._threads.call(message)
 
     async def _failed(self, message: Message, what: str) -> None:
         self.stats.failed += 1
@@ -284,16 +282,3 @@ class RsmqWorker:
         with suppress(TimeoutError, CancelledError):
             async with asyncio.timeout(LAST_WORDS_S):
                 await self._settler.retry(message, 0)
-
-
-def _is_async(handler: Handler) -> bool:
-    # An object whose __call__ is async is a coroutine function to us.
-    return iscoroutinefunction(handler) or iscoroutinefunction(type(handler).__call__)
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop  # noqa: PLC0415  (not installed everywhere)
-    except ImportError:
-        return None
-    return uvloop.new_event_loop

@@ -1,0 +1,175 @@
+"""Plain handlers that hang: what they cost, and what they must not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tambomq.errors import HandlersStuck
+from tambomq.rsmq import Backoff, Message, Rsmq, RsmqWorker
+from tests.rsmq.working import AT_ONCE, send, working
+from tests.servers.poll import eventually_async
+from tests.servers.run import Server
+
+LONG_S = 20.0
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """What hanging handlers wait for; opened at the end, so that no thread is left behind."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+async def test_messages_wait_while_hung_handlers_keep_the_threads(
+    server: Server, rsmq: Rsmq, gate: threading.Event
+) -> None:
+    await send(server, "hang", "hang", *(f"good {n}" for n in range(6)))
+    ran: list[str] = []
+
+    def handler(message: Message) -> None:
+        ran.append(message.text)
+        if message.text == "hang":
+            gate.wait(LONG_S)
+
+    # Two receives are all that a message has: one that timed out without a thread would be dead.
+    worker = RsmqWorker(
+        "q", handler, url=server.url, concurrency=2, timeout_s=0.3, max_receives=2, backoff=AT_ONCE
+    )
+    with pytest.raises(HandlersStuck) as stuck:
+        await worker.run()
+    assert ran == ["hang", "hang"]
+    assert (worker.stats.received, worker.stats.failed, worker.stats.buried) == (2, 2, 0)
+    assert sorted(m.rc for m in rsmq.peek_messages("q", 20)) == [0, 0, 0, 0, 0, 0, 1, 1]
+    assert len(rsmq.receive_messages("q", 20)) == 8
+    assert sorted(stuck.value.threads) == ["rsmq-handler-1", "rsmq-handler-2"]
+
+
+async def test_a_worker_whose_threads_all_hang_says_which_messages_they_run(
+    server: Server, gate: threading.Event, caplog: pytest.LogCaptureFixture
+) -> None:
+    await send(server, "hang")
+    ids: list[str] = []
+
+    def handler(message: Message) -> None:
+        ids.append(message.id)
+        gate.wait(LONG_S)
+
+    worker = RsmqWorker("q", handler, url=server.url, concurrency=1, timeout_s=0.1)
+    with caplog.at_level(logging.ERROR), pytest.raises(HandlersStuck, match="restart the process"):
+        await worker.run()
+    assert f"{ids[0]} in rsmq-handler-1" in caplog.text
+
+
+async def test_one_thread_is_enough_to_go_on(server: Server, gate: threading.Event) -> None:
+    await send(server, "hang", *"abcdefgh")
+    ran: list[str] = []
+
+    def handler(message: Message) -> None:
+        ran.append(message.text)
+        if message.text == "hang":
+            gate.wait(LONG_S)
+
+    worker = RsmqWorker(
+        "q", handler, url=server.url, concurrency=2, timeout_s=1.5, backoff=Backoff(60, 60)
+    )
+    async with working(worker):
+        await eventually_async(lambda: worker.stats.done == 8 and worker.stats.retried == 1)
+        assert sorted(ran) == [*"abcdefgh", "hang"]
+
+
+async def test_a_thread_that_comes_back_late_is_used_again(
+    server: Server, gate: threading.Event
+) -> None:
+    await send(server, "slow")
+    meeting = threading.Barrier(2, timeout=LONG_S)
+
+    def handler(message: Message) -> None:
+        if message.text == "slow":
+            gate.wait(LONG_S)
+        else:
+            meeting.wait()
+
+    worker = RsmqWorker(
+        "q", handler, url=server.url, concurrency=2, timeout_s=1.5, backoff=Backoff(60, 60)
+    )
+    async with working(worker):
+        await eventually_async(lambda: worker.stats.retried == 1)
+        gate.set()
+        await send(server, "one", "two")
+        await eventually_async(lambda: worker.stats.done == 2)
+
+
+async def test_the_same_message_may_hang_in_several_threads(
+    server: Server, gate: threading.Event
+) -> None:
+    await send(server, "hang")
+
+    def handler(message: Message) -> None:
+        gate.wait(LONG_S)
+
+    worker = RsmqWorker("q", handler, url=server.url, concurrency=3, timeout_s=0.1, backoff=AT_ONCE)
+    with pytest.raises(HandlersStuck) as stuck:
+        await worker.run()
+    assert len(stuck.value.threads) == 3
+    assert len(set(stuck.value.threads.values())) == 1
+
+
+async def test_stop_does_not_wait_for_what_has_timed_out(
+    server: Server, gate: threading.Event
+) -> None:
+    await send(server, "hang")
+
+    def handler(message: Message) -> None:
+        gate.wait(LONG_S)
+
+    worker = RsmqWorker(
+        "q", handler, url=server.url, concurrency=2, timeout_s=0.1, backoff=Backoff(60, 60),
+        grace_s=3600,
+    )  # fmt: skip
+    async with working(worker):
+        await eventually_async(lambda: worker.stats.retried == 1)
+        worker.stop()
+
+
+async def test_a_plain_handler_that_raises_has_failed_with_its_own_error(
+    server: Server, rsmq: Rsmq
+) -> None:
+    await send(server, "a", "b")
+
+    def handler(message: Message) -> None:
+        raise StopIteration if message.text == "a" else KeyError("b")
+
+    worker = RsmqWorker("q", handler, url=server.url, timeout_s=60, max_receives=1)
+    async with working(worker):
+        await eventually_async(lambda: worker.stats.buried == 2)
+    reasons = {m.reason for m in rsmq.peek_messages("q-dead")}
+    assert reasons == {"RuntimeError: the handler raised StopIteration", "KeyError: 'b'"}
+
+
+PROGRAM = """
+import sys, threading
+from tambomq.rsmq import RsmqWorker
+
+def handler(message):
+    threading.Event().wait()
+
+RsmqWorker("q", handler, url=sys.argv[1], concurrency=1, timeout_s=0.1).run_forever()
+"""
+
+
+async def test_a_process_whose_handlers_hang_ends_with_an_error(server: Server) -> None:
+    await send(server, "hang")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", PROGRAM, server.url, stderr=subprocess.PIPE
+    )
+    _, said = await asyncio.wait_for(process.communicate(), 50)
+    assert process.returncode == 1
+    assert b"HandlersStuck: all 1 threads of the worker on queue 'q'" in said
