@@ -29,6 +29,18 @@ class Fake:
     def cut(self) -> None:
         self.closing = True
 
+    def cut_for_memory(self) -> None:
+        raise AssertionError
+
+    def cut_for_time(self) -> None:
+        raise AssertionError
+
+    def is_paused(self) -> bool:
+        return self.paused
+
+    def waiting_bytes(self) -> int:
+        raise AssertionError
+
     def close(self) -> None:
         raise AssertionError
 
