@@ -17,7 +17,7 @@ QUICK := $(NOT_RULES) -m "not slow and not jvm and not interop"
 CHECKED := src tests $(dir $(wildcard benchmarks/__init__.py))
 
 .DEFAULT_GOAL := help
-.PHONY: help run spark test test-all budget check servers peers interop matrix bench docs clean
+.PHONY: help run spark test test-all budget check servers peers interop matrix package mutants bench docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,12 @@ interop: peers ## run the tests against foreign clients and servers
 
 matrix: servers ## kill Spark's queries at every point, on every protocol and server
 	@exec env TAMBO_TEST_MATRIX=all $(PYTEST) tests/spark tests/pipeline -k crash $(ARGS)
+
+package: $(VENV)/.dev ## build the wheel, install it where nothing else is, and try it
+	@exec $(BIN)/python -m pytest tests/package $(ARGS)
+
+mutants: $(VENV)/.dev ## plant faults, and see that the tests named for them fail
+	@exec $(PYTEST) tests/mutants $(ARGS)
 
 bench: $(VENV)/.dev ## measure, against the clients in use
 	@scripts/peers
