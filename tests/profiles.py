@@ -10,7 +10,7 @@ from typing import Final
 from hypothesis import settings
 
 _EXAMPLES: Final = {"quick": 25, "ci": 100, "thorough": 1000}
-_PROGRAMS: Final = {"quick": 40, "ci": 1000, "thorough": 10_000}
+_PROGRAMS: Final = {"quick": 25, "ci": 1000, "thorough": 10_000}
 
 
 def register() -> None:

@@ -63,6 +63,7 @@ def once(jobs: list[Job]) -> Counter[str]:
 # ── the server hangs up on everybody ─────────────────────────────────────────
 
 
+@pytest.mark.slow
 async def test_nothing_is_lost_or_doubled_while_every_connection_is_cut_each_second(
     either_server: Server, either_db: redis.Redis
 ) -> None:

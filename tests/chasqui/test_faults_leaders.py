@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from contextlib import ExitStack
 
+import pytest
 import redis
 
 from tambomq.chasqui import BlockingQueue, Job
@@ -49,6 +50,7 @@ def check(db: redis.Redis, jobs: list[Job], times: int) -> None:
     assert Told(db).of("waiting") == entries
 
 
+@pytest.mark.slow
 def test_a_frozen_leader_is_replaced_in_time_and_does_nothing_when_it_wakes(
     each_server: Server,
 ) -> None:
@@ -73,6 +75,7 @@ def test_a_frozen_leader_is_replaced_in_time_and_does_nothing_when_it_wakes(
         assert leaders(db) == (HOLDERS[1], HOLDERS[1])
 
 
+@pytest.mark.slow
 def test_a_killed_leader_is_replaced_in_time(server: Server, db: redis.Redis) -> None:
     with BlockingQueue(QUEUE, redis_url=server.url) as queue, ExitStack() as stack:
         first = stack.enter_context(worker_process(server.url, "first", ttl_s=TTL_S))

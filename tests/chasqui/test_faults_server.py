@@ -76,6 +76,7 @@ async def test_workers_heal_after_a_flush_and_run_what_is_added_then(
                 assert {ran[id] for id in ids} == {1}
 
 
+@pytest.mark.slow
 async def test_a_server_that_forgets_its_scripts_changes_nothing(
     server: Server, db: redis.Redis
 ) -> None:
@@ -90,6 +91,7 @@ async def test_a_server_that_forgets_its_scripts_changes_nothing(
 # ── a server that stands still ───────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("for_s", "idle_ms"),
     [
@@ -113,6 +115,7 @@ async def test_jobs_that_run_while_the_server_stands_still_are_settled_once(
 # ── a server that crashes ────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 async def test_nothing_is_lost_or_doubled_when_the_server_is_killed(
     durable: Server, durable_db: redis.Redis
 ) -> None:

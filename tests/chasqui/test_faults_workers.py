@@ -189,6 +189,7 @@ def test_a_job_that_kills_its_worker_each_time_ends_in_the_dead_letter_queue(
 KINDS = ("plain", "result", "flaky", "doomed")
 
 
+@pytest.mark.slow
 def test_a_worker_that_stood_still_for_too_long_can_settle_nothing(
     either_server: Server, either_db: redis.Redis
 ) -> None:
@@ -222,6 +223,7 @@ def test_a_worker_that_stood_still_for_too_long_can_settle_nothing(
     assert Told(db).of("failed") == Counter(["flaky", "doomed"])
 
 
+@pytest.mark.slow
 def test_what_another_has_settled_meanwhile_stays_settled(
     either_server: Server, either_db: redis.Redis
 ) -> None:
@@ -245,6 +247,7 @@ def test_what_another_has_settled_meanwhile_stays_settled(
     assert Told(db).of("failed") == Counter(["flaky", "doomed"])
 
 
+@pytest.mark.slow
 def test_a_worker_that_stood_still_for_less_than_its_lease_keeps_its_job(
     server: Server, db: redis.Redis
 ) -> None:

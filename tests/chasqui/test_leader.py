@@ -179,6 +179,7 @@ async def test_a_fire_that_its_successor_has_made_is_not_made_again(
     assert db.xlen(keys.stream) == 0
 
 
+@pytest.mark.slow
 async def test_a_killed_leader_has_a_successor_when_its_lock_runs_out(
     server: Server, db: redis.Redis, keys: Keys
 ) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import redis
 
 from tambomq.chasqui import Job, Queue, Worker
@@ -42,6 +43,7 @@ def withstand(db: redis.Redis, keys: Keys, idle_ms: int = IDLE_MS, times: int = 
     eventually(over, within_s=50)
 
 
+@pytest.mark.slow
 async def test_a_job_of_twenty_leases_runs_once_also_if_it_blocks_the_loop(
     open_queue: OpenQueue, db: redis.Redis, keys: Keys, server: Server
 ) -> None:
@@ -93,6 +95,7 @@ def renewal(db: redis.Redis, keys: Keys) -> Callable[[], bool]:
     return seen
 
 
+@pytest.mark.slow
 def test_a_job_that_holds_the_interpreter_is_kept_by_a_process(
     server: Server, db: redis.Redis, keys: Keys
 ) -> None:

@@ -152,6 +152,7 @@ def test_a_peer_that_comes_with_a_second_key_is_counted_for_the_first(
     assert items(each_db, "QUEUE_a") == [b"0"]
 
 
+@pytest.mark.slow
 def test_what_is_known_of_those_who_left_does_not_grow_for_ever(
     store: Store, db: redis.Redis
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 
+import pytest
+
 from tambomq.gomq.async_client import AsyncGomqClient
 from tests.gomq.accounts import Published, Received, under_way
 from tests.gomq.server_process import gomq_process
@@ -13,6 +15,7 @@ from tests.servers.run import Server
 PUBLISHERS, CONSUMERS, MESSAGES = 100, 100, 10
 
 
+@pytest.mark.slow
 async def test_a_hundred_consumers_receive_a_thousand_messages_of_a_hundred_publishers_once_each(
     server: Server,
 ) -> None:

@@ -19,7 +19,7 @@ PUBLISHERS = 3
 
 @pytest.mark.parametrize(
     "seconds",
-    [3, pytest.param(30, marks=pytest.mark.slow)],
+    [1, pytest.param(30, marks=pytest.mark.slow)],
 )
 async def test_nothing_is_lost_or_moved_while_publishing_and_observing_go_on(
     server: Server, seconds: float

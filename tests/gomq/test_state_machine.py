@@ -29,7 +29,7 @@ from tests import profiles
 from tests.gomq.model import Broker, Seat
 from tests.servers import Server
 
-EXAMPLES = profiles.programs()
+EXAMPLES = profiles.programs(0.6)
 # So few that one dispatch is not enough.
 COPIES = 9
 OPTIONS = Options()

@@ -168,6 +168,7 @@ def test_a_redis_that_is_full_takes_nothing_and_still_gives(
     assert client.observe("BAR") == [b"2"]
 
 
+@pytest.mark.slow
 def test_while_redis_is_away_calls_are_unavailable_and_then_all_goes_on(
     doors: Doors, private_server: Server
 ) -> None:

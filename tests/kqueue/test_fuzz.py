@@ -224,7 +224,10 @@ def fuzz_beside(server: ServerProcess, frames: int) -> tuple[Counter[str], int, 
         return fuzzed, exchanged, listener.messages
 
 
-@pytest.mark.parametrize(("loop", "frames"), [("uvloop", 1_000_000), ("asyncio", 100_000)])
+@pytest.mark.parametrize(
+    ("loop", "frames"),
+    [pytest.param("uvloop", 1_000_000, marks=pytest.mark.slow), ("asyncio", 100_000)],
+)
 def test_fuzzed_frames_cost_nobody_anything_but_who_sends_them(loop: str, frames: int) -> None:
     limits = {"name_bytes": LIMITS.name_bytes, "message_bytes": LIMITS.message_bytes}
     # Nobody loses anything, however late a busy machine lets it read.

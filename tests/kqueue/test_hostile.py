@@ -271,6 +271,7 @@ def _say(producer: Raw, data: bytes) -> None:
         producer.say(data)
 
 
+@pytest.mark.slow
 def test_who_subscribes_without_an_end_is_shown_out_and_forgotten(start: Start) -> None:
     server = start()
     with honest(server) as pair:

@@ -135,6 +135,7 @@ def send_in_step(server: ServerProcess, quick: Quick) -> None:
             quick.read(place + step)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
 def test_a_slow_reader_is_disconnected_and_fifty_quick_ones_have_everything(loop: str) -> None:
     options = {"max_buffer_bytes": BOUND, "send_buffer_bytes": 64 * KIB}

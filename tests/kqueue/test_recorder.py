@@ -137,6 +137,7 @@ def test_names_without_end_make_no_journals_without_end(
     assert len(list(db.scan_iter("{tambo*}:journal"))) == 5
 
 
+@pytest.mark.slow
 async def test_a_redis_that_is_not_there_is_told_at_the_start() -> None:
     server = KqueueServer(port=0, journal=("*",), url="redis://127.0.0.1:1")
     with pytest.raises(StoreUnavailable):

@@ -22,6 +22,7 @@ def bodies(db: redis.Redis, key: str) -> list[str]:
     return [str(line, "utf-8").split()[1] for line in cast("list[bytes]", db.lrange(key, 0, -1))]
 
 
+@pytest.mark.slow
 def test_a_killed_workers_message_is_run_by_another_within_its_lease_and_a_second(
     server: Server, rsmq: Rsmq, db: redis.Redis
 ) -> None:
@@ -37,6 +38,7 @@ def test_a_killed_workers_message_is_run_by_another_within_its_lease_and_a_secon
             eventually(lambda: rsmq.get_queue_attributes("q").msgs == 0)
 
 
+@pytest.mark.slow
 def test_a_message_that_kills_its_workers_ends_in_the_dead_letter_queue(
     server: Server, rsmq: Rsmq, db: redis.Redis
 ) -> None:
@@ -53,6 +55,7 @@ def test_a_message_that_kills_its_workers_ends_in_the_dead_letter_queue(
     assert (dead.text, dead.reason) == ("poison", "received 2 times and never finished")
 
 
+@pytest.mark.slow
 def test_workers_killed_under_load_lose_nothing(
     server: Server, rsmq: Rsmq, db: redis.Redis
 ) -> None:
@@ -106,6 +109,7 @@ async def test_a_worker_survives_the_restart_of_its_server(
     assert max(seen.values()) <= 3
 
 
+@pytest.mark.slow
 async def test_cut_connections_cost_neither_messages_nor_the_worker(
     server: Server, db: redis.Redis
 ) -> None:

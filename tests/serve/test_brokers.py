@@ -182,6 +182,7 @@ async def test_a_door_that_was_never_opened_can_be_closed(make: Callable[..., Br
     await door.stop()
 
 
+@pytest.mark.slow
 async def test_gomq_is_unwell_while_its_server_is_away(private_server: Server) -> None:
     door = gomq_door(GomqSettings(port=0), given(private_server))
     async with opened(door):

@@ -6,12 +6,14 @@ import socket
 from typing import Any
 
 import pytest
+import redis
 
 from tambomq.errors import StoreError, StoreUnavailable
 from tambomq.rsmq import AsyncRsmq, Rsmq
 from tambomq.store.call import Call
 from tambomq.store.sync import Store
 from tambomq.store.trip import slot_of
+from tests.servers import eventually
 from tests.servers.cluster import Cluster
 from tests.store.conftest import Open
 from tests.store.twins import AnyStore, get, incr
@@ -184,3 +186,16 @@ def settle(cluster: Cluster, key: str, home: int) -> None:
     # The new home first, so that there is always one.
     for node in sorted(range(3), key=lambda node: node != home):
         cluster.ask(node, "CLUSTER", "SETSLOT", slot_of(key), "NODE", cluster.id(home))
+    # Else what another node said before, and comes late, may win.
+    cluster.ask(home, "CLUSTER", "BUMPEPOCH")
+    for node in range(3):
+        eventually(lambda node=node: is_known_at(cluster, node, key, home))  # type: ignore[misc]
+
+
+def is_known_at(cluster: Cluster, node: int, key: str, home: int) -> bool:
+    """Whether *node* knows that the key is at home there."""
+    try:
+        cluster.ask(node, "EXISTS", key)
+    except redis.exceptions.MovedError as moved:
+        return moved.port == cluster.nodes[home].port
+    return node == home
