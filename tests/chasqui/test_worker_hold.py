@@ -113,7 +113,7 @@ def test_a_job_that_holds_the_interpreter_is_kept_by_a_process(
         withstand(db, keys, times=5)
         eventually(lambda: db.llen("ended") == 2 and not pending(db, keys))
         worker.terminate()
-        assert worker.wait(20) == 0
+        assert worker.wait(120) == 0
     assert db.lrange("begun", 0, -1) == [b"0", b"7"]
 
 

@@ -271,7 +271,7 @@ def test_a_signal_lets_the_running_job_end(
         # It reads no more, so it can be told to go on.
         eventually(lambda: db.info("clients")["blocked_clients"] == 0)
         db.set("go", 1)
-        assert process.wait(20) == 0
+        assert process.wait(120) == 0
     assert db.lrange("ended", 0, -1) == [b"7"]
     assert (db.xlen(keys.stream), consumers(db, keys)) == (0, [])
 
@@ -286,7 +286,7 @@ def test_a_second_signal_gives_the_running_job_back(
         process.terminate()
         eventually(lambda: db.info("clients")["blocked_clients"] == 0)
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(120) == 0
     assert db.llen("ended") == 0
     ((entry, (_, count)),) = pending(db, keys).items()
     assert count == 0

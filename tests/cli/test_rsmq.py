@@ -249,10 +249,10 @@ def test_bodies_given_nowhere_twice_or_wrong_are_a_usage_error(
 def test_delay_and_realtime_are_passed_on(run: Tambo, orders: Rsmq, db: redis.Redis) -> None:
     with db.pubsub() as ears:  # type: ignore[no-untyped-call]
         ears.subscribe("rsmq:rt:orders")
-        assert ears.get_message(timeout=5)
+        assert ears.get_message(timeout=30)
         args = ("-n", "orders", "-m", "x", "-d", "100.5", "--realtime")
         assert run("message", "send", *args).code == 0
-        notice = ears.get_message(timeout=5)
+        notice = ears.get_message(timeout=30)
     assert notice is not None
     assert notice["data"] == b"1"
     (found,) = orders.peek_messages("orders")

@@ -223,7 +223,7 @@ def test_serve_goes_on_without_standard_files(tmp_path: Path) -> None:
     with subprocess.Popen(shell, env=clean_environment(), cwd=tmp_path) as serve:
         eventually((tmp_path / "ready").exists, within_s=20)
         serve.terminate()
-        assert serve.wait(20) == 0
+        assert serve.wait(120) == 0
 
 
 def test_log_can_be_json(tmp_path: Path) -> None:

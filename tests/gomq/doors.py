@@ -28,7 +28,7 @@ KINDS: dict[str, type[GomqServer | EnvoyGomqServer]] = {
     "grpc": GomqServer,
     "envoy": EnvoyGomqServer,
 }
-WITHIN_S = 20.0
+WITHIN_S = 60.0
 """For calls that are to succeed, on a machine that has others to serve."""
 
 Serve = Callable[..., "Door"]

@@ -33,7 +33,7 @@ from tests.gomq.fakes import LOOPS, FakeService, Served, serving
 from tests.servers import Server, eventually
 
 Status = grpc.StatusCode
-WITHIN_S = 20.0
+WITHIN_S = 60.0
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from tests.gomq.fakes import KINDS, FakeService, connected, serving
 
 Status = grpc.StatusCode
 Reply = health_pb2.HealthCheckResponse
-WITHIN_S = 20.0
+WITHIN_S = 60.0
 TOKEN = [("authorization", "Bearer open sesame")]
 
 

@@ -25,7 +25,7 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "uvloop": uvloop.new_event_loop,
 }
 
-_WITHIN_S = 20.0
+_WITHIN_S = 60.0
 
 
 class Served:

@@ -76,7 +76,7 @@ def test_a_handler_that_holds_the_interpreter_keeps_its_message(
             assert rsmq.receive_message("q", wait=0.5) is None
         eventually(lambda: rsmq.get_queue_attributes("q").msgs == 0)
         worker.terminate()
-        assert worker.wait(20) == 0
+        assert worker.wait(120) == 0
     assert db.lrange("begun", 0, -1) == [f"{worker.pid} heavy".encode()]
 
 

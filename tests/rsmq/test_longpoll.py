@@ -71,7 +71,7 @@ def test_an_announced_message_wakes_the_receiver(
     waiting = begin(client.receive_message, "q", wait=20)
     eventually(lambda: is_waiting(db))
     id = sender.send_message("q", "x")
-    received = waiting.result(10)
+    received = waiting.result(30)
     assert received.id == id
 
 
@@ -130,7 +130,7 @@ def test_a_receiver_learns_that_its_queue_is_gone(
     eventually(lambda: is_waiting(db))
     client.delete_queue("q")
     with pytest.raises(QueueNotFound):
-        waiting.result(10)
+        waiting.result(30)
 
 
 @pytest.mark.parametrize("wait", [-1, float("nan"), float("inf"), "1", None, True])
@@ -164,7 +164,7 @@ def test_a_receiver_hears_again_after_its_connections_were_cut(
     db.client_kill_filter(_type="pubsub")
     eventually(lambda: is_waiting(db))
     id = sender.send_message("q", "x")
-    assert waiting.result(10).id == id
+    assert waiting.result(30).id == id
 
 
 async def test_waiting_tasks_share_one_connection_for_news(

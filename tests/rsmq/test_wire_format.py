@@ -176,14 +176,14 @@ def test_a_realtime_send_publishes_how_many_messages_there_are(
     client.create_queue("test-queue")
     with db.pubsub() as heard:  # type: ignore[no-untyped-call]
         heard.subscribe("rsmq:rt:test-queue")
-        heard.get_message(timeout=5)
+        heard.get_message(timeout=30)
         client.send_message("test-queue", "a")
         client.send_message("test-queue", "b", delay=100)
         client.send_messages("test-queue", "cd")
         connect(realtime=False).send_message("test-queue", "unheard")
         client.receive_message("test-queue")
         client.send_message("test-queue", "e")
-        payloads = [heard.get_message(timeout=5) for _ in range(5)]
+        payloads = [heard.get_message(timeout=30) for _ in range(5)]
         assert [each and each["data"] for each in payloads] == [b"1", b"2", b"3", b"4", b"6"]
         assert {each and each["channel"] for each in payloads} == {b"rsmq:rt:test-queue"}
         assert heard.get_message(timeout=0) is None
@@ -194,9 +194,9 @@ def test_a_namespace_changes_every_name(connect: Connect, db: redis.Redis) -> No
     client.create_queue("test-queue")
     with db.pubsub() as heard:  # type: ignore[no-untyped-call]
         heard.subscribe("{app}:rt:test-queue")
-        heard.get_message(timeout=5)
+        heard.get_message(timeout=30)
         client.send_message("test-queue", "a")
-        assert heard.get_message(timeout=5) is not None
+        assert heard.get_message(timeout=30) is not None
     assert sorted(db.keys()) == [b"{app}:QUEUES", b"{app}:test-queue", b"{app}:test-queue:Q"]
 
 

@@ -36,7 +36,7 @@ async def test_each_message_is_handled_once_and_deleted(server: Server, rsmq: Rs
 
 async def test_plain_functions_run_in_threads_side_by_side(server: Server) -> None:
     await send(server, "a", "b", "c")
-    meeting = threading.Barrier(3, timeout=10)
+    meeting = threading.Barrier(3, timeout=30)
 
     def handler(message: Message) -> None:
         meeting.wait()
@@ -95,7 +95,7 @@ async def test_a_sent_message_wakes_an_idle_worker(server: Server) -> None:
         AsyncRsmq(server.url, realtime=True) as sender,
     ):
         await sender.send_message("q", "wake up")
-        await asyncio.wait_for(handled.wait(), 5)
+        await asyncio.wait_for(handled.wait(), 30)
 
 
 async def test_a_failed_message_is_tried_again_until_it_succeeds(server: Server) -> None:
@@ -236,7 +236,7 @@ async def test_a_queue_deleted_under_a_worker_ends_it_after_its_handlers(
     rsmq.delete_queue("q")
     finish.set()
     with pytest.raises(QueueNotFound):
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, 60)
     assert ended.is_set()
 
 

@@ -46,7 +46,7 @@ def test_a_message_that_kills_its_workers_ends_in_the_dead_letter_queue(
     rsmq.send_message("q", "poison")
     for deaths in (1, 2):
         with worker_process(server.url, die=True, max_receives=2) as worker:
-            assert worker.wait(30) == 1
+            assert worker.wait(120) == 1
         assert db.llen("begun") == deaths
     with worker_process(server.url, die=True, max_receives=2) as worker:
         eventually(lambda: "q-dead" in rsmq.list_queues(), within_s=30)

@@ -32,7 +32,7 @@ async def test_stop_finishes_what_has_begun_and_takes_nothing_more(
         await eventually_async(lambda: worker._stopping)
         assert not task.done()
         finish.set()
-        await asyncio.wait_for(task, 5)
+        await asyncio.wait_for(task, 30)
     assert (worker.stats.received, worker.stats.done) == (2, 2)
     assert rsmq.get_queue_attributes("q").msgs == 8
 

@@ -20,7 +20,7 @@ import hiredis
 from tests.servers import eventually
 
 _COMMAND = [sys.executable, "-c", "from tambomq.cli.main import main; main()"]
-_END_WITHIN_S = 20.0
+_END_WITHIN_S = 60.0
 
 FREE_PORTS = ("--redis-port=0", "--gomq-port=0", "--kqueue-port=0", "--http-port=0")
 """Flags that let every door take any free port."""

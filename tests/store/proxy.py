@@ -36,7 +36,7 @@ class Proxy:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._ready.wait(5)
+        assert self._ready.wait(30)
         return self
 
     def __exit__(

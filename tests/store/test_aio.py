@@ -180,7 +180,7 @@ def test_uvloop_is_as_good(server: Server, db: redis.Redis) -> None:
             db.client_kill_filter(_type="normal", skipme=True)
         async with store.listen("news") as news:
             db.publish("news", "x")
-            assert await news.wait(5)
+            assert await news.wait(30)
         await store.close()
 
     uvloop.run(story())

@@ -167,7 +167,7 @@ def test_a_waiting_receiver_hears_a_sender_at_another_node(cluster: Cluster) -> 
     listener = Store(cluster.nodes[2].url)
     with listener.listen("news") as news:
         sender.run(Call("PUBLISH", (), ("news", "x"), decode=int))
-        assert news.wait(5)
+        assert news.wait(30)
     sender.close()
     listener.close()
 
