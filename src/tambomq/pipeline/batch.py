@@ -14,8 +14,9 @@ from pyspark.sql import functions as F  # noqa: N812  (everybody calls it so)
 
 from tambomq.clock import now_ms
 from tambomq.errors import LakeError
-from tambomq.pipeline import gold, lives, silver
+from tambomq.pipeline import folders, gold, lives, silver
 from tambomq.pipeline.lake import BRONZE, CLOSED, LATE, MINUTES, OPEN, Lake
+from tambomq.pipeline.sources import Stream
 from tambomq.pipeline.table_log import Entry, File, Version, by_table
 from tambomq.spark import tail_offsets
 
@@ -119,7 +120,7 @@ class Absorbing:
     def _write(self, rows: DataFrame, home: Path) -> tuple[dict[str, list[File]], int]:
         """Write all files; return them by table, and how many rows came too late."""
         dated = rows.withColumn("date", F.to_date("recorded_at"))
-        dated.write.partitionBy("protocol", "queue", "date").parquet(str(home / BRONZE))
+        self._by_queue(dated, home / BRONZE)
         bronze = self._adopted(BRONZE, home / BRONZE)
         fresh = self._lake.rows(self._spark, BRONZE, bronze)
         late = self._fold(fresh, home)
@@ -136,6 +137,11 @@ class Absorbing:
             MINUTES: self._adopted(MINUTES, home / MINUTES),
         }
         return add, sum(file.rows for file in late)
+
+    def _by_queue(self, rows: DataFrame, to: Path) -> None:
+        queues = (Stream.named(name).queue for name in self._span.end)
+        found = folders.stored(rows, queues)
+        found.write.partitionBy("protocol", "queue", "date").parquet(str(to))
 
     def _adopted(self, table: str, written: Path) -> list[File]:
         found = self._lake.adopt(table, written)
@@ -160,7 +166,7 @@ class Absorbing:
             return []
         self._write_lives(lives.folded(lives.told_apart(parts, doubted)), to)
         late = lives.late(fresh, doubted)
-        late.write.partitionBy("protocol", "queue", "date").parquet(str(home / LATE))
+        self._by_queue(late, home / LATE)
         if found_late := self._adopted(LATE, home / LATE):
             log.warning("some jobs were told of after they were closed: see the table late")
         return found_late

@@ -31,7 +31,7 @@ import pyarrow.parquet
 from pyspark.sql import DataFrame, SparkSession
 
 from tambomq.errors import SettingsError, TamboError
-from tambomq.pipeline import gold, silver, tables
+from tambomq.pipeline import folders, gold, silver, tables
 from tambomq.pipeline.lake_files import sync
 from tambomq.pipeline.lake_locks import oldest_ms, registered
 from tambomq.pipeline.table_log import File, Log, Version
@@ -164,6 +164,15 @@ class Lake:
         ddl = COLUMNS[table].ddl
         if not files:
             return spark.createDataFrame([], ddl)
+        by_name = [file for file in files if not folders.is_coded(file.path)]
+        if len(by_name) == len(files):
+            return self._read(spark, table, files, ddl)
+        coded = [file for file in files if folders.is_coded(file.path)]
+        found = self._read(spark, table, coded, f"{ddl}, {folders.NAME} STRING")
+        rows = folders.named(found).select(*(column.name for column in COLUMNS[table]))
+        return self.rows(spark, table, by_name).unionByName(rows) if by_name else rows
+
+    def _read(self, spark: SparkSession, table: str, files: Sequence[File], ddl: str) -> DataFrame:
         paths = [str(self.path / file.path) for file in files]
         return spark.read.schema(ddl).option("basePath", str(self.path / table)).parquet(*paths)
 

@@ -1,0 +1,64 @@
+"""How queues name the folders of a table: any name that a producer chose makes one.
+
+Spark spells a partition's value into the path, which is no place for every name: at most 255 bytes,
+no NUL, and no letters beyond ASCII where Java runs in the C locale. Such a queue has a folder named
+by a digest, ``queue=%3Dsha256-<64 digits>``, and its own name stands in the files, in the column
+`NAME`. All others are spelled as they are, as in lakes that are older than this rule.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  (everybody calls it so)
+
+NAME: Final = "queue_name"
+"""The column that has a queue's name where its folder has not."""
+_MARK: Final = "=sha256-"
+_FOLDER: Final = re.compile(r"/queue=%3Dsha256-[0-9a-f]{64}/")
+_LONGEST: Final = 255 - len("queue=")
+_LONG: Final = r"[^A-Za-z0-9._ -]"
+"""What may take three letters in a path."""
+_ASCII: Final = r"[\x01-\x7f]+"
+_NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
+"""What Spark reads as null."""
+
+
+def is_plain(queue: str) -> bool:
+    """Whether a folder can have the name of *queue*."""
+    return (
+        re.fullmatch(_ASCII, queue) is not None
+        and len(re.sub(_LONG, "%25", queue)) <= _LONGEST
+        and queue != _NO_VALUE
+        and not queue.startswith(_MARK)
+    )
+
+
+def is_coded(path: str) -> bool:
+    """Whether the file at *path* is in a folder that is named by a digest."""
+    return _FOLDER.search(path) is not None
+
+
+def stored(rows: DataFrame, queues: Iterable[str]) -> DataFrame:
+    """Return *rows*, which are of *queues*, as they can be written by queue."""
+    if all(map(is_plain, queues)):
+        return rows
+    queue = F.col("queue")
+    plain = (
+        queue.rlike(rf"\A{_ASCII}\z")
+        & (F.length(F.regexp_replace(queue, _LONG, "%25")) <= _LONGEST)
+        & (queue != _NO_VALUE)
+        & ~queue.startswith(_MARK)
+    )
+    coded = F.concat(F.lit(_MARK), F.sha2(queue.cast("binary"), 256))
+    return rows.withColumns(
+        {NAME: F.when(~plain, queue), "queue": F.when(plain, queue).otherwise(coded)}
+    )
+
+
+def named(rows: DataFrame) -> DataFrame:
+    """Return *rows* of files in folders that are named by a digest, with the queues' names."""
+    return rows.withColumn("queue", F.col(NAME)).drop(NAME)
