@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -27,7 +29,8 @@ class Server:
 
     *args* follow the defaults ``--save "" --appendonly no`` and win over them. Both exist at once:
     `url` over TCP (TLS when a *certificate* is given) and `unix_url` over a socket file. Options
-    belong to a start: change `args` before `restart` to come back with others.
+    belong to a start: change `args` before `restart` to come back with others. *environ* is what
+    its environment has beyond ours.
     """
 
     def __init__(
@@ -36,8 +39,9 @@ class Server:
         *args: str,
         password: str = "",
         certificate: Certificate | None = None,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
-        self.binary, self.args = binary, args
+        self.binary, self.args, self.environ = binary, args, environ
         self.password, self.certificate = password, certificate
         self.port = 0
         self.dir = Path()
@@ -119,6 +123,7 @@ class Server:
             self._process = subprocess.Popen(
                 [self.binary, *self._options(port), *self.args],
                 cwd=self.dir,
+                env={**os.environ, **(self.environ or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -12,8 +12,9 @@ from tambomq.rsmq.model import Message
 from tambomq.store.call import Plan
 from tambomq.store.connect import Endpoint
 
-# Two renewals may fail before a lease runs out.
-RENEWALS_PER_LEASE = 3
+# Two renewals may fail before a lease runs out, and the third may be late. Three quarters of the
+# lease are always left: the server's clock may be set forward by less without harm.
+RENEWALS_PER_LEASE = 4
 
 
 class RsmqLease(msgspec.Struct, frozen=True):

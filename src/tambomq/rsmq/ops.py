@@ -26,10 +26,11 @@ CHUNK = 500
 _TOKEN_LENGTH = 16
 
 _SEND = load_script("tambomq.rsmq", "send")
-_RECEIVE = load_script("tambomq.rsmq", "receive", "receipts")
-_RECEIVE_ONE = load_script("tambomq.rsmq", "receive_one", "receipts")
+_RECEIVE = load_script("tambomq.rsmq", "receive", "receipts", "rewind")
+_RECEIVE_ONE = load_script("tambomq.rsmq", "receive_one", "receipts", "rewind")
 _POP = load_script("tambomq.rsmq", "pop")
 _PEEK = load_script("tambomq.rsmq", "peek", "receipts")
+_REWIND = load_script("tambomq.rsmq", "rewind", "rewind")
 
 
 class Haul(msgspec.Struct, frozen=True, gc=False):
@@ -38,6 +39,8 @@ class Haul(msgspec.Struct, frozen=True, gc=False):
     messages: list[Message]
     next_in_ms: int | None = None
     """When something becomes visible; `None` when nothing is going to."""
+    now_ms: int = 0
+    """The server's time when nothing was visible; 0 if it did not say."""
 
     @property
     def first(self) -> Message | None:
@@ -156,7 +159,7 @@ def _whole_haul(calls: Sequence[Call[Haul]], again: Sequence[Call[Haul]]) -> Pla
         # A short vt may be over before the last script: a message it took again counts once.
         taken = {message.id: message for haul in hauls for message in haul.messages}
         if taken or hauls[-1].is_final:
-            return Haul(list(taken.values()), hauls[-1].next_in_ms)
+            return Haul(list(taken.values()), hauls[-1].next_in_ms, hauls[-1].now_ms)
         calls = again
 
 
@@ -164,7 +167,7 @@ def _haul(queue: str, token: str, reply: Any) -> Haul:
     reply = existing(queue, reply)
     visible_at = reply[0]
     if not visible_at:
-        return Haul([], None if reply[1] < 0 else reply[1])
+        return Haul([], None if reply[1] < 0 else reply[1], *reply[2:3])
     fields = iter(reply[1:])
     return Haul(
         [
@@ -172,6 +175,21 @@ def _haul(queue: str, token: str, reply: Any) -> Haul:
             for id, body, rc, fr in zip(fields, fields, fields, fields, strict=True)
         ]
     )
+
+
+def rewind(keys: Keys, queue: str) -> Plan[int]:
+    """Hide messages anew that were hidden by a clock which was set back since; how many.
+
+    Harmless at any time: a message counts only if it was hidden later than it is now.
+    """
+    messages, _, receipts = keys.all_of(queue)
+    cursor, total = b"0", 0
+    while True:
+        page = Call(_REWIND, (messages, receipts), (cursor,), list, repeatable=True)
+        ((cursor, count),) = results((yield (page,)))
+        total += int(count)
+        if cursor == b"0":
+            return total
 
 
 def pop(keys: Keys, queue: str) -> Plan[Message | None]:

@@ -24,6 +24,7 @@ from tambomq.rsmq.keys import DEAD_SUFFIX, NAMESPACE, check_dead_queue, check_qu
 from tambomq.rsmq.longpoll import LOOK_EVERY_S, nap_s
 from tambomq.rsmq.model import DEFAULT_VT, Message, check_count, check_seconds
 from tambomq.rsmq.recorded import recording_keys
+from tambomq.rsmq.server_clock import ServerClock
 from tambomq.rsmq.settling import Settler, WorkerStats
 from tambomq.rsmq.signalled import run_until_signalled
 from tambomq.rsmq.threads import HandlerThreads, is_async
@@ -130,6 +131,7 @@ class RsmqWorker:
         self._loop = asyncio.get_running_loop()
         self._inbox: asyncio.Queue[Message] = asyncio.Queue()
         self._busy, self._room = 0, asyncio.Event()
+        self._clock = ServerClock(self._store, self._keys, self.queue)
         found = await self._store.run(queue_ops.attributes(self._keys, self.queue))
         self._hide_s = self._vt or found.vt or DEFAULT_VT
         lease = RsmqLease(self._store.endpoint, self._keys.ns, self.queue, self._hide_s)
@@ -200,14 +202,15 @@ class RsmqWorker:
         free = self._concurrency - self._busy
         plan = ops.receive_batch(self._keys, self.queue, free, vt=self._hide_s)
         haul = await self._store.follow(plan)
-        if not haul.messages:
-            await notices.wait(nap_s(haul, LOOK_EVERY_S))
-            return
         messages = self._settler.take(haul.messages)
         self._busy += len(messages)
         self.stats.received += len(messages)
         for message in messages:
             self._inbox.put_nowait(message)
+        if late := await self._clock.watch(haul, self._hide_s):
+            log.warning("clock set back: %d messages of %r hidden anew", late, self.queue)
+        if not haul.messages:
+            await notices.wait(nap_s(haul, LOOK_EVERY_S))
 
     async def _sleep(self, for_s: float) -> None:
         """Sleep, unless told to stop."""

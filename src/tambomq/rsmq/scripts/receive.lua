@@ -8,8 +8,8 @@
 --       vt        seconds to hide them, or '' for the queue's own
 --       token     a name for this delivery that no other has
 -- REPLY visible_at (ms), then id, body, rc, fr of each; nothing visible: 0, then the ms until
---       something is (0: may be already), or -1 when nothing will be; nil when there is no such
---       queue; a string when its settings are no numbers
+--       something is (0: may be already), or -1 when nothing will be, then now (ms); nil when
+--       there is no such queue; a string when its settings are no numbers
 
 local messages, data, receipts = KEYS[1], KEYS[2], KEYS[3]
 local count, vt, token = ARGV[1], ARGV[2], ARGV[3]
@@ -80,6 +80,7 @@ repeat
   end
 until skipped == seen or skipped > 1000
 
-local next = redis.call('ZRANGE', messages, 0, 0, 'WITHSCORES')[2]
-reply[2] = next and math.max(0, math.ceil(next - now)) or -1
+local next = redis.call('ZRANGE', messages, 0, 0, 'WITHSCORES')
+local wait = next[1] and math.max(0, math.ceil(next[2] - now)) or -1
+reply[2], reply[3] = wait > 0 and due_in(wait, messages, receipts, next, now) or wait, now
 return reply

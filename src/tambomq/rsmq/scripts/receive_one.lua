@@ -10,7 +10,8 @@
 -- ARGV  vt        seconds to hide it, or '' for the queue's own
 --       token     a name for this delivery that no other has
 -- REPLY visible_at (ms), id, body, rc, fr; nothing visible: 0, then the ms until something is, or
---       -1 when nothing will be; 0, 0 when receive must look; nil when there is no such queue
+--       -1 when nothing will be, then now (ms); 0, 0 when receive must look; nil when there is no
+--       such queue
 
 local messages, data, receipts = KEYS[1], KEYS[2], KEYS[3]
 local vt, token = ARGV[1], ARGV[2]
@@ -26,11 +27,11 @@ if not stored[1] then
   return nil
 end
 if not first[1] then
-  return {0, -1}
+  return {0, -1, now}
 end
 local wait = math.ceil(first[2] - now)
 if wait > 0 then
-  return {0, wait}
+  return {0, due_in(wait, messages, receipts, first, now), now}
 end
 
 local hide, body = tonumber(vt == '' and stored[1] or vt), stored[2]

@@ -1,0 +1,15 @@
+#!lua flags=allow-oom
+-- rewind: hide messages anew that were hidden by a clock which has been set back since.
+--
+-- KEYS  messages  zset  <ns>:<queue>
+--       receipts  hash  <ns>:<queue>:receipts
+-- ARGV  cursor    '0' to begin, then what the last page said
+-- REPLY cursor ('0': that was the last page), and how many were hidden anew
+
+local messages, receipts = KEYS[1], KEYS[2]
+local cursor = ARGV[1]
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local next, count = rewind(messages, receipts, now, cursor)
+return {next, count}
