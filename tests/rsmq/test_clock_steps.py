@@ -173,7 +173,6 @@ async def test_no_message_runs_twice_after_a_step_of_less_than_two_thirds_of_its
             # The worst moment is just before a renewal.
             await eventually_async(lambda: left_ms(rsmq, db)["x"] < 24_000, within_s=20)
             clocked.step(19)
-            assert left_ms(rsmq, db)["x"] < 10_000
             await eventually_async(lambda: left_ms(rsmq, db)["x"] > 25_000, within_s=20)
             done.set()
             await eventually_async(lambda: first.stats.done + second.stats.done == 1)
