@@ -1,0 +1,298 @@
+"""No script does more than a bounded number of things, whatever is stored and whoever leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import pytest
+import redis
+
+from tambomq.errors import LimitReached
+from tambomq.gomq import keys, leave_ops, ops
+from tambomq.gomq.caller import Caller, Names
+from tambomq.gomq.model import Options
+from tambomq.store.call import Call, Script
+from tambomq.store.sync import Store
+from tests.gomq.conftest import Peer, Serve
+from tests.gomq.test_leaving import be_silent
+from tests.servers import Server
+
+OPTIONS = Options(max_peers=10_000)
+# A step is a message that is moved, or a peer that leaves a key; the latter takes some commands.
+MOST = 4 * leave_ops.STEPS
+
+
+class Counting(Store):
+    """Makes one call at a time, and counts the commands that each script gives."""
+
+    def __init__(self, url: str, db: redis.Redis) -> None:
+        super().__init__(url)
+        self._db = db
+        self.counts: list[int] = []
+
+    def outcomes(self, calls: Sequence[Call[Any]]) -> list[Any]:
+        replies = []
+        for call in calls:
+            before = self._commands()
+            replies += super().outcomes((call,))
+            if isinstance(call.verb, Script):
+                self.counts.append(self._commands() - before)
+        return replies
+
+    def _commands(self) -> int:
+        stats = cast("dict[str, dict[str, int]]", self._db.info("commandstats"))
+        own = ("cmdstat_info", "cmdstat_evalsha", "cmdstat_eval")
+        return sum(each["calls"] for name, each in stats.items() if name not in own)
+
+
+@pytest.fixture
+def counting(server: Server, db: redis.Redis) -> Iterator[Counting]:
+    """A store that counts, on an empty server."""
+    store = Counting(server.url, db)
+    yield store
+    store.close()
+
+
+def come(store: Store, peers: int, key: str = "k") -> list[str]:
+    """Subscribe so many peers of one consumer."""
+    names = [f"p{n}" for n in range(peers)]
+    calls = [ops.subscribe(key, "c", name, OPTIONS) for name in names]
+    for first in range(0, peers, 500):
+        store.run_all(calls[first : first + 500])
+    return names
+
+
+def owe(db: redis.Redis, peer: str, messages: int) -> None:
+    """Let so many messages of k wait for *peer* alone."""
+    body = b"x" * 100
+    for first in range(0, messages, 50_000):
+        some = min(50_000, messages - first)
+        db.rpush(keys.messages("k", "c", peer), *[body] * some)
+    db.hset(keys.tally("k"), "dispatched", messages)
+
+
+SOME = pytest.param(700, id="some")
+MANY = pytest.param(10_000, id="many", marks=(pytest.mark.slow, pytest.mark.timeout(600)))
+
+
+@pytest.mark.parametrize("peers", [SOME, MANY])
+def test_peers_that_fall_silent_together_leave_in_bounded_steps(
+    counting: Counting, store: Store, db: redis.Redis, monkeypatch: pytest.MonkeyPatch, peers: int
+) -> None:
+    monkeypatch.setattr(ops, "RECEIVERS", peers)
+    be_silent(db, *come(store, peers))
+    store.run(ops.push("k", [b"1", b"2"]))
+    while store.run(ops.dispatch("k")).left:
+        pass
+    be_silent(db, *(f"p{n}" for n in range(peers)))
+    assert counting.follow(leave_ops.reap("c", OPTIONS)) == leave_ops.Reaped(peers, 2)
+    assert max(counting.counts) <= MOST
+    # Neither is it quadratic: each leaves with a few commands.
+    assert sum(counting.counts) < 40 * peers
+    assert db.lrange("QUEUE_k", 0, -1) == [b"1", b"2"]
+    assert not db.exists("PEERS_c", "LEAVING_k", "UNSETTLED")
+
+
+@pytest.mark.parametrize("peers", [SOME, MANY])
+def test_a_consumer_with_many_peers_unsubscribes_in_bounded_steps(
+    counting: Counting, store: Store, db: redis.Redis, monkeypatch: pytest.MonkeyPatch, peers: int
+) -> None:
+    monkeypatch.setattr(ops, "RECEIVERS", peers)
+    come(store, peers)
+    store.run(ops.push("k", [b"1"]))
+    store.run(ops.dispatch("k"))
+    assert counting.follow(leave_ops.unsubscribe("k", "c")) == 1
+    assert max(counting.counts) <= MOST
+    assert sum(counting.counts) < 40 * peers
+    assert {name for name in db.scan_iter() if not name.startswith(b"LASTACTION_")} == {
+        b"QUEUE_k",
+        b"ASIDE",
+    }
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        pytest.param(3000, id="some"),
+        pytest.param(5_000_000, id="many", marks=(pytest.mark.slow, pytest.mark.timeout(900))),
+    ],
+)
+@pytest.mark.parametrize("observed", [False, True], ids=["alone", "as_another_had"])
+def test_what_one_was_owed_goes_back_or_is_dropped_in_bounded_steps(
+    counting: Counting, store: Store, db: redis.Redis, messages: int, *, observed: bool
+) -> None:
+    come(store, 1)
+    owe(db, "p0", messages)
+    if observed:
+        db.hset("TALLY_k", "seen", f"5-{messages}")
+    be_silent(db, "p0")
+    returned = 5 if observed else messages
+    assert counting.follow(leave_ops.reap("c", OPTIONS)) == leave_ops.Reaped(1, returned)
+    assert max(counting.counts) <= MOST
+    assert db.llen("QUEUE_k") == returned
+
+
+@pytest.mark.parametrize(
+    "count",
+    [
+        pytest.param(3000, id="some"),
+        pytest.param(100_000, id="many", marks=(pytest.mark.slow, pytest.mark.timeout(300))),
+    ],
+)
+def test_keys_with_messages_are_looked_for_in_bounded_steps(
+    counting: Counting, db: redis.Redis, count: int
+) -> None:
+    db.sadd("PEERS_c", "p")
+    for first in range(0, count, 10_000):
+        with db.pipeline(transaction=False) as trip:
+            for n in range(first, min(count, first + 10_000)):
+                trip.sadd("SUBSCRIBED_KEYS", f"QUEUE_{n}")
+                trip.sadd(f"CONSUMERS_{n}", "c")
+                trip.rpush(f"QUEUE_{n}", "x")
+            trip.execute()
+    found, cursor = set(), b"0"
+    while True:
+        cursor, page = counting.run(ops.pending(cursor))
+        found.update(page)
+        if cursor == b"0":
+            break
+    assert found == {str(n) for n in range(count)}
+    assert max(counting.counts) <= MOST
+
+
+def test_one_reply_has_no_more_than_a_thousand_messages_of_all_keys(
+    store: Store, db: redis.Redis
+) -> None:
+    for n in range(30):
+        store.run(ops.subscribe(f"k{n}", "c", "p", OPTIONS))
+        store.run(ops.push(f"k{n}", [b"x"] * 50))
+        store.run(ops.dispatch(f"k{n}"))
+    sizes = []
+    while found := store.run(ops.observe("c", "p", OPTIONS)).messages:
+        sizes.append(sum(len(messages) for _, messages in found))
+    assert sizes == [1000, 500]
+
+
+# ── so many, and no more ─────────────────────────────────────────────────────
+
+
+def test_a_consumer_has_no_more_peers_than_it_may(store: Store, db: redis.Redis) -> None:
+    options = Options(max_peers=2)
+    for peer in "pq":
+        assert store.run(ops.subscribe("k", "c", peer, options)) is not None
+    for call in (
+        ops.subscribe("k", "c", "r", options),
+        ops.observe("c", "r", options),
+        ops.observe_kept("c", "r", options, acked="", batch="b"),
+    ):
+        with pytest.raises(LimitReached, match="consumer 'c' has 2 peers, and may have no more"):
+            store.run(call)
+    assert db.smembers("PEERS_c") == {b"p", b"q"}
+    # Those who are there go on, and when one leaves another may come.
+    store.run(ops.observe("c", "p", options))
+    be_silent(db, "q")
+    assert store.follow(leave_ops.reap("c", options)).peers == 1
+    assert store.run(ops.observe("c", "r", options)).is_new
+
+
+def test_a_consumer_has_no_more_keys_than_it_may(store: Store, db: redis.Redis) -> None:
+    options = Options(max_keys=2)
+    for key in "ab":
+        store.run(ops.subscribe(key, "c", "p", options))
+    with pytest.raises(LimitReached, match="consumer 'c' has 2 keys"):
+        store.run(ops.subscribe("z", "c", "p", options))
+    assert store.run(ops.subscribe("a", "c", "p", options)) is False
+    assert db.smembers("SUBSCRIPTIONS_c") == {b"a", b"b"}
+    assert not db.exists("CONSUMERS_z")
+
+
+def test_a_key_has_no_more_peers_than_one_dispatch_may_serve(
+    store: Store, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ops, "RECEIVERS", 3)
+    for consumer in "abc":
+        store.run(ops.subscribe("k", consumer, "p", OPTIONS))
+    store.run(ops.push("k", [b"1"]))
+    store.run(ops.dispatch("k"))
+    with pytest.raises(LimitReached, match="key 'k' has 3 peers or consumers"):
+        store.run(ops.subscribe("k", "d", "p", OPTIONS))
+    assert db.smembers("CONSUMERS_k") == {b"a", b"b", b"c"}
+
+
+def test_a_connection_has_no_more_peers_than_it_may() -> None:
+    names = Names(most=2, keep_s=30)
+    for peer in ("p", "q", "p"):
+        names.use(Caller(peer, address="1.2.3.4:5"), 100)
+    with pytest.raises(LimitReached, match="this connection has 2 peers"):
+        names.use(Caller("r", address="1.2.3.4:5"), 110)
+    names.use(Caller("r", address="1.2.3.4:6"), 110)
+    names.use(Caller("1.2.3.4:5"), 110)
+    # Who has been silent for so long is no peer any more.
+    names.use(Caller("p", address="1.2.3.4:5"), 120)
+    names.use(Caller("r", address="1.2.3.4:5"), 131)
+
+
+async def test_peers_of_one_connection_are_counted_in_all_that_makes_one(serve: Serve) -> None:
+    service = await serve(max_connection_peers=1)
+    peer = Peer(service)
+    await service.subscribe(peer._subscription("k"), Caller("p", address="a:1"))
+    for call in (
+        service.subscribe(peer._subscription("k"), Caller("q", address="a:1")),
+        service.observe(peer.identity, Caller("q", address="a:1")),
+        anext(service.watch(peer.identity, Caller("q", address="a:1"))),
+    ):
+        with pytest.raises(LimitReached):
+            await call
+
+
+# ── in between ───────────────────────────────────────────────────────────────
+
+
+def test_nothing_is_dispatched_before_what_is_older_has_gone_back(
+    store: Store, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leave_ops, "STEPS", 12)
+    come(store, 1)
+    store.run(ops.push("k", [b"%d" % n for n in range(20)]))
+    store.run(ops.dispatch("k"))
+    be_silent(db, "p0")
+    store.run(leave_ops.reap_page("c", OPTIONS))
+    present = store.follow(leave_ops.receivers("k"))
+    store.run(leave_ops.settle_some("k", present))
+    assert 0 < db.llen("QUEUE_k") < 20
+    # Its consumer is back before all is.
+    store.run(ops.subscribe("k", "c", "p1", OPTIONS))
+    store.run(ops.push("k", [b"20"]))
+    assert store.run(ops.dispatch("k")).is_unsettled
+    store.follow(leave_ops.settle("k"))
+    while store.run(ops.dispatch("k")).left:
+        pass
+    assert db.lrange("MESSAGES_k_c_p1", 0, -1) == [b"%d" % n for n in range(21)]
+
+
+async def test_another_server_ends_what_one_that_died_had_begun(
+    serve: Serve, store: Store, db: redis.Redis
+) -> None:
+    come(store, 3)
+    store.run(ops.push("k", [b"1"]))
+    store.run(ops.dispatch("k"))
+    assert store.run(leave_ops.end_subscription("k", "c", "p0", ""))
+    assert not db.exists("QUEUE_k")
+    service = await serve()
+    await service._reaper.look()
+    assert db.lrange("QUEUE_k", 0, -1) == [b"1"]
+    assert not db.exists("UNSETTLED", "UNSUBSCRIBED_k", "TALLY_k")
+
+
+async def test_who_subscribes_again_is_served_though_its_leaving_was_not_over(
+    serve: Serve, store: Store
+) -> None:
+    come(store, 3)
+    store.run(ops.push("k", [b"1"]))
+    store.run(ops.dispatch("k"))
+    store.run(leave_ops.end_subscription("k", "c", "p0", ""))
+    assert store.run(ops.subscribe("k", "c", "p0", OPTIONS)) is None
+    service = await serve()
+    await Peer(service, "p0").subscribe("k")
+    assert len(await Peer(service, "p0").observe()) == 1
