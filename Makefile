@@ -9,7 +9,8 @@ WORKERS ?= 3
 
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install -c constraints.txt
 # The tests that need Spark go to one process, as a group, and each process has servers of its own.
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+# With bytecode: without, each process that a test starts compiles everything anew.
+PYTEST := env PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 RULES := tests/test_house_rules.py tests/test_rules_can_fail.py
 # `make check` runs those.
 NOT_RULES := $(addprefix --ignore=,$(RULES))
@@ -56,7 +57,7 @@ interop: peers ## run the tests against foreign clients and servers
 	@exec $(PYTEST) -m interop $(ARGS)
 
 matrix: servers ## kill Spark's queries at every point, on every protocol and server
-	@exec env TAMBO_TEST_MATRIX=all $(PYTEST) tests/spark tests/pipeline -k crash $(ARGS)
+	@TAMBO_TEST_MATRIX=all exec $(PYTEST) tests/spark tests/pipeline -k crash $(ARGS)
 
 package: $(VENV)/.dev ## build the wheel, install it where nothing else is, and try it
 	@exec $(BIN)/python -m pytest tests/package $(ARGS)

@@ -1,13 +1,15 @@
 """Which tests one process must run, because they share something that is costly to start.
 
-pytest-xdist gives a group to one of its processes as a whole, and the largest group first.
+pytest-xdist gives a group to one of its processes as a whole, the one with Spark first
+(`tests.ci`) and then the largest.
 """
 
 from __future__ import annotations
 
 import pytest
 
-_SHARED = {"spark": "spark", "formed_cluster": "cluster"}
+SPARK = "spark"
+_SHARED = {"spark": SPARK, "formed_cluster": "cluster"}
 """By session fixture: the group of its tests. Where a test has both, the first."""
 
 

@@ -22,6 +22,19 @@ def test_that_writes_what_utf_8_has_no_bytes_for() -> None:
     assert "\\udcff" == "\\ud800"
 """
 
+GROUPS = """
+import pytest
+
+def test_alone() -> None: ...
+
+@pytest.mark.xdist_group("large")
+@pytest.mark.parametrize("n", [0, 1])
+def test_large(n: int) -> None: ...
+
+@pytest.mark.xdist_group("spark")
+def test_spark() -> None: ...
+"""
+
 
 def test_a_lone_surrogate_is_spelled_out_wherever_a_report_has_one() -> None:
     report = {"sections": [("log", "a\udcffé")], "longrepr": {"\ud800": None}, "duration": 0.5}
@@ -37,6 +50,25 @@ def test_a_test_that_writes_one_ends_no_run_in_several_processes(tmp_path: Path)
     assert "INTERNALERROR" not in run.stdout
     took = durations(tmp_path / "odd.xml")
     assert list(took) == ["test_odd::test_that_writes_what_utf_8_has_no_bytes_for"]
+
+
+def test_the_group_with_spark_is_handed_out_first(tmp_path: Path) -> None:
+    (tmp_path / "test_groups.py").write_text(GROUPS)
+    run = pytest_in(tmp_path, "-n1", "--dist=loadgroup", "-vv", "-p", "tests.ci")
+    assert run.returncode == 0, run.stdout
+    ran = [line.rpartition("::")[2].strip() for line in run.stdout.splitlines() if "PASSED" in line]
+    assert ran == ["test_spark", "test_large[0]", "test_large[1]", "test_alone"]
+
+
+def test_a_group_is_run_by_one_process(tmp_path: Path) -> None:
+    (tmp_path / "test_groups.py").write_text(GROUPS.replace("[0, 1]", "range(20)"))
+    run = pytest_in(tmp_path, "-n2", "--dist=loadgroup", "-vv", "-p", "tests.ci")
+    assert run.returncode == 0, run.stdout
+    ran = [
+        line.split()[0] for line in run.stdout.splitlines() if "PASSED" in line and "large" in line
+    ]
+    assert len(ran) == 20
+    assert len(set(ran)) == 1
 
 
 def pytest_in(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
