@@ -151,7 +151,7 @@ async def test_delayed_jobs_run_when_they_are_due(queue: Queue, work: Work) -> N
     async def handler(job: Job) -> None:
         seen.append(job.name)
 
-    await queue.add("later", None, delay_ms=150)
+    await queue.add("later", None, delay_ms=1000)
     await queue.add("n" * 255, None, delay_ms=100)
     await queue.add("now", None)
     async with work(handler) as worker:

@@ -89,7 +89,7 @@ async def test_a_store_that_is_gone_ends_a_look(private_server: Server) -> None:
 async def test_a_service_disconnects_a_silent_peer_and_keeps_what_only_it_was_owed(
     serve: Serve, db: redis.Redis
 ) -> None:
-    service = await serve(peer_timeout_s=0.1)
+    service = await serve(peer_timeout_s=1.5)
     peer = Peer(service)
     await peer.subscribe("k")
     await publish(service, "k", b"1", b"2")
