@@ -57,7 +57,7 @@ interop: peers ## run the tests against foreign clients and servers
 	@exec $(PYTEST) -m interop $(ARGS)
 
 matrix: servers ## kill Spark's queries at every point, on every protocol and server
-	@TAMBO_TEST_MATRIX=all exec $(PYTEST) tests/spark tests/pipeline -k crash $(ARGS)
+	@TAMBO_TEST_MATRIX=all exec $(PYTEST) $$(grep -rlw --include='test_*.py' sampling tests) $(ARGS)
 
 package: $(VENV)/.dev ## build the wheel, install it where nothing else is, and try it
 	@exec $(BIN)/python -m pytest tests/package $(ARGS)
