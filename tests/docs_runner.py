@@ -19,8 +19,8 @@ serve`` and ``make run`` are started on free ports, compared once they are ready
 targets of make must exist and are not run; nor is what `NOT_RUN` names. Commands of `FOREIGN` tools
 are run where these are installed, which `make interop` sees to.
 
-Commands are processes. Where a page is given a Spark session, ``tambo pipeline`` is called in this
-process instead, on that session: a JVM for each command would take minutes.
+Commands are processes. Where a page uses Spark, commands of ours are called in this process
+instead, on a session that runs already: a JVM for each would take minutes.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from click.testing import CliRunner
 from tambomq import settings
 from tambomq.cli.main import tambo
 from tambomq.cli.output import run as run_command
+from tambomq.cli.rsmqctl import rsmqctl
 from tambomq.gomq import GomqClient
 from tambomq.kqueue import Consumer, Producer
 from tambomq.rsmq import Rsmq
@@ -67,6 +68,7 @@ _ID = re.compile(r"<(ID\d*)>")
 _PRINTED = re.compile(r"^ *print\(.*\)  # (.+)$", re.MULTILINE)
 _TARGET = re.compile(r"^(\w+):.*\n((?:\t.*\n)*)", re.MULTILINE)
 _SPARK_COMMAND = re.compile(r"\btambo pipeline (?:run|report|sql|replay|dlq redrive)\b")
+_PROGRAMS = {"tambo": tambo, "rsmqctl": rsmqctl}
 _SHELL_WORD = re.compile(r"[|&;<>()$`]+")
 
 
@@ -118,7 +120,7 @@ def uses_spark(text: str) -> bool:
 class Page:
     """A page that is run against *server*, with *home* as the reader's directory.
 
-    *in_process*: ``tambo pipeline`` is called in this process. Whoever wants that sees to it that
+    *in_process*: commands of ours are called in this process. Whoever wants that sees to it that
     `tambomq.spark.session` returns a session that is running.
     """
 
@@ -203,7 +205,7 @@ class Page:
             words = []
         if words[:2] == ["tambo", "serve"]:
             self._compare(expected, self._serve(words), where)
-        elif self._in_process and words[:2] == ["tambo", "pipeline"]:
+        elif self._in_process and _is_ours(words):
             self._compare(expected, self._call(command, where), where)
         elif words:
             self._compare(expected, self._shell(command), where)
@@ -212,13 +214,13 @@ class Page:
         """Return what a command of ours says that is called in this process."""
         lexer = shlex.shlex(self._filled(command), posix=True, punctuation_chars=True)
         lexer.whitespace_split = True
-        _, *words = lexer
+        program, *words = lexer
         if any(_SHELL_WORD.fullmatch(word) for word in words):
-            raise Untrue(f"{where}: `tambo pipeline` stands alone, without a pipe or the like")
+            raise Untrue(f"{where}: where Spark is used, commands stand alone, without a pipe")
         env = {name: self._env.get(name) for name in {*self._env, *os.environ}}
         runner = CliRunner(env=env)
         with contextlib.chdir(self._home), runner.isolation() as (_, _, said):
-            self._exit_code = run_command(tambo, "tambo", words)
+            self._exit_code = run_command(_PROGRAMS[program], program, words)
             sys.stdout.flush()
             sys.stderr.flush()
         return self._shown(said.getvalue().decode())
@@ -296,6 +298,11 @@ class Page:
 
         escaped = re.escape(_squeezed(line)).replace("…", "[^\n]*")
         return _ID.sub(id_pattern, escaped) + "\n"
+
+
+def _is_ours(words: list[str]) -> bool:
+    """Whether a command is one of ours that a process need not have to itself."""
+    return bool(words) and words[0] in _PROGRAMS and words[1] != "demo"
 
 
 def is_installed(tool: str) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,11 +13,13 @@ import pytest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 _ENDS_WITHIN_S = 60
 _LAST_S = 300
 _TOO_LATE = "Python worker failed to connect back"
-_TIMES = 10
+_BEGINS = "Initializing sources"
+_TIMES = 20
 
 CONF = {
     "spark.sql.shuffle.partitions": 2,
@@ -41,7 +44,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         # Workers import what tests send them; Spark hands on what its JVM was started with.
         patch.setenv("PYTHONPATH", str(Path(__file__).parents[1]), prepend=os.pathsep)
         found = session("tests", master="local[2]", conf=conf)
-    yield found
+    with _patient():
+        yield found
     found.stop()
     _end_java()
 
@@ -80,18 +84,29 @@ def _forget(spark: SparkSession, before: dict[str, str]) -> None:
             spark.catalog.dropTempView(table.name)
 
 
-def in_time(act: Callable[[], None]) -> None:
-    """Do *act*, and again where this machine was too busy for it.
+@contextmanager
+def _patient() -> Iterator[None]:
+    """Let a query be started again where this machine was too busy for it.
 
-    Spark gives a Python process ten seconds to come up, and no more.
+    Spark gives the Python process of a stream ten seconds to come up, and no more.
     """
-    for _ in range(_TIMES):
-        try:
-            return act()
-        except Exception as error:
-            if _TOO_LATE not in str(error):
-                raise
-    return act()
+    from pyspark.sql.streaming.readwriter import DataStreamWriter  # noqa: PLC0415  (as above)
+
+    once = DataStreamWriter.start
+
+    def start(self: DataStreamWriter, *args: Any, **options: Any) -> StreamingQuery:
+        query = once(self, *args, **options)
+        for _ in range(_TIMES):
+            while query.isActive and query.status["message"] == _BEGINS:
+                time.sleep(0.01)
+            if _TOO_LATE not in str(query.exception()):
+                break
+            query = once(self, *args, **options)
+        return query
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DataStreamWriter, "start", start)
+        yield
 
 
 def longer(items: list[pytest.Item], here: Path) -> None:

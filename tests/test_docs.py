@@ -238,7 +238,7 @@ def test_a_command_of_the_pipeline_is_called_in_this_process(
     with pytest.raises(Untrue, match="exits 3"):
         page.run("```console\n$ tambo pipeline dlq\ntambo: no dead letters\n```\n")
     page = Page("page.md", server, tmp_path / "other", in_process=True)
-    with pytest.raises(Untrue, match="stands alone"):
+    with pytest.raises(Untrue, match="stand alone"):
         page.run("```console\n$ tambo pipeline audit | head\n```\n")
 
 

@@ -104,7 +104,8 @@ def test_short_times_are_told_in_short_steps(
     spark: SparkSession, filled: Filled, told: Figures
 ) -> None:
     middle = told.points[len(told.points) // 2].at_ms
-    brief = figures(spark, filled[0], from_ms=middle - 5 * MINUTE_MS, until_ms=middle)
+    begin, everywhere = middle - 5 * MINUTE_MS, ["rsmq:*", "gomq:*", "chasqui:*", "kqueue:*"]
+    brief = figures(spark, filled[0], from_ms=begin, until_ms=middle, queues=everywhere)
     whole = [point for point in told.points if middle - 5 * MINUTE_MS <= point.at_ms < middle]
     assert brief.step_s == 10
     assert sum(p.counts.failed for p in brief.points) == brief.totals.failed
@@ -153,6 +154,7 @@ def test_reasons_are_counted_by_their_shape(told: Figures, filled: Filled) -> No
     assert found == died
 
 
+@pytest.mark.slow
 def test_a_part_of_the_time_is_told(spark: SparkSession, filled: Filled, told: Figures) -> None:
     middle = told.points[len(told.points) // 2].at_ms
     late = figures(spark, filled[0], from_ms=middle)
@@ -162,6 +164,7 @@ def test_a_part_of_the_time_is_told(spark: SparkSession, filled: Filled, told: F
     assert late.backlog == told.backlog
 
 
+@pytest.mark.slow
 def test_some_queues_are_told(spark: SparkSession, filled: Filled) -> None:
     found = figures(spark, filled[0], queues=["rsmq:*", "gomq:*"])
     assert {line.protocol for line in found.lines} == {"rsmq", "gomq"}
@@ -169,6 +172,7 @@ def test_some_queues_are_told(spark: SparkSession, filled: Filled) -> None:
         figures(spark, filled[0], queues=["rsmq:none"])
 
 
+@pytest.mark.slow
 def test_a_time_before_all_is_refused(spark: SparkSession, filled: Filled) -> None:
     with pytest.raises(SettingsError, match="nothing of that time: it goes from"):
         figures(spark, filled[0], until_ms=1000)
@@ -180,10 +184,10 @@ def test_an_empty_lake_says_how_to_fill_it(spark: SparkSession, lake: Lake) -> N
 
 
 def test_the_command_prints_tables_and_writes_a_page(
-    run: Run, filled: Filled, tmp_path: Path
+    known: Run, filled: Filled, tmp_path: Path
 ) -> None:
     out = tmp_path / "page.html"
-    done = run("--lake", str(filled[0].path), "--out", str(out))
+    done = known("--lake", str(filled[0].path), "--out", str(out))
     assert done.code == 0, done.err
     assert f"{len(filled[1]):,} entered" in done.out
     assert "chasqui:orders" in done.out

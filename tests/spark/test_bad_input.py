@@ -23,7 +23,6 @@ from tambomq.spark.gomq import GomqSource
 from tambomq.spark.rsmq import RsmqSource
 from tambomq.spark.source import QueueSource
 from tambomq.spark.tambo import TamboSource
-from tests import sparking
 from tests.servers import Server, eventually
 
 WITHIN_S = 120
@@ -59,15 +58,11 @@ def stream(spark: SparkSession, home: Path, source: str, url: str, **options: st
     """Stream what there is to nowhere."""
     rows = spark.readStream.format(source).options(url=url, **told(source, options)).load()
     writer = rows.writeStream.format("noop").option("checkpointLocation", str(home / "checkpoint"))
-
-    def run() -> None:
-        query = writer.trigger(availableNow=True).start()
-        try:
-            assert query.awaitTermination(WITHIN_S)
-        finally:
-            query.stop()
-
-    sparking.in_time(run)
+    query = writer.trigger(availableNow=True).start()
+    try:
+        assert query.awaitTermination(WITHIN_S)
+    finally:
+        query.stop()
 
 
 def read_here(source: str, url: str, **options: str) -> list[Any]:

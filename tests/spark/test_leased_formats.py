@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 
 from tambomq.chasqui import BlockingQueue
 from tambomq.gomq import wire
-from tests import sparking
 from tests.servers import Server
 
 
@@ -22,11 +21,7 @@ def streamed(spark: SparkSession, folder: Path, kind: str, **options: Any) -> li
     stream = spark.readStream.format(kind).options(lease="l", **options).load()
     writer = stream.writeStream.foreachBatch(lambda batch, _: rows.extend(batch.collect()))
     writer = writer.trigger(availableNow=True).option("checkpointLocation", str(folder / kind))
-
-    def to_its_end() -> None:
-        writer.start().awaitTermination()
-
-    sparking.in_time(to_its_end)
+    writer.start().awaitTermination()
     return rows
 
 

@@ -14,7 +14,6 @@ from tambomq.errors import SettingsError
 from tambomq.rsmq import Rsmq
 from tambomq.spark import schemas
 from tambomq.spark.verdict import settle
-from tests import sparking
 from tests.servers import Server
 
 
@@ -32,12 +31,7 @@ def stream(spark: SparkSession, server: Server, **options: Any) -> DataFrame:
 def run(rows: DataFrame, folder: Path, act: Any) -> None:
     """Hand batches to *act* until there is nothing left."""
     writer = rows.writeStream.foreachBatch(act).trigger(availableNow=True)
-    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
-
-    def to_its_end() -> None:
-        writer.start().awaitTermination()
-
-    sparking.in_time(to_its_end)
+    writer.option("checkpointLocation", str(folder / "checkpoint")).start().awaitTermination()
 
 
 def refusal(rows: DataFrame, folder: Path) -> str:

@@ -33,7 +33,7 @@ Live = Callable[[dict[str, Any]], str]
 def live(spark: SparkSession, server: Server) -> Live:
     """Let a query run to its end; its error, or nothing."""
     crash_job.register(spark)
-    return lambda case: crash_job.ended(crash_job.begin(spark, server.url, case, jvm=0))
+    return lambda case: crash_job.ended(crash_job.start(spark, server.url, case, jvm=0))
 
 
 @pytest.mark.parametrize(("kind", "points"), sampling.spread("raising", [*KINDS], POINTS))

@@ -22,6 +22,7 @@ from tambomq.journal.keys import Keys as JournalKeys
 from tambomq.rsmq import Rsmq
 from tests.chasqui.stored import jobs
 from tests.servers import Server, binaries
+from tests.spark import sampling
 from tests.spark.sinking import BODY, NEEDED, SINKS
 
 LINES = 1500
@@ -88,7 +89,7 @@ def tokens(db: redis.Redis) -> set[bytes]:
     return set(cast("Any", db.hkeys(fence)))
 
 
-@pytest.mark.parametrize("source", SINKS)
+@pytest.mark.parametrize("source", sampling.some("streams into", [*SINKS], 2))
 def test_a_stream_writes_each_row_once_though_it_is_started_again_with_the_same_batch(
     spark: SparkSession, server: Server, db: redis.Redis, tmp_path: Path, source: str
 ) -> None:
@@ -123,6 +124,7 @@ def test_a_checkpoint_that_is_an_old_copy_writes_nothing_again(
     assert sorted(FOUND["gomq"](db)) == sorted(expected)
 
 
+@pytest.mark.slow
 def test_a_stream_ends_when_its_server_goes_away_and_goes_on_when_it_is_back(
     spark: SparkSession, private_server: Server, tmp_path: Path
 ) -> None:

@@ -9,7 +9,6 @@ import pytest
 import redis
 from pyspark.sql import SparkSession
 
-from tests import sparking
 from tests.servers import Server
 from tests.spark import crash_job, sampling
 from tests.spark.crash_kinds import JOB, told
@@ -34,7 +33,7 @@ def test_a_query_that_fails_inside_a_batch_goes_on_though_the_server_restarted(
 
     def follow(*events: Event) -> str:
         case = tail.told(tmp_path, *events, **LIMITS)
-        return crash_job.ended(crash_job.begin(spark, private_server.url, case, jvm=0))
+        return crash_job.ended(crash_job.start(spark, private_server.url, case, jvm=0))
 
     tail = TAILS["journal"]
     tail.fill(own_db, range(1000))
@@ -98,12 +97,12 @@ def test_a_batch_that_was_written_but_not_noted_is_not_written_twice(
         assert query.awaitTermination(WITHIN_S)
 
     fill(own_db, "q", range(700))
-    sparking.in_time(follow)
+    follow()
     last = max(
         (tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name)
     )
     last.unlink()
     (last.parent / f".{last.name}.crc").unlink(missing_ok=True)
     fill(own_db, "q", range(700, 900))
-    sparking.in_time(follow)
+    follow()
     assert sorted(committed(tmp_path), key=int) == list(map(str, range(900)))
