@@ -94,7 +94,7 @@ class ChasquiDoor:
             pause_s = max(LOOK_EVERY_S, min(_IDLE_SHARE * took_s, _LONGEST_PAUSE_S))
 
     async def check(self) -> None:
-        """See whether the server answers and every leader goes on."""
+        """See whether the server takes writes and every leader goes on."""
         await self._redis.check()
         for led in self._led.values():
             led.check()

@@ -15,6 +15,7 @@ from tambomq.rsmq.model import QueueAttributes
 from tambomq.serve.door import Endpoint, Metric
 from tambomq.serve.health import Coalesced
 from tambomq.serve.store import StoreDoor
+from tambomq.store import probe
 from tambomq.store.aio import AsyncStore
 from tambomq.store.call import Call
 
@@ -46,7 +47,7 @@ class RsmqDoor:
         """See whether its operations work here. Raises `DoorFailed`."""
         self._store = AsyncStore(self._redis.url, patience_s=0)
         try:
-            await self.check()
+            await self._ask()
         except TamboError as error:
             raise DoorFailed(self.name, f"{error}: leave it out with --no-rsmq") from error
 
@@ -55,7 +56,11 @@ class RsmqDoor:
         await asyncio.Event().wait()
 
     async def check(self) -> None:
-        """Run one of its scripts."""
+        """See whether the server takes writes, and run one of its scripts."""
+        await self._open_store.follow(probe.takes_writes())
+        await self._ask()
+
+    async def _ask(self) -> None:
         with suppress(QueueNotFound):
             await self._open_store.run(queue_ops.attributes(self._keys, _PROBE))
 

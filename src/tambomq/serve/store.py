@@ -13,8 +13,8 @@ from tambomq.errors import EmbeddedError, PortTaken
 from tambomq.log import mask_url
 from tambomq.serve.door import Door, Endpoint, Metric
 from tambomq.settings import ServerSettings
+from tambomq.store import probe
 from tambomq.store.aio import AsyncStore
-from tambomq.store.call import Call
 from tambomq.store.embedded import LOOK_EVERY_S, Embedded
 
 T = TypeVar("T")
@@ -95,8 +95,8 @@ class EmbeddedStore:
             await self._revive(self._server.failure())
 
     async def check(self) -> None:
-        """Ask for a PONG."""
-        await self._pinger.ping(self.url)
+        """See whether it takes writes."""
+        await self._pinger.write(self.url)
 
     async def metrics(self) -> Sequence[Metric]:
         """Return how often it was started again."""
@@ -155,15 +155,15 @@ class GivenStore:
 
     async def start(self) -> None:
         """See whether it answers. Raises `StoreUnavailable` or `StoreRefused`."""
-        await self.check()
+        await self._pinger.ping(self._url)
 
     async def watch(self) -> None:
         """Do nothing: clients connect again by themselves."""
         await asyncio.Event().wait()
 
     async def check(self) -> None:
-        """Ask for a PONG."""
-        await self._pinger.ping(self._url)
+        """See whether it takes writes."""
+        await self._pinger.write(self._url)
 
     async def metrics(self) -> Sequence[Metric]:
         """Return nothing: whoever runs it counts."""
@@ -175,16 +175,23 @@ class GivenStore:
 
 
 class _Pinger:
-    """Asks a server for a PONG, once and without patience."""
+    """Asks a server how it is, once and without patience."""
 
     def __init__(self) -> None:
         self._store: AsyncStore | None = None
 
     async def ping(self, url: str) -> None:
         """Raise `StoreError` unless it answers."""
+        await self._at(url).run(probe.answers())
+
+    async def write(self, url: str) -> None:
+        """Raise `StoreError` unless it takes writes."""
+        await self._at(url).follow(probe.takes_writes())
+
+    def _at(self, url: str) -> AsyncStore:
         if self._store is None:
             self._store = AsyncStore(url, patience_s=0)
-        await self._store.run(Call("PING", (), (), bool, repeatable=True))
+        return self._store
 
     async def close(self) -> None:
         """Hang up."""
