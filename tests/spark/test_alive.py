@@ -16,6 +16,7 @@ from tambomq.spark.lease import Lease
 from tambomq.spark.leased_rsmq import LeasedMessages
 from tambomq.spark.options import Place
 from tests.servers import Server, eventually
+from tests.store.proxy import Proxy
 
 TELL = "from tambomq.spark import alive; print(alive.label(), flush=True)"
 
@@ -83,3 +84,27 @@ def test_the_lease_of_a_process_that_is_gone_is_taken_at_once(
         assert f"process {os.getpid()} " in lease.term.label
     finally:
         lease.close()
+
+
+def test_a_lease_is_renewed_though_a_connection_goes_silent(
+    rsmq: Rsmq, server: Server, db: redis.Redis
+) -> None:
+    rsmq.create_queue("q")
+    ledger = Keys().ledger("q", "l")
+
+    def until() -> int:
+        return int(db.hget(ledger, "until") or 0)
+
+    with Proxy(server.port) as proxy:
+        lease = Lease(LeasedMessages(Keys()), Place(proxy.url), "q", "l", 1.5)
+        try:
+            lease.take()
+            for _ in range(2):
+                before = until()
+                eventually(lambda least=before: until() > least, within_s=20)  # type: ignore[misc]
+                proxy.stall()
+            before = until()
+            eventually(lambda: until() > before, within_s=20)
+        finally:
+            proxy.hang_up()
+            lease.close()

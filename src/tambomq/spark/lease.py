@@ -79,6 +79,10 @@ class Lease:
         self.lost = 0
         """Messages of the open claim that others have had while nobody kept it."""
         self.store = place.open()
+        self._renew_s = min(RENEW_S, self.term.lease_ms / 3000)
+        self._beat_s = min(self._renew_s, BEAT_S)
+        # Not the one for other calls: those wait for a reply as long as a lease lasts.
+        self._renewals = place.open_for_renewals(self._beat_s)
         self._source = source
         self._taken = False
         self._over = threading.Event()
@@ -118,6 +122,7 @@ class Lease:
             with suppress(StoreError):
                 self.run(self._source.ops.resign(self._source.keys, self.term))
         self.store.close()
+        self._renewals.close()
 
     def _attach(self) -> Standing:
         if self._taken:
@@ -138,15 +143,16 @@ class Lease:
             time.sleep(min(_LOOK_S, max(0.01, (until_ms - standing.now_ms) / 1000)))
 
     def _keep(self) -> None:
-        third_s = min(RENEW_S, self.term.lease_ms / 3000)
-        renewed = time.monotonic()
-        while not self._over.wait(min(third_s, BEAT_S)):
+        renewed = due = time.monotonic()
+        while not self._over.wait(max(0.0, due + self._beat_s - time.monotonic())):
+            # From the beginning of this one: if it has to be repeated, the next is not late.
+            due = time.monotonic()
             try:
-                if time.monotonic() - renewed < third_s:
-                    self.run(self._source.ops.beat(self._source.keys, self.term))
+                if due - renewed < self._renew_s:
+                    self._renewals.run(self._source.ops.beat(self._source.keys, self.term))
                     continue
-                renewed = time.monotonic()
-                self.follow(self._source.ops.renew(self._source.keys, self.term))
+                self._renewals.follow(self._source.ops.renew(self._source.keys, self.term))
+                renewed = due
             except StoreError:
                 # It may be back in time; the lease knows when it is not.
                 continue

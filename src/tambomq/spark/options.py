@@ -112,6 +112,10 @@ class Place:
         """Return a store of one's own: sockets do not travel."""
         return Store(self.url)
 
+    def open_for_renewals(self, every_s: float) -> Store:
+        """Return a store for what is renewed *every_s*: it gives up a silent connection in time."""
+        return Store(endpoint(self.url).with_timeout(every_s / 2), patience_s=every_s)
+
     def __repr__(self) -> str:
         return f"Place({endpoint(self.url)})"
 
