@@ -13,11 +13,12 @@ from tambomq.rsmq import queue_ops
 from tambomq.rsmq.keys import Keys
 from tambomq.rsmq.model import QueueAttributes
 from tambomq.serve.door import Endpoint, Metric
-from tambomq.serve.health import Coalesced
+from tambomq.serve.health import CHECK_WITHIN_S, Coalesced
 from tambomq.serve.store import StoreDoor
 from tambomq.store import probe
 from tambomq.store.aio import AsyncStore
 from tambomq.store.call import Call
+from tambomq.store.connect import endpoint
 
 SAMPLE_EVERY_S: Final = 5.0
 MOST_QUEUES: Final = 1000
@@ -45,7 +46,8 @@ class RsmqDoor:
 
     async def start(self) -> None:
         """See whether its operations work here. Raises `DoorFailed`."""
-        self._store = AsyncStore(self._redis.url, patience_s=0)
+        server = endpoint(self._redis.url).with_timeout(CHECK_WITHIN_S)
+        self._store = AsyncStore(server, patience_s=0)
         try:
             await self._ask()
         except TamboError as error:

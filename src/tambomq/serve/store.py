@@ -12,9 +12,11 @@ from typing import Final, Protocol, TypeVar
 from tambomq.errors import EmbeddedError, PortTaken
 from tambomq.log import mask_url
 from tambomq.serve.door import Door, Endpoint, Metric
+from tambomq.serve.health import CHECK_WITHIN_S
 from tambomq.settings import ServerSettings
 from tambomq.store import probe
 from tambomq.store.aio import AsyncStore
+from tambomq.store.connect import endpoint
 from tambomq.store.embedded import LOOK_EVERY_S, Embedded
 
 T = TypeVar("T")
@@ -190,7 +192,8 @@ class _Pinger:
 
     def _at(self, url: str) -> AsyncStore:
         if self._store is None:
-            self._store = AsyncStore(url, patience_s=0)
+            # A connection that has gone silent makes one check fail, not those of half a minute.
+            self._store = AsyncStore(endpoint(url).with_timeout(CHECK_WITHIN_S), patience_s=0)
         return self._store
 
     async def close(self) -> None:
