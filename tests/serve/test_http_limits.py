@@ -65,7 +65,6 @@ async def test_a_request_that_is_never_complete_ends_its_connection(said: bytes)
         reader, writer = await connect(stack, url)
         writer.write(said)
         assert await is_closed(reader)
-        assert await is_ready(url)
 
 
 async def test_headers_that_drip_do_not_prolong_their_time() -> None:
@@ -82,7 +81,7 @@ async def test_headers_that_drip_do_not_prolong_their_time() -> None:
 
 
 async def test_a_connection_that_is_kept_has_its_time_for_each_request() -> None:
-    async with http(HttpLimits(headers_s=0.5)) as url, AsyncExitStack() as stack:
+    async with http(HttpLimits(headers_s=1.0)) as url, AsyncExitStack() as stack:
         reader, writer = await connect(stack, url)
         writer.write(ASK)
         assert await reader.readuntil(b"ready\n")
