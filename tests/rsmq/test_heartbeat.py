@@ -64,12 +64,14 @@ async def test_a_thread_that_blocks_keeps_its_message(
     assert (worker.stats.received, worker.stats.lost) == (1, 0)
 
 
+@pytest.mark.slow
 def test_a_handler_that_holds_the_interpreter_keeps_its_message(
     server: Server, rsmq: Rsmq, db: redis.Redis
 ) -> None:
-    rsmq.create_queue("q", vt=1)
+    # Longer than a busy machine takes to start the process that renews.
+    rsmq.create_queue("q", vt=5)
     rsmq.send_message("q", "heavy")
-    with worker_process(server.url, heartbeat="process", hold_interpreter_s=3) as worker:
+    with worker_process(server.url, heartbeat="process", hold_interpreter_s=11) as worker:
         eventually(lambda: db.llen("begun"), within_s=20)
         # A second consumer that waits all the while gets nothing.
         while not db.llen("ended"):
