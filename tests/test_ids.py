@@ -11,7 +11,7 @@ import string
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tambomq.ids import OwnNames, Xids, letters, names, ulid, ulid_ms, ulids
+from tambomq.ids import OwnNames, Xids, letters, names, ulid, ulid_ms, ulids, unique
 
 ALPHABET = set(string.ascii_letters + string.digits)
 BASE32 = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -165,3 +165,23 @@ def test_a_copy_draws_names_of_its_own() -> None:
     ):
         assert len(theirs) == 5
         assert not mine & theirs
+
+
+def test_unique_names_are_no_other_s_and_all_from_the_alphabet() -> None:
+    drawn = [unique() for _ in range(10_000)]
+    assert len(set(drawn)) == 10_000
+    assert set("".join(drawn)) <= ALPHABET
+    assert min(map(len, drawn)) > 12
+
+
+def test_a_child_does_not_go_on_with_the_unique_names_of_its_parent() -> None:
+    ours = unique()
+    readable, writable = os.pipe()
+    if (child := os.fork()) == 0:
+        os.write(writable, unique().encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    theirs = os.read(readable, 100).decode()
+    os.close(readable)
+    os.close(writable)
+    assert theirs[:12] != ours[:12]

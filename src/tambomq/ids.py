@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import uuid
 from functools import lru_cache
@@ -77,6 +78,29 @@ def _draw_again() -> None:
 
 
 os.register_at_fork(after_in_child=_draw_again)
+
+
+class _Sequence:
+    """What all unique names of this process begin with, and how many there were."""
+
+    def __init__(self) -> None:
+        self.draw()
+        _of_this_process.add(self)
+
+    def draw(self) -> None:
+        """Begin another one."""
+        self.head, self.next = letters(12), itertools.count().__next__
+
+
+_sequence = _Sequence()
+
+
+def unique() -> str:
+    """Return a name of 13 characters or more of ``[A-Za-z0-9]`` that no process has had before.
+
+    It can be guessed by who has seen another. Takes a fifth of the time of as many `letters`.
+    """
+    return f"{_sequence.head}{_sequence.next()}"
 
 
 class OwnNames(list[str]):

@@ -39,6 +39,8 @@ class Queue:
     totalsent: int = 0
     totalrecv: int = 0
     messages: dict[str, Stored] = field(default_factory=dict)
+    recorded: bool = False
+    """Whether there is a key for the receipts of what was received."""
 
     def order(self) -> list[str]:
         """All ids in the order they are or become visible; those of one moment by name."""

@@ -29,8 +29,11 @@ def set_back(db: Any, queue: str = "q") -> None:
     for id, score in db.zrange(messages, 0, -1, withscores=True):
         db.zadd(messages, {id: score + STEP_MS})
     for id, record in db.hgetall(receipts).items():
-        receipt, at, hide = record.split()
-        db.hset(receipts, id, b"%b %d %b" % (receipt, int(at) + STEP_MS, hide))
+        if id:
+            receipt, at, hide = record.split()
+            seconds, micros = at.split(b".")
+            later = int(seconds) + STEP_MS // 1000
+            db.hset(receipts, id, b"%b %d.%b %b" % (receipt, later, micros, hide))
 
 
 def left_ms(rsmq: Rsmq, db: Any) -> dict[str, int]:

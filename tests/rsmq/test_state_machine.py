@@ -117,6 +117,7 @@ class Programs(RuleBasedStateMachine):
             if told is not None:
                 assert told == len(self.model[queue].messages)
                 self.model[queue].messages.clear()
+                self.model[queue].recorded = False
 
     # ── send and receive ─────────────────────────────────────────────────────
 
@@ -174,6 +175,7 @@ class Programs(RuleBasedStateMachine):
         for message in received:
             assert 0 <= message.visible_at - hide_s * 1000 - before <= self._now() - before
             self._same(message, self._first_received(known, message))
+        known.recorded = known.recorded or bool(received)
         self.held[queue] += received
 
     @rule(queue=queues)
@@ -275,9 +277,7 @@ class Programs(RuleBasedStateMachine):
         keys |= {f"rsmq:{name}".encode() for name, known in self.model.items() if known.messages}
         keys |= {b"rsmq:QUEUES"} if self.model else set()
         keys |= {
-            f"rsmq:{name}:receipts".encode()
-            for name, known in self.model.items()
-            if any(message.token for message in known.messages.values())
+            f"rsmq:{name}:receipts".encode() for name, known in self.model.items() if known.recorded
         }
         assert set(cast("list[bytes]", self.db.keys())) == keys
         assert self.client.list_queues() == sorted(self.model)

@@ -20,7 +20,8 @@ The hash of a lease: who has it, and what it has::
 
 The hash of receipts, which other clients do not have: who holds a message::
 
-    <id>                                  <receipt> <hidden at> <for how long> (ms)
+    <id>                                  <receipt> <hidden at> <for how long> (seconds)
+    ''                                    keeps the key when there is no other
 
 A receipt is ``<rc>-<token>``, of which nobody but that delivery has the token. It counts while the
 message's own ``rc`` is the same: a client without tokens counts too.

@@ -25,8 +25,8 @@ def _load(name: str, *parts: str) -> Script:
 
 
 _HELD = ("member", "receipts", "claimed")
-_CLAIM = _load("claim", "claims", "digest", "receipts")
-_RENEW = _load("renew", *_HELD)
+_CLAIM = _load("claim", "claims", "digest", "record")
+_RENEW = _load("renew", *_HELD, "record")
 _PRUNE = _load("prune", *_HELD)
 _ACKNOWLEDGE = _load("acknowledge", "claims", *_HELD)
 

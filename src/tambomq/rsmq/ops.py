@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from tambomq.errors import BatchIncomplete, MessageTooLong, TamboError
-from tambomq.ids import letters, names
+from tambomq.ids import letters, names, unique
 from tambomq.rsmq.keys import ID_SUFFIX_LENGTH, Keys
 from tambomq.rsmq.model import Body, Message, check_count, check_seconds, to_bytes
 from tambomq.rsmq.recorded import recorded
@@ -22,12 +22,9 @@ from tambomq.store.call import Arg, Call, Plan, load_script, results
 # A script keeps the server from everybody else; 500 sends take it 2 ms.
 CHUNK = 500
 
-# 95 random bits: nobody draws the same for another delivery of a message.
-_TOKEN_LENGTH = 16
-
 _SEND = load_script("tambomq.rsmq", "send")
-_RECEIVE = load_script("tambomq.rsmq", "receive", "receipts", "rewind")
-_RECEIVE_ONE = load_script("tambomq.rsmq", "receive_one", "receipts", "rewind")
+_RECEIVE = load_script("tambomq.rsmq", "receive", "record", "rewind")
+_RECEIVE_ONE = load_script("tambomq.rsmq", "receive_one", "record")
 _POP = load_script("tambomq.rsmq", "pop")
 _PEEK = load_script("tambomq.rsmq", "peek", "receipts")
 _REWIND = load_script("tambomq.rsmq", "rewind", "rewind")
@@ -130,7 +127,7 @@ def _sent_one(queue: str, size: int, reply: Any) -> str:
 
 def receive(keys: Keys, queue: str, count: int = 1, *, vt: float | None = None) -> Call[Haul]:
     """Take up to *count* (at most `CHUNK`) of the oldest visible messages and hide them."""
-    token = letters(_TOKEN_LENGTH)
+    token = unique()
     args = (min(check_count(count), CHUNK), _seconds("vt", vt), token)
     call = Call(_RECEIVE, keys.all_of(queue), args, partial(_haul, queue, token))
     return recorded(keys, queue, call)
@@ -138,7 +135,7 @@ def receive(keys: Keys, queue: str, count: int = 1, *, vt: float | None = None) 
 
 def receive_one(keys: Keys, queue: str, *, vt: float | None = None) -> Call[Haul]:
     """Take the oldest visible message and hide it; not final if that takes `receive`."""
-    token = letters(_TOKEN_LENGTH)
+    token = unique()
     args = (_seconds("vt", vt), token)
     call = Call(_RECEIVE_ONE, keys.all_of(queue), args, partial(_haul, queue, token))
     return recorded(keys, queue, call)

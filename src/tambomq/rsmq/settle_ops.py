@@ -26,7 +26,7 @@ MOST_REASON = 4000
 
 _DELETE = load_script("tambomq.rsmq", "delete", "receipts")
 _DELETE_ONE = load_script("tambomq.rsmq", "delete_one", "receipts")
-_HIDE = load_script("tambomq.rsmq", "hide", "receipts")
+_HIDE = load_script("tambomq.rsmq", "hide", "receipts", "record")
 _BURY = load_script("tambomq.rsmq", "bury", "receipts")
 
 

@@ -17,13 +17,13 @@ local stored = redis.call('HMGET', data, 'vt', id .. ':rc')
 if not stored[1] then
   return nil
 end
-local record = redis.call('HGET', receipts, id)
-if receipt ~= '' and receipt ~= receipt_of(stored[2], record)
-  or redis.call('ZREM', messages, id) == 0 then
+if receipt ~= '' and receipt ~= receipt_of(stored[2], redis.call('HGET', receipts, id)) then
   return 0
 end
-if record then
-  redis.call('HDEL', receipts, id)
+-- First the key that may not have been read: if it is of another type, nothing has been written.
+redis.call('HDEL', receipts, id)
+if redis.call('ZREM', messages, id) == 0 then
+  return 0
 end
 redis.call('HDEL', data, id, id .. ':rc', id .. ':fr', id .. ':why')
 return 1

@@ -26,7 +26,7 @@ local known = redis.call('HMGET', receipts, unpack(ids))
 
 local time = redis.call('TIME')
 local now, hide_ms = time[1] * 1000 + math.floor(time[2] / 1000), math.floor(vt * 1000 + 0.5)
-local span = string.format(' %.0f %.0f', now, hide_ms)
+local span = ' ' .. time[1] .. '.' .. time[2] .. ' ' .. vt
 
 local reply, scores, records = {}, {}, {}
 for i, id in ipairs(ids) do

@@ -32,6 +32,7 @@ end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local visible_at = now + hide_ms
+local record_end = '-' .. mark .. ' ' .. time[1] .. '.' .. time[2] .. ' ' .. hide_ms / 1000
 
 local taken, skipped = {}, 0
 repeat
@@ -53,7 +54,7 @@ repeat
       local rc = (tonumber(stored[n + 1]) or 0) + 1
       rc = rc % 1 == 0 and rc > 0 and rc < 2 ^ 53 and rc or 1
       local c, r = #taken * 4 + 3, #taken * 2
-      records[r + 1], records[r + 2] = id, delivery(rc, mark, now, hide_ms)
+      records[r + 1], records[r + 2] = id, counted(rc) .. record_end
       counts[c], counts[c + 1] = names[n + 1], string.format('%.0f', rc)
       counts[c + 2], counts[c + 3] = names[n + 2], rc > 1 and stored[n + 2] or now
       taken[#taken + 1] = string.format('%.0f %s %s', rc, digest(body), id)
@@ -63,8 +64,8 @@ repeat
     scores[i * 2 - 1], scores[i * 2] = score, id
   end
   if #taken > 0 then
-    redis.call('HSET', receipts, unpack(records))
-    keep_receipts(receipts, hide_ms)
+    local before = tonumber(stored[2]) or 0
+    record(receipts, messages, hide_ms, before, before + #taken, unpack(records))
   end
   if #ids > 0 then
     redis.call('ZADD', messages, unpack(scores))

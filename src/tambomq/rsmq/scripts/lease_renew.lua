@@ -30,13 +30,15 @@ local lines = count > 0 and redis.call('LRANGE', members, first, first + count -
 if #lines == 0 then
   return {0, 0}
 end
+local record_end = ' ' .. time[1] .. '.' .. time[2] .. ' ' .. hide_ms / 1000
 local ids, held, token = claimed(ledger, data, receipts, lines)
 local scores, records, lost = {}, {}, 0
 for i, id in ipairs(ids) do
   if held[i] then
     scores[#scores + 1], scores[#scores + 2] = now + hide_ms, id
     if token then
-      records[#records + 1], records[#records + 2] = id, delivery(member(lines[i]), token, now, hide_ms)
+      local receipt = member(lines[i]) .. '-' .. token
+      records[#records + 1], records[#records + 2] = id, receipt .. record_end
     end
   else
     lost = lost + 1

@@ -39,8 +39,8 @@ repeat
     return 'vt is "' .. own .. '"'
   end
 
-  local hide_ms = math.floor(hide * 1000 + 0.5)
-  local visible_at, taken = now + hide_ms, 0
+  local visible_at, taken = now + math.floor(hide * 1000 + 0.5), 0
+  local record_end = '-' .. token .. ' ' .. time[1] .. '.' .. time[2] .. ' ' .. hide
   local scores, counts, records = {}, {'totalrecv'}, {}
   for i = 1, #ids do
     local n, score = i * 3, visible_at
@@ -52,7 +52,7 @@ repeat
       local r, c = taken * 4 + 2, taken * 4 + 3
       reply[r], reply[r + 1], reply[r + 2], reply[r + 3] = ids[i], stored[n], rc, fr
       counts[c], counts[c + 1], counts[c + 2], counts[c + 3] = names[n + 1], rc, names[n + 2], fr
-      records[taken * 2 + 1], records[taken * 2 + 2] = ids[i], delivery(rc, token, now, hide_ms)
+      records[taken * 2 + 1], records[taken * 2 + 2] = ids[i], counted(rc) .. record_end
       taken = taken + 1
     else
       -- An id without a body is nobody's message. It is put aside for as long as a message is,
@@ -64,7 +64,8 @@ repeat
 
   if taken > 0 then
     -- First the key that has not been read: if it is of another type, nothing has been written.
-    redis.call('HSET', receipts, unpack(records))
+    local before = tonumber(stored[2]) or 0
+    record(receipts, messages, visible_at - now, before, before + taken, unpack(records))
   end
   if #ids > 0 then
     redis.call('ZADD', messages, unpack(scores))
@@ -73,8 +74,6 @@ repeat
     local total = (tonumber(stored[2]) or 0) + taken
     counts[2] = total % 1 == 0 and total > 0 and total < 2 ^ 53 and total or taken
     redis.call('HSET', data, unpack(counts))
-    keep_receipts(receipts, hide_ms)
-    prune_receipts(receipts, messages, counts[2] - taken, counts[2])
     reply[1] = visible_at
     return reply
   end
@@ -82,5 +81,5 @@ until skipped == seen or skipped > 1000
 
 local next = redis.call('ZRANGE', messages, 0, 0, 'WITHSCORES')
 local wait = next[1] and math.max(0, math.ceil(next[2] - now)) or -1
-reply[2], reply[3] = wait > 0 and due_in(wait, messages, receipts, next, now) or wait, now
+reply[2], reply[3] = wait > 0 and due_in(wait, messages, receipts, next, time) or wait, now
 return reply

@@ -31,7 +31,9 @@ if not first[1] then
 end
 local wait = math.ceil(first[2] - now)
 if wait > 0 then
-  return {0, due_in(wait, messages, receipts, first, now), now}
+  -- Hidden later than now: the clock was set back, and receive sees to it.
+  local at = string.match(redis.call('HGET', receipts, id) or '', ' (%d+)%.%d+ %S+$')
+  return {0, (tonumber(at) or 0) * 1000 > now and 0 or wait, now}
 end
 
 local hide, body = tonumber(vt == '' and stored[1] or vt), stored[2]
@@ -43,13 +45,11 @@ if not sound then
   return {0, 0}
 end
 
-local hide_ms = math.floor(hide * 1000 + 0.5)
-local visible_at = now + hide_ms
+local visible_at = now + math.floor(hide * 1000 + 0.5)
 local fr = rc > 0 and tonumber(stored[5]) or now
 -- First the key that has not been read: if it is of another type, nothing has been written yet.
-redis.call('HSET', receipts, id, delivery(rc + 1, token, now, hide_ms))
+record(receipts, messages, visible_at - now, total, total + 1, id,
+  counted(rc + 1) .. '-' .. token .. ' ' .. time[1] .. '.' .. time[2] .. ' ' .. hide)
 redis.call('ZADD', messages, visible_at, id)
 redis.call('HSET', data, 'totalrecv', total + 1, rc_field, rc + 1, fr_field, fr)
-keep_receipts(receipts, hide_ms)
-prune_receipts(receipts, messages, total, total + 1)
 return {visible_at, id, body, rc + 1, fr}

@@ -9,7 +9,5 @@
 local messages, receipts = KEYS[1], KEYS[2]
 local cursor = ARGV[1]
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local next, count = rewind(messages, receipts, now, cursor)
+local next, count = rewind(messages, receipts, redis.call('TIME'), cursor)
 return {next, count}
