@@ -7,6 +7,8 @@ import copy
 import os
 import pickle
 import string
+import subprocess
+import sys
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -174,14 +176,18 @@ def test_unique_names_are_no_other_s_and_all_from_the_alphabet() -> None:
     assert min(map(len, drawn)) > 12
 
 
+FORKING = """
+import os
+from tambomq.ids import unique
+print(unique(), flush=True)
+if os.fork() == 0:
+    print(unique(), flush=True)
+    os._exit(0)
+os.wait()
+"""
+
+
 def test_a_child_does_not_go_on_with_the_unique_names_of_its_parent() -> None:
-    ours = unique()
-    readable, writable = os.pipe()
-    if (child := os.fork()) == 0:
-        os.write(writable, unique().encode())
-        os._exit(0)
-    os.waitpid(child, 0)
-    theirs = os.read(readable, 100).decode()
-    os.close(readable)
-    os.close(writable)
+    said = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, check=True)
+    ours, theirs = said.stdout.split()
     assert theirs[:12] != ours[:12]
