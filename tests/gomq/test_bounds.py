@@ -181,11 +181,12 @@ def test_a_consumer_has_no_more_peers_than_it_may(store: Store, db: redis.Redis)
     options = Options(max_peers=2)
     for peer in "pq":
         assert store.run(ops.subscribe("k", "c", peer, options)) is not None
-    for call in (
+    calls: list[Call[Any]] = [
         ops.subscribe("k", "c", "r", options),
         ops.observe("c", "r", options),
         ops.observe_kept("c", "r", options, acked="", batch="b"),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(LimitReached, match="consumer 'c' has 2 peers, and may have no more"):
             store.run(call)
     assert db.smembers("PEERS_c") == {b"p", b"q"}

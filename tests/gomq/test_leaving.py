@@ -111,6 +111,19 @@ def test_what_one_was_handed_and_one_who_left_has_observed_is_not_returned(
     assert names(each_db) == set()
 
 
+def test_what_one_was_handed_and_one_who_left_has_observed_is_not_returned_though_more_waited(
+    each: Store, each_db: redis.Redis
+) -> None:
+    join(each, "k", "c", P)
+    join(each, "k", "d", Q)
+    send(each, "k", *elements(3))
+    kept(each, P, "", "b1", limit=2)
+    assert observe(each, "d", Q, limit=2) == elements(2)
+    assert each.follow(leave_ops.unsubscribe("k", "d")) == 0
+    assert each.follow(leave_ops.unsubscribe("k", "c")) == 1
+    assert items(each_db, "QUEUE_k") == [b"2"]
+
+
 def test_what_one_was_handed_is_kept_when_the_others_leave_and_then_itself(
     each: Store, each_db: redis.Redis
 ) -> None:

@@ -18,7 +18,7 @@
 --       handed_prefix
 --       upto            of the queues that were set aside, look through those up to this number
 --       eldest          since this number somebody is there who was when they were; '' for nobody
---       least           nobody who is there will ever give back what is before this number
+--       least           up to this number all who are there have observed, or were handed, everything
 --       steps           about so many
 -- REPLY 0 all is settled, 1 there is more, 2 there is more, of higher numbers; and how many messages
 --       went back
@@ -56,20 +56,6 @@ while consumer and steps > 0 do
   end
 end
 
--- The number of the last in (from, to] that nobody has had, and where its run begins.
-local function last_run(from, to)
-  local high, low = math.min(to, eldest), from
-  for i = #place.seen, 1, -1 do
-    local range = place.seen[i]
-    if range[2] < high then
-      low = math.max(low, range[2])
-      break
-    end
-    high = math.min(high, math.max(range[1], from))
-  end
-  return math.max(low, from), high
-end
-
 -- Look through the queues that were set aside, from their ends: the last that left is the first.
 local returned = 0
 place.seen = merged(place.seen)
@@ -81,7 +67,7 @@ while steps > 0 do
   local number, from = found:match('^(%d+):(-?%d+)$')
   local list, from = left .. number .. '_' .. key, tonumber(from)
   local to = from + redis.call('LLEN', list)
-  local low, high = last_run(from, to)
+  local low, high = last_run(place.seen, from, math.min(to, eldest))
   steps = steps - OPENED
   if high <= low then
     redis.call('UNLINK', list)

@@ -6,6 +6,8 @@
 
 -- So many are remembered of a key. What is in an older one may be handed out a second time.
 local RANGES = 500
+-- A batch that is not acknowledged may come back to its queue. It has no more of a key than this.
+local BATCH = 1000
 
 local function read_ranges(text)
   local ranges = {}
@@ -29,6 +31,18 @@ local function merged(ranges)
   return out
 end
 
+-- The last run of numbers in (from, to] that are in none of these merged ranges, as a range.
+local function last_run(ranges, from, to)
+  for place = #ranges, 1, -1 do
+    local range = ranges[place]
+    if range[2] < to then
+      return math.max(from, range[2]), to
+    end
+    to = math.min(to, math.max(range[1], from))
+  end
+  return from, to
+end
+
 -- Those that are merged, as far as they reach above a number.
 local function write_ranges(ranges, above)
   local words = {}
@@ -44,8 +58,9 @@ local function read_seen(tally)
   return read_ranges(redis.call('HGET', tally, 'seen'))
 end
 
-local function write_seen(tally, ranges, above)
-  local text = write_ranges(merged(ranges), above or -math.huge)
+-- With a number up to which nothing waits for anybody, what is before it is forgotten.
+local function write_seen(tally, ranges, least)
+  local text = write_ranges(merged(ranges), least and least - BATCH or -math.huge)
   if text ~= '' then
     redis.call('HSET', tally, 'seen', text)
   else
