@@ -40,6 +40,7 @@ def subject(rounds: int, *, quick: bool) -> Subject:
     rows: list[Ratio | Limit] = []
     for some_bouts, some_rows in (
         _deliveries(rounds, part),
+        _leaving(min(rounds, 3), part),
         _publishes(rounds, part),
         _survey(min(rounds, 3), part),
         _watch(part),
@@ -58,6 +59,18 @@ def _deliveries(rounds: int, part: int) -> Part:
     each = of("deliver one by one", 100, one_by_one=True)
     title = f"deliveries to {CONSUMERS} consumers ÷ one command per peer"
     return [Bout((ours, each), rounds, after=_drop)], [Ratio(title, ours, each, 10, 20)]
+
+
+def _leaving(rounds: int, part: int) -> Part:
+    consumers, peers, owed = 5, 1000 // part, 1_000_000 // part
+    shape = {"consumers": consumers, "peers": peers, "owed": owed}
+    ours = Contender("leave", SERVICE, "leave", shape)
+    title = f"{consumers * peers:,} peers leave, {owed:,} messages go back"
+    rows: list[Ratio | Limit] = [
+        Limit(f"{title}, slowest script", ours, "script", "ms", at_most=20),
+        Limit(f"{title}, in all", ours, "took", "s"),
+    ]
+    return [Bout((ours,), rounds, after=_drop)], rows
 
 
 def _publishes(rounds: int, part: int) -> Part:

@@ -13,6 +13,7 @@ from typing import Any
 import uvloop
 
 from benchmarks.players.gomq_frames import MARK
+from benchmarks.players.gomq_leave import leave
 from benchmarks.players.gomq_one_by_one import OneByOneService
 from benchmarks.players.talk import play
 from tambomq.gomq import gomq_pb2 as pb
@@ -90,4 +91,4 @@ async def _service(url: str, *, one_by_one: bool) -> AsyncIterator[Service]:
 
 
 if __name__ == "__main__":
-    play({"about": about, "deliver": deliver})
+    play({"about": about, "deliver": deliver, "leave": leave})
