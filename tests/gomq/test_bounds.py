@@ -9,9 +9,10 @@ import pytest
 import redis
 
 from tambomq.errors import LimitReached
+from tambomq.gomq import gomq_pb2 as pb
 from tambomq.gomq import keys, leave_ops, ops
 from tambomq.gomq.caller import Caller, Names
-from tambomq.gomq.model import Options
+from tambomq.gomq.model import MAX_RECORDS, Options
 from tambomq.store.call import Call, Script
 from tambomq.store.sync import Store
 from tests.gomq.conftest import Peer, Serve
@@ -245,6 +246,18 @@ async def test_peers_of_one_connection_are_counted_in_all_that_makes_one(serve: 
     ):
         with pytest.raises(LimitReached):
             await call
+
+
+async def test_one_call_publishes_no_more_records_than_a_script_may_append(
+    serve: Serve, db: redis.Redis
+) -> None:
+    service = await serve()
+    most = [pb.PublishRecord(key="k", payload=b"") for _ in range(MAX_RECORDS)]
+    with pytest.raises(LimitReached, match="this call has 10000 records"):
+        await service.publish_many(pb.PublishRecords(records=[*most, most[0]]), Caller("a:1"))
+    assert not db.exists("QUEUE_k")
+    await service.publish_many(pb.PublishRecords(records=most), Caller("a:1"))
+    assert db.llen("QUEUE_k") == MAX_RECORDS
 
 
 # ── in between ───────────────────────────────────────────────────────────────

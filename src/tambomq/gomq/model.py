@@ -32,6 +32,8 @@ OBSERVE_LIMIT: Final = 50
 MAX_MESSAGE_BYTES: Final = 4 << 20
 """What gRPC takes unless it is told otherwise, on both sides."""
 PEER_TIMEOUT_S: Final = 30.0
+MAX_RECORDS: Final = 10_000
+"""Of one PublishMany: a script appends all of them."""
 MAX_PEERS: Final = 1000
 MAX_KEYS: Final = 1000
 RECORD_BYTES: Final = 128

@@ -12,12 +12,12 @@ from functools import partial
 from typing import Any, TypeVar
 
 from tambomq.clock import now_s, unix_date
-from tambomq.errors import MessageTooLong, SettingsError, StoreError
+from tambomq.errors import LimitReached, MessageTooLong, SettingsError, StoreError
 from tambomq.gomq import admin_ops, keys, leave_ops, ops, wire
 from tambomq.gomq import gomq_pb2 as pb
 from tambomq.gomq.caller import BATCH, TIMEOUT, Caller, Names
 from tambomq.gomq.dispatcher import Dispatcher
-from tambomq.gomq.model import RECORD_BYTES, Options
+from tambomq.gomq.model import MAX_RECORDS, RECORD_BYTES, Options
 from tambomq.gomq.ops import Found
 from tambomq.gomq.reaper import Reaper
 from tambomq.gomq.recorded import told
@@ -117,6 +117,8 @@ class Service:
 
     async def publish_many(self, request: pb.PublishRecords, _: Caller) -> pb.Result:
         """Append all payloads, or none."""
+        if len(request.records) > MAX_RECORDS:
+            raise LimitReached("this call", MAX_RECORDS, "records")
         batches: dict[str, list[bytes]] = {}
         for record in request.records:
             batches.setdefault(record.key, []).append(self._element(record))
