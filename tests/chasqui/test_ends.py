@@ -137,3 +137,19 @@ def test_jobs_of_any_size_are_looked_through_a_part_at_a_time(store: Store, db: 
     [call] = next(event_ops.entered(KEYS, "job-11", "0-0"))
     assert isinstance(store.run(call), str), "there is more to look through"
     assert store.follow(event_ops.entered(KEYS, "job-11", "0-0"))
+
+
+def test_a_job_that_came_in_again_and_ended_while_we_looked_has_a_later_end(
+    store: Store, db: Any
+) -> None:
+    ends = Ends()
+    ends.begin("5-0")
+    ends.append("5-0", [event(6, "dlq", reason="x")])
+    first = ends.of("a")
+    assert first == End("6-0", "x")
+    assert store.follow(event_ops.is_over(KEYS, ends, "a", first))
+    db.xadd(KEYS.events, {"e": "completed", "id": "a"}, id="9-0")
+    assert not store.follow(event_ops.is_over(KEYS, ends, "a", first))
+    assert ends.of("a") == End("9-0", None)
+    db.xadd(KEYS.stream, {"d": envelope("a")}, id="9-0")
+    assert not store.follow(event_ops.is_over(KEYS, ends, "a", End("9-0", None)))

@@ -43,6 +43,12 @@ async def nothing(job: Job) -> None:
     pass
 
 
+def reading(db: redis.Redis) -> int:
+    """How many wait for a job."""
+    clients: Any = db.client_list()
+    return sum(client["cmd"] == "xreadgroup" for client in clients)
+
+
 def group_of(db: redis.Redis, keys: Keys) -> set[str]:
     found: Any = db.xinfo_groups(keys.stream) if db.exists(keys.stream) else []
     return set(consumers(db, keys)) if found else set()
@@ -55,7 +61,7 @@ def test_processes_forked_from_one_worker_run_each_job_once_also_after_a_cut(
         return db.llen("begun") >= count
 
     with forked_workers(server.url, keys.queue, 2):
-        eventually(lambda: len(group_of(db, keys)) == 2, within_s=10)
+        eventually(lambda: reading(db) == 2, within_s=30)
         jobs = blocking.add_bulk([{"name": "n", "data": place} for place in range(4)])
         eventually(lambda: has_begun(4), within_s=30)
         before = {entry: who for entry, (who, _) in pending(db, keys).items()}
@@ -77,18 +83,26 @@ def test_processes_forked_from_one_worker_run_each_job_once_also_after_a_cut(
         assert sorted(map(int, begun)) == list(range(24))
 
 
+def has_run_in_both(db: redis.Redis, keys: Keys, queue: BlockingQueue) -> bool:
+    # Before Redis 7.2 a consumer is known when it was given its first job.
+    queue.add("n", 1)
+    return len(group_of(db, keys)) == 2
+
+
 async def test_copies_of_a_worker_are_consumers_of_their_own(
-    server: Server, db: redis.Redis, keys: Keys
+    server: Server, db: redis.Redis, keys: Keys, blocking: BlockingQueue
 ) -> None:
     worker = Worker(keys.queue, nothing, redis_url=server.url)
     first, second = (copied(worker) for _ in range(2))
     async with working(first), working(second):
-        await eventually_async(lambda: len(group_of(db, keys)) == 2)
+        await eventually_async(lambda: reading(db) == 2)
+        await eventually_async(lambda: has_run_in_both(db, keys, blocking), within_s=20)
 
 
 async def test_a_worker_has_the_consumer_id_it_was_given(
-    server: Server, db: redis.Redis, keys: Keys
+    server: Server, db: redis.Redis, keys: Keys, blocking: BlockingQueue
 ) -> None:
+    blocking.add("n", 1)
     async with working(Worker(keys.queue, nothing, redis_url=server.url, consumer_id="mine")):
         await eventually_async(lambda: group_of(db, keys) == {"mine"})
 

@@ -30,9 +30,10 @@ def wait_for_result(
         if end is not None and end.event_id != stale:
             if (value := store.run(result)) is not None:
                 return value
-            if not store.follow(event_ops.entered(keys, job_id, end.before)):
+            if store.follow(event_ops.is_over(keys, ends, job_id, end)):
                 return _settled(store, keys, job_id, end, poll_interval)
             stale = end.event_id
+            continue
         if deadline.passed:
             raise TimeoutError(f"no result of job {job_id!r} within {timeout} s")
         block_ms = max(1, min(BLOCK_MS, int(deadline.left_s * 1000)))
@@ -49,9 +50,11 @@ def wait_for_result(
 
 def _settled(store: Store, keys: Keys, job_id: str, end: End, poll_s: float) -> Any:
     """The result of a job that has ended; `None` if it returned nothing."""
-    if end.reason is not None:
-        raise JobFailed(keys.queue, job_id, end.reason)
     lag = Deadline(RESULT_LAG_S)
-    while (value := store.run(ops.result(keys, job_id))) is None and not lag.passed:
+    while (value := store.run(ops.result(keys, job_id))) is None:
+        if end.reason is not None:
+            raise JobFailed(keys.queue, job_id, end.reason)
+        if lag.passed:
+            break
         time.sleep(min(poll_s, RESULT_LAG_S / 10))
     return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tambomq.chasqui.ends import PAGE, Ends, Look
+from tambomq.chasqui.ends import PAGE, End, Ends, Look
 from tambomq.chasqui.job import QueueEvent
 from tambomq.chasqui.keys import Keys
 from tambomq.chasqui.wire_records import read_event
@@ -31,6 +31,12 @@ def read_back(keys: Keys, before: str, count: int) -> Call[list[QueueEvent]]:
     return Call("XREVRANGE", (keys.events,), args, _page, repeatable=True)
 
 
+def read_on(keys: Keys, after: str, count: int) -> Call[list[QueueEvent]]:
+    """Return events later than *after* that are there already."""
+    args = (f"({after}", "+", "COUNT", count)
+    return Call("XRANGE", (keys.events,), args, _page, repeatable=True)
+
+
 def look_back(keys: Keys, ends: Ends, look: Look) -> Plan[None]:
     """Let *ends* know older events, until it knows what *look* asks for."""
     pages = 0
@@ -48,6 +54,20 @@ def entered(keys: Keys, job_id: str, after: str) -> Plan[bool]:
         if isinstance(found, bool):
             return found
         after = found
+
+
+def is_over(keys: Keys, ends: Ends, job_id: str, end: End) -> Plan[bool]:
+    """Whether the job has not come in anew, under the same id, since *end*."""
+    if (yield from entered(keys, job_id, end.before)):
+        return False
+    # It may have come in, run and ended while we looked: then there is a later end by now.
+    more = True
+    while more:
+        after = ends.newest
+        page: list[QueueEvent] = results((yield (read_on(keys, after, PAGE),)))[0]
+        ends.append(after, page)
+        more = len(page) == PAGE
+    return ends.of(job_id) == end
 
 
 def _last(reply: list[Any]) -> str:

@@ -55,9 +55,11 @@ class Results:
             if end is not None and end.event_id != stale:
                 if (value := await self._store.run(result)) is not None:
                     return value
-                if await self._is_over(job_id, end):
+                over = event_ops.is_over(self._keys, self._ends, job_id, end)
+                if await self._store.follow(over):
                     return await self._settled(job_id, end, poll_s)
                 stale = end.event_id
+                continue
             try:
                 async with asyncio.timeout(every_s):
                     await heard.wait()
@@ -68,16 +70,12 @@ class Results:
                     await self._look_back(second_look(job_id))
                 looked = True
 
-    async def _is_over(self, job_id: str, end: End) -> bool:
-        """Whether the job has not come in anew, under the same id, since it ended."""
-        return not await self._store.follow(event_ops.entered(self._keys, job_id, end.before))
-
     async def _settled(self, job_id: str, end: End, poll_s: float) -> Any:
         """The result of a job that has ended; `None` if it returned nothing."""
-        if end.reason is not None:
-            raise JobFailed(self._keys.queue, job_id, end.reason)
         lag = Deadline(RESULT_LAG_S)
         while (value := await self._store.run(ops.result(self._keys, job_id))) is None:
+            if end.reason is not None:
+                raise JobFailed(self._keys.queue, job_id, end.reason)
             if lag.passed:
                 break
             await asyncio.sleep(min(poll_s, RESULT_LAG_S / 10))
