@@ -213,7 +213,7 @@ def test_a_lease_is_forgotten_once_nobody_has_it_and_nothing_is_in_it(stage: Sta
     assert stage.seen() == []
     assert stage.db.lrange(keys.queue("q"), 0, -1) == [b"a", b"b"]
     left = {key for key in stage.db.keys("*") if not key.startswith(b"LASTACTION")}
-    assert left == {keys.queue("q").encode(), keys.ASIDE.encode()}
+    assert left == {keys.queue("q").encode()}
 
 
 def test_what_waited_for_a_lease_alone_is_in_the_main_queue_once_it_is_forgotten(

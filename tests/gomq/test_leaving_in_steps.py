@@ -145,7 +145,7 @@ class Steps(RuleBasedStateMachine):
             self.store.follow(leave_ops.settle(key))
         self.nothing_is_lost_and_nothing_comes_back_that_somebody_has()
         names = {name.decode() for name in cast("list[bytes]", self.db.keys())}
-        beside = ("QUEUE_", "LASTACTION_", "ASIDE")
+        beside = ("QUEUE_", "LASTACTION_")
         assert not {name for name in names if not name.startswith(beside)}
 
     def _ack(self, seat: Seat) -> str:

@@ -80,7 +80,7 @@ def test_sets_hold_all_who_are_subscribed_and_all_they_are_subscribed_to(
     assert members(db, "SUBSCRIBED_KEYS") == {b"QUEUE_FOO", b"QUEUE_BAZ"}
 
 
-def test_nothing_is_left_of_those_who_unsubscribed_but_a_time_and_a_counter(
+def test_nothing_is_left_of_those_who_unsubscribed_but_a_time(
     client: Client, db: redis.Redis
 ) -> None:
     client.subscribe("FOO", "BAR")
@@ -89,7 +89,7 @@ def test_nothing_is_left_of_those_who_unsubscribed_but_a_time_and_a_counter(
     client.unsubscribe("FOO", "BAR")
     assert members(db, "SUBSCRIBED_KEYS") == {b"QUEUE_BAZ"}
     client.unsubscribe("BAZ", "BAR")
-    assert types(db) == {f"LASTACTION_{peer}": "string", "ASIDE": "string"}
+    assert types(db) == {f"LASTACTION_{peer}": "string"}
     assert db.ttl(f"LASTACTION_{peer}") > 30
 
 

@@ -34,7 +34,7 @@ EXAMPLES = profiles.programs(0.6)
 COPIES = 9
 OPTIONS = Options()
 # Times, a counter, and journals where there are some: see test_recorded_programs.py.
-BESIDE = ("LASTACTION_", "ASIDE", "{tambo:")
+BESIDE = ("LASTACTION_", "{tambo:")
 
 keys = st.sampled_from(["a", "a", "a_b"])
 consumers = st.sampled_from(["x", "x", "y_z"])

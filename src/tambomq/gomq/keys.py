@@ -39,7 +39,7 @@ TRANSIT: Final = "TRANSIT_"
 ORIGINS: Final = "ORIGINS_"
 
 # Who leaves a key does so in steps: docs/protocols/gomq.md#leaving. Which keys have somebody who
-# is not gone yet (set), and how many dedicated queues were ever set aside (string).
+# is not gone yet (set), and the number that was given last to what was set aside (string).
 UNSETTLED: Final = "UNSETTLED"
 ASIDE: Final = "ASIDE"
 # Of a key: its dedicated queues that were set aside, by number (zset of number and place), and the

@@ -22,8 +22,8 @@ STEPS: Final = 500
 _AT_ONCE: Final = 8
 """Steps of one trip, where it is known that there is more to do."""
 
-_PARTS: Final = ("put_back", "kept", "unhand", "seen", "aside")
-_UNSUBSCRIBE = load_script("tambomq.gomq", "unsubscribe", "kept")
+_PARTS: Final = ("put_back", "kept", "unhand", "seen", "number", "aside")
+_UNSUBSCRIBE = load_script("tambomq.gomq", "unsubscribe", "kept", "number")
 _SETTLE = load_script("tambomq.gomq", "settle", *_PARTS)
 _REAP = load_script("tambomq.gomq", "reap", *_PARTS)
 _ARRIVALS = load_script("tambomq.gomq", "arrivals")

@@ -31,7 +31,7 @@ _TELLING: Final = {
     for script in (
         _twin("observe", "join", "put_back", "kept", *_TOLD, "unhand", "take", "told_popped"),
         _twin("observe_kept", "join", "put_back", "kept", *_TOLD, "take"),
-        _twin("unsubscribe", "kept", *_TOLD),
+        _twin("unsubscribe", "kept", "number", *_TOLD),
     )
 }
 

@@ -9,9 +9,9 @@
 --       peers_prefix  how PEERS_<consumer> begins
 --       list_prefix   how the dedicated queues of the key begin
 --       count         about so many peers
--- REPLY how many dedicated queues were ever set aside, where to go on, the number of messages at the
---       earliest arrival or '', the number up to which all have observed, and the consumers that
---       were not looked at
+-- REPLY the number given last to a queue that was set aside, where to go on, the number of messages
+--       at the earliest arrival or '', the number up to which all have observed, and the consumers
+--       that were not looked at
 
 local consumers, tally, aside = KEYS[1], KEYS[2], KEYS[3]
 local consumer, cursor, peers_prefix, list_prefix = ARGV[1], ARGV[2], ARGV[3], ARGV[4]

@@ -42,9 +42,9 @@ if batch and batch[1] == acked then
   redis.call('DEL', handed)
 end
 if redis.call('EXISTS', peers) == 1 then
-  local number = redis.call('INCR', aside)
+  local number = next_number(aside)
   redis.call('SUNIONSTORE', leavers .. number .. '_' .. key, peers)
-  redis.call('HSET', unsubscribed, consumer, string.format('%.0f:%.0f', number, total))
+  redis.call('HSET', unsubscribed, consumer, string.format('%s:%.0f', number, total))
   redis.call('HSET', tally, 'leaving', 1)
   redis.call('SADD', unsettled, key)
 end

@@ -22,9 +22,9 @@ local function set_aside(place, list, total)
     place.seen[#place.seen + 1] = {from, upto}
   end
   if waiting > 0 then
-    local number = redis.call('INCR', place.aside)
+    local number = next_number(place.aside)
     redis.call('RENAME', list, place.left .. number .. '_' .. place.key)
-    redis.call('ZADD', place.leaving, number, string.format('%.0f:%.0f', number, upto))
+    redis.call('ZADD', place.leaving, number, string.format('%s:%.0f', number, upto))
     place.is_unsettled = true
   end
   redis.call('HDEL', place.tally, list)
