@@ -213,7 +213,7 @@ class Page:
     def _call(self, command: str, where: str) -> str:
         """Return what a command of ours says that is called in this process."""
         lexer = shlex.shlex(self._filled(command), posix=True, punctuation_chars=True)
-        lexer.whitespace_split = True
+        lexer.whitespace_split, lexer.commenters = True, ""
         program, *words = lexer
         if any(_SHELL_WORD.fullmatch(word) for word in words):
             raise Untrue(f"{where}: where Spark is used, commands stand alone, without a pipe")

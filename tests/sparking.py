@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _ENDS_WITHIN_S = 60
 _LAST_S = 300
 _TOO_LATE = "Python worker failed to connect back"
-_BEGINS = "Initializing sources"
+_BEGINS = "Initializing"
 _TIMES = 20
 
 CONF = {
@@ -26,7 +26,6 @@ CONF = {
     "spark.sql.streaming.stopTimeout": "30s",
     # Tests have few rows and many plans: what only pays for many rows is left out.
     "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
@@ -79,9 +78,9 @@ def _forget(spark: SparkSession, before: dict[str, str]) -> None:
             spark.conf.unset(name)
         elif before[name] != value:
             spark.conf.set(name, before[name])
-    for table in spark.catalog.listTables():
-        if table.isTemporary:
-            spark.catalog.dropTempView(table.name)
+    for view in spark.sql("SHOW VIEWS").collect():
+        if view.isTemporary:
+            spark.catalog.dropTempView(view.viewName)
 
 
 @contextmanager
@@ -97,7 +96,7 @@ def _patient() -> Iterator[None]:
     def start(self: DataStreamWriter, *args: Any, **options: Any) -> StreamingQuery:
         query = once(self, *args, **options)
         for _ in range(_TIMES):
-            while query.isActive and query.status["message"] == _BEGINS:
+            while query.isActive and query.status["message"].startswith(_BEGINS):
                 time.sleep(0.01)
             if _TOO_LATE not in str(query.exception()):
                 break
