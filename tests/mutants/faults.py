@@ -69,7 +69,144 @@ OWNERS = (
     ),
 )
 
+RECEIPTS = (
+    Fault(
+        "a delete by an old receipt whose count fits",
+        "rsmq/scripts/delete_one.lua",
+        "receipt ~= receipt_of(stored[2], redis.call('HGET', receipts, id)) then",
+        "receipt:match('^%d+') ~= (stored[2] or '0') then",
+        "rsmq/test_receipts.py::test_a_receipt_is_void_after_a_failover_that_lost_its_receive",
+    ),
+    Fault(
+        "a renewal by an old receipt whose count fits",
+        "rsmq/scripts/hide.lua",
+        "receipt == current",
+        "receipt:match('^%d+') == current:match('^%d+')",
+        "rsmq/test_receipts.py::test_a_receipt_is_void_after_a_failover_that_lost_its_receive",
+    ),
+    Fault(
+        "a record of an older delivery makes a receipt count",
+        "rsmq/scripts/parts/receipts.lua",
+        "if record and record:sub(1, #rc + 1) == rc .. '-' then",
+        "if record then",
+        "rsmq/test_receipt_machine.py::test_no_program_has_a_stale_receipt_accepted",
+    ),
+    Fault(
+        "processes forked from one worker are one consumer",
+        "chasqui/worker.py",
+        'consumer = self._consumer_id or f"c-{uuid.uuid4()}"',
+        'consumer = self._consumer_id or f"c-{self._keys.queue}"',
+        "chasqui/test_identity.py::"
+        "test_processes_forked_from_one_worker_run_each_job_once_also_after_a_cut",
+    ),
+    Fault(
+        "a forked child makes the ids of its parent",
+        "ids.py",
+        "    for drawn in _of_this_process:\n        drawn.draw()",
+        "    pass",
+        "test_ids.py::test_a_forked_child_draws_names_of_its_own",
+    ),
+)
+
+TIME = (
+    Fault(
+        "a heartbeat waits as long as the lease for a reply",
+        "store/renewal.py",
+        "lease.endpoint.with_timeout(lease.every_s / 2)",
+        "lease.endpoint",
+        "store/test_heartbeat.py::test_a_connection_that_goes_silent_is_given_up_for_another",
+    ),
+    Fault(
+        "a scheduler whose clock is wrong leads",
+        "chasqui/lead_ops.py",
+        "CLOCKS_APART_MS = 5_000",
+        "CLOCKS_APART_MS = 500_000_000_000",
+        "chasqui/test_scheduler_clocks.py::"
+        "test_a_scheduler_whose_clock_is_wrong_fires_nothing_and_says_so",
+    ),
+    Fault(
+        "a refused write is taken for a failure",
+        "store/server_errors.py",
+        '"MISCONF": StoreReadOnly',
+        '"MISCONF": StoreError',
+        "store/test_server_errors.py::"
+        "test_only_what_the_server_says_before_it_does_anything_is_repeated",
+    ),
+    Fault(
+        "a replica is taken for the primary",
+        "store/connect.py",
+        'return facts.get(b"role") in (b"replica", b"slave")',
+        "return False",
+        "store/test_choice.py::test_a_role_is_read_where_it_is_told",
+    ),
+    Fault(
+        "each byte gives a frame its time again",
+        "kqueue/budget.py",
+        "            if not is_new and size:\n                now = before[1]\n            else:\n"
+        "                del self._frames[client]",
+        "            del self._frames[client]",
+        "kqueue/test_budget.py::test_a_frame_that_grows_keeps_the_time_of_its_first_byte",
+    ),
+    Fault(
+        "a busy GOMQ client is taken for silent",
+        "gomq/client.py",
+        "                self._keep()\n",
+        "                pass\n",
+        "gomq/test_holding.py::"
+        "test_what_takes_a_client_longer_than_a_peer_may_be_silent_comes_once",
+    ),
+)
+
+LAKE = (
+    Fault(
+        "files are deleted that the log counts",
+        "pipeline/lake.py",
+        "for path in {*paths} - self.log.named(paths):",
+        "for path in paths:",
+        "pipeline/test_lake_writers.py::"
+        "test_who_is_interrupted_after_its_entry_counts_deletes_nothing",
+    ),
+    Fault(
+        "entries are dropped under a commit",
+        "pipeline/table_log.py",
+        "return self._forget_before(at_ms) if is_alone else 0",
+        "return self._forget_before(at_ms)",
+        "pipeline/test_lake_writers.py::"
+        "test_entries_are_not_dropped_between_a_commits_look_and_its_link",
+    ),
+    Fault(
+        "a number of the log is given twice",
+        "pipeline/table_log.py",
+        "if found is None or found.number < whole:",
+        "if found is None:",
+        "pipeline/test_lake_writers.py::"
+        "test_a_number_is_not_given_again_after_its_entry_was_dropped",
+    ),
+    Fault(
+        "files of a batch that takes long are deleted",
+        "pipeline/compact.py",
+        "since_ms = min(now_ms, writing_ms or now_ms) - KEPT_MS",
+        "since_ms = now_ms - KEPT_MS",
+        "pipeline/test_lake_writers.py::"
+        "test_files_of_a_batch_that_takes_longer_than_an_hour_are_kept",
+    ),
+    Fault(
+        "a move's fence ends before the move",
+        "rsmq/scripts/move_put.lua",
+        "redis.call('PERSIST', fence)",
+        "redis.call('EXPIRE', fence, 604800)",
+        "pipeline/test_move_fences.py::test_a_move_that_was_killed_goes_on_after_more_than_a_week",
+    ),
+)
+
 ORDER = (
+    Fault(
+        "newer GOMQ messages overtake those that go back",
+        "gomq/scripts/dispatch.lua",
+        "if redis.call('HEXISTS', tally, 'leaving') == 1 then",
+        "if false then",
+        "gomq/test_bounds.py::test_nothing_is_dispatched_before_what_is_older_has_gone_back",
+    ),
     Fault(
         "a job is acknowledged before its dead letter is written",
         "chasqui/scripts/bury.lua",
@@ -177,6 +314,49 @@ ONCE = (
 
 CAPS = (
     Fault(
+        "the free places of a queue are relied on for a minute",
+        "chasqui/production.py",
+        "LOOK_EVERY_MS = 200",
+        "LOOK_EVERY_MS = 60_000",
+        "chasqui/test_overflow_late.py::"
+        "test_what_was_seen_of_a_queue_is_relied_on_for_a_fifth_of_a_second",
+    ),
+    Fault(
+        "a quick add trims",
+        "chasqui/ops.py",
+        '"IDMP", None, None, "*", "d", None)',
+        '"IDMP", None, None, "MAXLEN", "~", 1000, "*", "d", None)',
+        "chasqui/test_overflow_late.py::test_the_command_drops_no_job",
+    ),
+    Fault(
+        "a GOMQ consumer has a peer too many",
+        "gomq/scripts/parts/join.lua",
+        "if redis.call('SCARD', peers) >= most_peers then",
+        "if redis.call('SCARD', peers) > most_peers then",
+        "gomq/test_bounds.py::test_a_consumer_has_no_more_peers_than_it_may",
+    ),
+    Fault(
+        "unfinished frames hold memory without bound",
+        "kqueue/room.py",
+        "if held > self.rules.max_memory_bytes:",
+        "if False:",
+        "kqueue/test_budget.py::test_unfinished_frames_of_all_clients_together_are_bounded",
+    ),
+    Fault(
+        "the default user of the embedded server administers it",
+        "store/access.py",
+        "+@all -@admin -@dangerous ",
+        "+@all ",
+        "store/test_access.py::test_the_default_user_does_no_administration",
+    ),
+    Fault(
+        "a door without a lock is opened to strangers",
+        "serve/exposure.py",
+        "if gomq.enabled and not (gomq.tls_cert and is_known):",
+        "if gomq.enabled and not (gomq.tls_cert or is_known):",
+        "serve/test_exposure.py::test_a_door_that_strangers_could_use_is_refused",
+    ),
+    Fault(
         "a batch exceeds the bound of a queue by one job",
         "chasqui/scripts/add_batch.lua",
         "room(stream, cap) < (#ARGV - 7) / 3",
@@ -220,4 +400,4 @@ CAPS = (
     ),
 )
 
-FAULTS = (*OWNERS, *ORDER, *ONCE, *CAPS)
+FAULTS = (*OWNERS, *RECEIPTS, *TIME, *LAKE, *ORDER, *ONCE, *CAPS)

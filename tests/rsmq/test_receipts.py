@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+import redis
 
 from tambomq.rsmq import Message, Rsmq
 
@@ -29,6 +32,23 @@ def test_a_stale_consumer_cannot_settle_what_another_has_received(
     assert client.change_message_visibility("q", held.id, 0, receipt=held.receipt) is False
     assert client.delete_messages("q", [held]) == [False]
     assert client.receive_message("q") is None
+    assert client.delete_message("q", other.id, receipt=other.receipt) is True
+
+
+def test_a_receipt_is_void_after_a_failover_that_lost_its_receive(
+    client: Rsmq, db: redis.Redis
+) -> None:
+    client.create_queue("q")
+    client.send_message("q", "x")
+    replicated: Any = {key: db.dump(key) for key in db.scan_iter()}
+    stale = received(client)
+    db.flushdb()
+    for key, value in replicated.items():
+        db.restore(key, 0, value)
+    other = received(client)
+    assert (other.id, other.rc) == (stale.id, stale.rc)
+    assert client.delete_message("q", stale.id, receipt=stale.receipt) is False
+    assert client.change_message_visibility("q", stale.id, 0, receipt=stale.receipt) is False
     assert client.delete_message("q", other.id, receipt=other.receipt) is True
 
 
