@@ -94,10 +94,7 @@ if more or redis.call('EXISTS', leaving) == 1 then
   write_seen(tally, place.seen)
   return {more and 1 or 2, returned}
 end
-redis.call('SREM', unsettled, key)
-if redis.call('EXISTS', unsettled) == 0 then
-  redis.call('DEL', aside)
-end
+end_numbers(aside, unsettled, key)
 if redis.call('SCARD', consumers) == 0 then
   redis.call('DEL', tally)
 else

@@ -15,3 +15,11 @@ local function next_number(aside)
   end
   return string.format('%.0f', number)
 end
+
+-- Nothing of this key is set aside any more.
+local function end_numbers(aside, unsettled, key)
+  redis.call('SREM', unsettled, key)
+  if redis.call('EXISTS', unsettled) == 0 then
+    redis.call('DEL', aside)
+  end
+end
