@@ -58,7 +58,10 @@ def lent(spark: SparkSession) -> Iterator[SparkSession]:
     """
 
     def session(app: str = "", *, master: str | None = None, conf: Any = None) -> SparkSession:
-        del app, master, conf
+        del app, master
+        for name, value in (conf or {}).items():
+            if spark.conf.isModifiable(name):
+                spark.conf.set(name, value)
         return spark
 
     before = dict(spark.conf.getAll)

@@ -8,7 +8,7 @@ import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import redis
@@ -96,7 +96,7 @@ def test_queues_and_journals_are_kept_if_that_is_wanted(serve: Serving) -> None:
         assert sum(fields[b"e"] == b"sent" for _, fields in events) == 10
         assert db.xlen(f"{{tambo:chasqui:{kept[1]}}}:journal") == 13
         assert db.xlen(f"{{chasqui:{kept[1]}}}:dlq") == 1
-        db.flushall()
+        db.delete(*cast("list[bytes]", db.keys("*")))
 
 
 def test_terminal_sees_a_bar_for_each_door(serve: Serving) -> None:

@@ -160,8 +160,9 @@ def tambo(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def clean_environment() -> dict[str, str]:
-    """Our environment without settings."""
-    return {k: v for k, v in os.environ.items() if not k.startswith("TAMBO_")}
+    """Our environment without settings, and without the width that pytest-xdist gives terminals."""
+    ours = ("TAMBO_", "COLUMNS", "LINES")
+    return {k: v for k, v in os.environ.items() if not k.startswith(ours)}
 
 
 def _ps(column: str, pid: int) -> str:

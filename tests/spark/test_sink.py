@@ -203,7 +203,7 @@ def test_what_was_left_out_is_logged_when_the_batch_is_committed(
     with caplog.at_level(logging.WARNING):
         StreamWriter(sink("rsmq", rows, **options), Context()).commit([done], 0)
     [told] = caplog.messages
-    assert told.startswith("rsmq: 20 rows were left out, such as row 1: body is null; row 2")
+    assert told.startswith("rsmq: 20 rows were left out, such as 'row 1: body is null; row 2")
     assert "row 6" not in told
     assert bodies(queues) == [b"a"]
 
