@@ -42,6 +42,7 @@ def test_a_lone_surrogate_is_spelled_out_wherever_a_report_has_one() -> None:
     assert sendable(report) == told
 
 
+@pytest.mark.slow
 def test_a_test_that_writes_one_ends_no_run_in_several_processes(tmp_path: Path) -> None:
     (tmp_path / "test_odd.py").write_text(ODD)
     run = pytest_in(tmp_path, "-n1", "-p", "tests.ci", "--junit-xml=odd.xml")
@@ -52,6 +53,7 @@ def test_a_test_that_writes_one_ends_no_run_in_several_processes(tmp_path: Path)
     assert list(took) == ["test_odd::test_that_writes_what_utf_8_has_no_bytes_for"]
 
 
+@pytest.mark.slow
 def test_the_group_with_spark_is_handed_out_first(tmp_path: Path) -> None:
     (tmp_path / "test_groups.py").write_text(GROUPS)
     run = pytest_in(tmp_path, "-n1", "--dist=loadgroup", "-vv", "-p", "tests.ci")
@@ -60,6 +62,7 @@ def test_the_group_with_spark_is_handed_out_first(tmp_path: Path) -> None:
     assert ran == ["test_spark", "test_large[0]", "test_large[1]", "test_alone"]
 
 
+@pytest.mark.slow
 def test_a_group_is_run_by_one_process(tmp_path: Path) -> None:
     (tmp_path / "test_groups.py").write_text(GROUPS.replace("[0, 1]", "range(20)"))
     run = pytest_in(tmp_path, "-n2", "--dist=loadgroup", "-vv", "-p", "tests.ci")

@@ -9,6 +9,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -43,6 +44,13 @@ def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+def timed(pages: list[Path]) -> list[Any]:
+    """Return *pages* as parameters, with the mark of those that take long."""
+    slow = (ROOT / "README.md", ROOT / "docs" / "reference" / "commands.md")
+    marks = {page: (pytest.mark.slow,) if page in slow else () for page in pages}
+    return [pytest.param(page, marks=marks[page], id=name_of(page)) for page in pages]
+
+
 @pytest.fixture
 def page(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Page:
     docs_runner.redirect(monkeypatch, server)
@@ -51,7 +59,7 @@ def page(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pag
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("path", PLAIN, ids=name_of)
+@pytest.mark.parametrize("path", timed(PLAIN))
 def test_what_a_page_shows_happens(
     path: Path, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,7 +78,7 @@ def run_with(
 
 
 @pytest.mark.timeout(300)  # it may be the one that starts Spark
-@pytest.mark.parametrize("path", OF_SPARK, ids=name_of)
+@pytest.mark.parametrize("path", timed(OF_SPARK))
 def test_what_a_page_shows_of_spark_happens_on_the_session_of_all_tests(
     path: Path, spark: SparkSession, server: Server, tmp_path: Path
 ) -> None:

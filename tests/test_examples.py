@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 OF_SPARK = [path for path in EXAMPLES if "from tambomq.spark import" in path.read_text()]
 OTHERS = [path for path in EXAMPLES if path not in OF_SPARK]
+QUICK = sampling.some("examples in place", OF_SPARK, 2)
 
 
 def name_of(path: Path) -> str:
@@ -42,7 +43,13 @@ def test_an_example_runs_as_often_as_it_is_started(path: Path, environment: dict
 
 
 @pytest.mark.timeout(300)  # it may be the one that starts Spark
-@pytest.mark.parametrize("path", OF_SPARK, ids=name_of)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=() if path in QUICK else pytest.mark.slow, id=name_of(path))
+        for path in OF_SPARK
+    ],
+)
 def test_an_example_of_spark_runs_on_the_session_of_all_tests(
     path: Path,
     environment: dict[str, str],

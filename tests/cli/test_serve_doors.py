@@ -117,6 +117,7 @@ def test_delayed_and_recurring_jobs_need_no_worker(tmp_path: Path) -> None:
         assert db.zcard(Keys("emails").delayed) == 0
 
 
+@pytest.mark.slow
 def test_health_follows_the_embedded_server(tmp_path: Path) -> None:
     with serving(tmp_path) as serve:
         assert health(serve)[0] == 200
@@ -146,6 +147,7 @@ def test_health_follows_the_embedded_server(tmp_path: Path) -> None:
         assert serve.end(signal.SIGTERM) == 0
 
 
+@pytest.mark.slow
 def test_health_follows_a_given_server(tmp_path: Path, private_server: Server) -> None:
     with serving(tmp_path, "--redis-url", private_server.url) as serve:
         assert health(serve)[0] == 200

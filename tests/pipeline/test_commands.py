@@ -34,6 +34,7 @@ def test_to_run_once_without_queues_says_so(
     assert not (tmp_path / "lake").exists()
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_there_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -46,6 +46,7 @@ def test_only_folders_of_digests_are_taken_for_such() -> None:
     assert not folders.is_coded("bronze/protocol=rsmq/queue=orders/date=2026-11-16/a.parquet")
 
 
+@pytest.mark.slow
 def test_rows_of_any_queue_come_back_with_its_name(spark: SparkSession, lake: Lake) -> None:
     odd = (LONG, "ü", "\x00", "__HIVE_DEFAULT_PARTITION__")
     names = ["orders", "a/b", *odd]

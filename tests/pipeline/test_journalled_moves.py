@@ -174,6 +174,7 @@ def test_a_full_journal_stops_a_migration_that_goes_on_later(
     assert before + told(server.url, target)[1:] == stored(db, target)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_migration_that_is_killed_anywhere_is_recorded_once(
     store: Store, server: Server, rsmq: Rsmq, db: redis.Redis, target: str

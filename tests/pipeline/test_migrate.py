@@ -258,6 +258,7 @@ def test_what_becomes_visible_in_time_goes_too(
 # ── killed anywhere ──────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_killed_anywhere_and_run_again_nothing_is_lost_or_doubled(
     queues: Queues, go: Callable[..., migrating.Report], source: str, target: str

@@ -23,6 +23,7 @@ class Died(Exception):
     """The end of a process, as far as one that goes on can have it."""
 
 
+@pytest.mark.slow
 def test_a_pipeline_that_fails_anywhere_leaves_no_gap_and_no_double(
     spark: SparkSession, server: Server, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

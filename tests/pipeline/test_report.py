@@ -100,6 +100,7 @@ def test_points_add_up_to_the_totals(told: Figures, filled: Filled) -> None:
     assert {b.at_ms - a.at_ms for a, b in pairwise(told.points)} == {told.step_s * 1000}
 
 
+@pytest.mark.slow
 def test_short_times_are_told_in_short_steps(
     spark: SparkSession, filled: Filled, told: Figures
 ) -> None:
@@ -178,6 +179,7 @@ def test_a_time_before_all_is_refused(spark: SparkSession, filled: Filled) -> No
         figures(spark, filled[0], until_ms=1000)
 
 
+@pytest.mark.slow
 def test_an_empty_lake_says_how_to_fill_it(spark: SparkSession, lake: Lake) -> None:
     with pytest.raises(SettingsError, match="tambo pipeline run"):
         figures(spark, lake)

@@ -113,6 +113,7 @@ def test_a_table_of_the_lake_wants_a_lake(
     assert "tambo pipeline run" in run("SELECT * FROM silver", "--lake", str(none)).err
 
 
+@pytest.mark.slow
 def test_an_empty_lake_has_empty_tables(run: Run, lake: Lake) -> None:
     for table in ("bronze", "silver", "gold", "late"):
         done = run(f"TABLE {table} LIMIT 1", "--lake", str(lake.path), "--json")

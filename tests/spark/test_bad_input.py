@@ -204,6 +204,7 @@ def test_what_cannot_be_decoded_is_a_row_with_an_error_or_is_left_out(
     assert table(spark, "chasqui", server.url, queue="q", damaged="skip").collect() == []
 
 
+@pytest.mark.slow
 def test_a_payload_that_does_not_parse_keeps_its_bytes(
     spark: SparkSession, filled: str, rsmq: Rsmq, tmp_path: Path
 ) -> None:
@@ -302,6 +303,7 @@ def guarded(private_server: Server) -> str:
     return private_server.url.replace("redis://", f"redis://:{SECRET}@")
 
 
+@pytest.mark.slow
 def test_a_password_that_is_wrong_is_told_and_not_shown(
     spark: SparkSession, guarded: str, tmp_path: Path
 ) -> None:
@@ -316,6 +318,7 @@ def test_a_password_that_is_wrong_is_told_and_not_shown(
     assert SECRET not in shown(spark)
 
 
+@pytest.mark.slow
 def test_a_server_that_is_down_is_told_when_the_read_is_planned(
     spark: SparkSession, nowhere: str
 ) -> None:

@@ -42,6 +42,7 @@ def test_columns_have_their_comments(spark: SparkSession, server: Server) -> Non
         ]
 
 
+@pytest.mark.slow
 def test_main_queues_are_a_table(spark: SparkSession, server: Server, store: Store) -> None:
     store.run(ops.push("a", messages(*(b"%d" % n for n in range(2500)))))
     store.run(ops.push("b", [b"no message"]))

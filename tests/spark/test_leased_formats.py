@@ -38,6 +38,7 @@ def test_jobs_are_streamed_once_and_gone(
         assert queue.get_job_counts().waiting == 0
 
 
+@pytest.mark.slow
 def test_payloads_are_streamed_once_and_gone(
     spark: SparkSession, server: Server, db: redis.Redis, tmp_path: Path
 ) -> None:

@@ -41,6 +41,7 @@ def refusal(rows: DataFrame, folder: Path) -> str:
     return str(error.value)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_a_stream_is_settled_row_by_row(
     spark: SparkSession, server: Server, queue: Rsmq, tmp_path: Path
@@ -79,6 +80,7 @@ def test_what_cannot_be_streamed_is_told(
         spark.read.format("rsmq").options(url=server.url, queue="q", lease="l").load().collect()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_a_second_query_with_the_same_lease_is_refused(
     spark: SparkSession, server: Server, queue: Rsmq, tmp_path: Path

@@ -74,6 +74,7 @@ def test_filters_give_the_same_rows_whether_pushed_or_not(
         assert messages.where(messages.visible_at < at).count() == n
 
 
+@pytest.mark.slow
 def test_every_query_on_one_table_gets_its_own_rows(
     spark: SparkSession, server: Server, queue: Rsmq
 ) -> None:
@@ -185,6 +186,7 @@ def test_a_url_that_cannot_be_is_told_without_its_password(spark: SparkSession) 
     assert "sesame" not in reason(error)
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_mid_read_ends_the_query(
     spark: SparkSession, private_server: Server
 ) -> None:

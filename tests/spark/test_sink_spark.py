@@ -150,6 +150,7 @@ def test_rows_are_not_overwritten(spark: SparkSession, server: Server) -> None:
         rows.mode("overwrite").save()
 
 
+@pytest.mark.slow
 def test_a_stream_writes_its_rows_and_forgets_what_is_over(
     spark: SparkSession, rsmq: Rsmq, server: Server, db: redis.Redis, tmp_path: Path
 ) -> None:

@@ -140,6 +140,7 @@ def test_a_stream_ends_when_its_server_goes_away_and_goes_on_when_it_is_back(
         assert sorted(FOUND["chasqui"](db)) == sorted(expected)
 
 
+@pytest.mark.slow
 def test_rows_are_inserted_by_sql(spark: SparkSession, server: Server, db: redis.Redis) -> None:
     with Rsmq(server.url) as rsmq:
         rsmq.create_queue("q")
@@ -172,6 +173,7 @@ def test_large_bodies_go_both_ways(spark: SparkSession, server: Server) -> None:
         assert row.length == (16 << 20) + (5 if source == "chasqui" else 0)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_written_is_told_in_one_line_without_a_password(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -26,6 +26,7 @@ def own_db(private_server: Server) -> Iterator[redis.Redis]:
         yield client
 
 
+@pytest.mark.slow
 def test_a_query_that_fails_inside_a_batch_goes_on_though_the_server_restarted(
     spark: SparkSession, private_server: Server, own_db: redis.Redis, tmp_path: Path
 ) -> None:
@@ -84,6 +85,7 @@ def test_queries_that_are_killed_at_each_point_leave_no_gap_and_no_double(
         assert tail.rows(tmp_path / name) == list(map(str, range(5500))), name
 
 
+@pytest.mark.slow
 def test_a_batch_that_was_written_but_not_noted_is_not_written_twice(
     spark: SparkSession, private_server: Server, own_db: redis.Redis, tmp_path: Path
 ) -> None:

@@ -146,6 +146,7 @@ def test_bodies_can_be_read_as_what_they_are(
 # ── followed ─────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_what_is_there_now_is_read_in_batches_of_bounded_size(
     spark: SparkSession, server: Server, db: redis.Redis, tmp_path: Path, query_name: str
 ) -> None:
@@ -158,6 +159,7 @@ def test_what_is_there_now_is_read_in_batches_of_bounded_size(
     assert len(set(committed(tmp_path))) == 1000
 
 
+@pytest.mark.slow
 def test_a_running_query_gets_what_comes_and_shows_how_far_it_is(
     spark: SparkSession, server: Server, db: redis.Redis, tmp_path: Path, query_name: str
 ) -> None:
@@ -172,6 +174,7 @@ def test_a_running_query_gets_what_comes_and_shows_how_far_it_is(
     assert lag_ms(end, latest) >= 0
 
 
+@pytest.mark.slow
 def test_a_trimmed_gap_ends_the_query_with_what_to_do(
     spark: SparkSession, server: Server, db: redis.Redis, tmp_path: Path, query_name: str
 ) -> None:
