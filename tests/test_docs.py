@@ -46,7 +46,8 @@ def name_of(page: Path) -> str:
 
 def timed(pages: list[Path]) -> list[Any]:
     """Return *pages* as parameters, with the mark of those that take long."""
-    slow = (ROOT / "README.md", ROOT / "docs" / "reference" / "commands.md")
+    docs = ROOT / "docs"
+    slow = (ROOT / "README.md", docs / "guides" / "pipeline.md", docs / "reference" / "commands.md")
     marks = {page: (pytest.mark.slow,) if page in slow else () for page in pages}
     return [pytest.param(page, marks=marks[page], id=name_of(page)) for page in pages]
 

@@ -221,7 +221,8 @@ def doors() -> Iterator[Doors]:
             opened.close()
 
 
-@pytest.fixture(params=list(KINDS))
+# Both at every change would take a minute; tests/gomq/test_envoy.py is for every change.
+@pytest.fixture(params=["grpc", pytest.param("envoy", marks=pytest.mark.slow)])
 def kind(request: pytest.FixtureRequest) -> str:
     """Each kind of door in turn."""
     need(request.param)

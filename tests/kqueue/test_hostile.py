@@ -30,7 +30,7 @@ SPARE_BYTES = 12 * MIB
 Start: TypeAlias = Callable[..., ServerProcess]
 
 
-@pytest.fixture(params=["uvloop", "asyncio"])
+@pytest.fixture(params=["uvloop", pytest.param("asyncio", marks=pytest.mark.slow)])
 def start(request: pytest.FixtureRequest) -> Iterator[Start]:
     """A function that starts a server; all are looked at when the test is over."""
     with ExitStack() as running:

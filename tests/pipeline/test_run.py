@@ -28,7 +28,10 @@ from tests.servers import Server, binaries
 JOBS = 600
 SOON = Rules(watermark_ms=0, give_up_ms=10**12)
 
-pytestmark = pytest.mark.timeout(600)  # many batches, on a machine with others
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(600),  # many batches, on a machine with others
+]
 
 
 class Filled(NamedTuple):
@@ -88,7 +91,6 @@ def test_what_was_taken_is_not_taken_again(spark: SparkSession, copied: Filled) 
     assert copied.lake.log.version().number == before
 
 
-@pytest.mark.slow
 def test_what_is_told_of_a_closed_job_is_kept_as_late_and_counted(
     spark: SparkSession, copied: Filled
 ) -> None:
@@ -108,7 +110,6 @@ def test_what_is_told_of_a_closed_job_is_kept_as_late_and_counted(
             db.xdel(Keys("orders").events, place)
 
 
-@pytest.mark.slow
 def test_a_job_that_is_redriven_after_it_was_closed_has_a_second_life(
     spark: SparkSession, copied: Filled
 ) -> None:
@@ -138,7 +139,6 @@ def test_a_job_that_is_redriven_after_it_was_closed_has_a_second_life(
             db.xdel(Keys("orders").events, *places)
 
 
-@pytest.mark.slow
 def test_compaction_changes_no_row(spark: SparkSession, copied: Filled) -> None:
     before = len(copied.lake.log.version().of(BRONZE))
     done = compact(copied.lake)
@@ -168,7 +168,6 @@ def test_another_checkpoint_is_refused(spark: SparkSession, copied: Filled) -> N
     assert copied.lake.log.version().number == before
 
 
-@pytest.mark.slow
 def test_a_full_disk_is_no_success_and_the_batch_comes_again(
     spark: SparkSession, server: Server, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,7 +192,6 @@ def test_a_full_disk_is_no_success_and_the_batch_comes_again(
     comparing.is_silver(spark, lake, traffic.lives)
 
 
-@pytest.mark.slow
 def test_entries_that_make_no_sense_are_kept_and_stop_nothing(
     spark: SparkSession, server: Server, db: redis.Redis, lake: Lake
 ) -> None:
