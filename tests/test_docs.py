@@ -46,8 +46,8 @@ def name_of(page: Path) -> str:
 
 def timed(pages: list[Path]) -> list[Any]:
     """Return *pages* as parameters, with the mark of those that take long."""
-    docs = ROOT / "docs"
-    slow = (ROOT / "README.md", docs / "guides" / "pipeline.md", docs / "reference" / "commands.md")
+    long = ("guides/pipeline.md", "guides/spark.md", "reference/commands.md")
+    slow = (ROOT / "README.md", *(ROOT / "docs" / name for name in long))
     marks = {page: (pytest.mark.slow,) if page in slow else () for page in pages}
     return [pytest.param(page, marks=marks[page], id=name_of(page)) for page in pages]
 

@@ -63,6 +63,7 @@ def test_rows_of_any_queue_come_back_with_its_name(spark: SparkSession, lake: La
     assert sum(folders.is_coded(file.path) for file in files) == len(odd)
 
 
+@pytest.mark.slow
 def test_rows_of_plain_queues_are_written_as_they_are(spark: SparkSession) -> None:
     rows = spark.createDataFrame([("orders",)], "queue STRING")
     assert folders.stored(rows, PLAIN) is rows
