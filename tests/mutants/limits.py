@@ -7,10 +7,10 @@ from tests.mutants.planting import Fault
 TIME = (
     Fault(
         "a heartbeat waits as long as the lease for a reply",
-        "store/renewal.py",
-        "lease.endpoint.with_timeout(lease.every_s / 2)",
-        "lease.endpoint",
-        "store/test_heartbeat.py::test_a_connection_that_goes_silent_is_given_up_for_another",
+        "store/connect.py",
+        "reply_timeout_s=min(self.reply_timeout_s, timeout_s),",
+        "reply_timeout_s=self.reply_timeout_s,",
+        "store/test_heartbeat.py::test_a_renewal_waits_for_half_the_time_to_the_next",
     ),
     Fault(
         "a scheduler whose clock is wrong leads",
