@@ -227,7 +227,8 @@ def test_what_only_a_silent_peer_was_owed_waits_for_the_next(
     eventually(lambda: not db.exists("PEERS_BAR"), within_s=20)
     assert not db.exists(b"MESSAGES_FOO_BAR_" + peer)
     publisher.publish("FOO", b"3")
-    assert bodies(db, "QUEUE_FOO") == ["MQ==", "Mg==", "Mw=="]
+    expected = ["MQ==", "Mg==", "Mw=="]
+    eventually(lambda: bodies(db, "QUEUE_FOO") == expected, within_s=20)
     assert members(db, "CONSUMERS_FOO") == {b"BAR"}
     heir.subscribe("FOO", "QUX")
     assert heir.observe("QUX") == [b"1", b"2", b"3"]
