@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?=
 ARGS ?=
-# Processes that run tests: three keep two cores busy.
-WORKERS ?= 3
+# Processes that run tests: four keep two cores busy.
+WORKERS ?= 4
 
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install -c constraints.txt
 # The tests that need Spark go to one process, as a group, and each process has servers of its own.
