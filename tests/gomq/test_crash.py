@@ -23,6 +23,7 @@ class _Lost(Exception):
     """What cuts a connection off."""
 
 
+@pytest.mark.slow
 async def test_a_server_killed_in_a_backlog_loses_nothing_and_hands_out_nothing_twice(
     server: Server,
 ) -> None:
@@ -52,6 +53,7 @@ async def test_a_server_killed_in_a_backlog_loses_nothing_and_hands_out_nothing_
         assert account.texts == texts
 
 
+@pytest.mark.slow
 async def test_of_two_servers_on_one_redis_one_can_be_killed(server: Server) -> None:
     published = [Published(f"publisher-{n}") for n in range(4)]
     # Each consumer has a peer at either server.
@@ -86,6 +88,7 @@ async def test_of_two_servers_on_one_redis_one_can_be_killed(server: Server) -> 
         Received(dict.fromkeys(account.texts)).is_in_order()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("goodbye", [True, False])
 async def test_a_peer_that_comes_back_from_a_new_port_two_hundred_times_misses_nothing(
     server: Server, db: redis.Redis, goodbye: bool

@@ -132,6 +132,7 @@ async def test_compressed_requests_are_understood(served: str, db: redis.Redis) 
     assert db.llen("QUEUE_orders") == 1
 
 
+@pytest.mark.slow
 @needs_envoy
 async def test_many_calls_that_are_given_up_disturb_no_other(envoy: EnvoyGomqServer) -> None:
     ask = pb.Subscription(key="orders", consumerID="shop").SerializeToString()

@@ -56,6 +56,7 @@ def held(db: redis.Redis, queue: str) -> list[str]:
 # ── undo ─────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_jobs_are_put_back_once_whoever_is_killed(
     way: Door, store: Store, server: Server, db: redis.Redis, tmp_path: Path
 ) -> None:
@@ -76,6 +77,7 @@ def test_jobs_are_put_back_once_whoever_is_killed(
     assert (db.xlen(JOBS.redriven("r")), number(db.hget(JOBS.redrive("r"), "undone"))) == (0, COUNT)
 
 
+@pytest.mark.slow
 def test_messages_are_put_back_once_whoever_is_killed(
     way: Door, store: Store, rsmq: Rsmq, db: redis.Redis, tmp_path: Path
 ) -> None:
@@ -126,6 +128,7 @@ def _digest(stored: list[bytes]) -> str:
     return f"{total % (1 << 48):012x}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "target"), [("rsmq", "chasqui"), ("chasqui", "gomq"), ("gomq", "rsmq")]
 )

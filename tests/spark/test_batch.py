@@ -168,6 +168,7 @@ def test_tens_of_thousands_of_queues_take_no_room() -> None:
     assert most < 1 << 20
 
 
+@pytest.mark.slow
 def test_more_real_queues_than_are_planned_are_all_read(server: Server, db: redis.Redis) -> None:
     pipe = db.pipeline(transaction=False)
     names = [f"q{n}" for n in range(1500)]
@@ -214,6 +215,7 @@ def test_a_million_queues_that_match_take_no_room(private_server: Server) -> Non
     assert most < 4 << 20
 
 
+@pytest.mark.slow
 def test_bodies_of_sixteen_megabytes_come_one_by_one(server: Server, db: redis.Redis) -> None:
     bodies = [*[b"x"] * 2000, *(bytes([n]) * (16 << 20) for n in range(6)), b"y"]
     for n, body in enumerate(bodies):

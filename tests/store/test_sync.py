@@ -99,7 +99,9 @@ def test_a_plan_is_told_of_errors_and_may_go_on(store: AnyStore, db: redis.Redis
     assert store.follow(careful()) == ("WrongType", b"b")
 
 
-@pytest.mark.parametrize("size", [0, 1, 1 << 16, (1 << 16) + 1, 64 << 20])
+@pytest.mark.parametrize(
+    "size", [0, 1, 1 << 16, (1 << 16) + 1, pytest.param(64 << 20, marks=pytest.mark.slow)]
+)
 def test_a_body_of_any_size_comes_back_whole(store: AnyStore, size: int) -> None:
     body = (os.urandom(1 << 16) * ((size >> 16) + 1))[:size]
     assert store.run(echo(body)) == body
