@@ -17,7 +17,7 @@ from tests.servers import binaries
 from tests.servers.cluster import Cluster
 from tests.servers.kinds import FIRST, binary, kinds
 from tests.servers.run import Server
-from tests.sparking import spark
+from tests.sparking import JAVA, spark
 
 __all__ = ["spark"]
 
@@ -27,6 +27,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Read when gRPC is first imported: its core tells of every server that goes away.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+
+for variable, words in JAVA.items():
+    os.environ.setdefault(variable, words)
 
 profiles.register()
 

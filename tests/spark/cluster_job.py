@@ -8,6 +8,7 @@ cluster_job.py <url> <folder> [master]
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import Any
 
@@ -45,6 +46,7 @@ def main(url: str, folder: str, master: str | None = None) -> None:
         "spark.scheduler.minRegisteredResourcesRatio": 1.0,
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
         "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": os.environ.get("SPARK_SUBMIT_OPTS", ""),
         "spark.sql.shuffle.partitions": 2,
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
     }

@@ -21,6 +21,7 @@ from tambomq.rsmq import Rsmq
 from tambomq.spark import java, needs
 from tests.servers import eventually
 from tests.spark import tailing
+from tests.sparking import JAVA
 
 HOME = Path(pyspark.__file__).parent
 MESSAGES = 2000
@@ -46,9 +47,9 @@ def bare_python(folder: Path, *, without: Sequence[str] = ()) -> Path:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The environment of a user who has set nothing of Spark's but *more*."""
+    """The environment of a user who has set nothing of Spark's but *more*, and is in a hurry."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(_OURS)}
-    return {**env, "SPARK_LOCAL_IP": "127.0.0.1", **more}
+    return {**env, **JAVA, "SPARK_LOCAL_IP": "127.0.0.1", **more}
 
 
 def run(words: Sequence[object], folder: Path, env: dict[str, str]) -> tuple[int, str, str]:

@@ -29,6 +29,7 @@ from pathlib import Path
 from tambomq.spark import session
 
 url, logs = sys.argv[1:]
+before = dict(os.environ)
 conf = {
     "spark.eventLog.enabled": True,
     "spark.eventLog.dir": logs,
@@ -42,7 +43,8 @@ print("zone:", spark.conf.get("spark.sql.session.timeZone"))
 print("default of the file:", spark.conf.get("spark.sql.shuffle.partitions"))
 print("level of the file:", spark.conf.get("spark.log.level"))
 print("python:", sys.executable in Path(os.environ["PYSPARK_PYTHON"]).read_text())
-print("left behind:", [k for k in ("JAVA_HOME", "SPARK_SUBMIT_OPTS") if k in os.environ])
+started = ("JAVA_HOME", "SPARK_SUBMIT_OPTS")
+print("left behind:", [k for k in started if os.environ.get(k) != before.get(k)])
 
 rows = spark.read.format("rsmq").options(url=url, queue="orders").load()
 print("rows:", rows.where("state = 'visible'").count())
