@@ -68,13 +68,16 @@ class Hand:
     def take(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
         """Hold *deliveries*; return those that were not held before.
 
-        A server that heard nothing for too long delivers again what still runs here.
+        A server that heard nothing for too long delivers again what still runs here. Such an entry
+        may have been another's for a while, and a renewal may have found that out: it is renewed
+        from now on like all others. The count of deliveries tells the two apart, so that what a
+        renewal under way says of the earlier one does not count for this one.
         """
         held = self.held
         fresh = [each for each in deliveries if each.entry not in held]
         for each in fresh:
             held[each.entry] = each.deliveries
-        self._beat.hold({each.entry: "" for each in fresh})
+        self._beat.hold({each.entry: str(each.deliveries) for each in deliveries})
         return fresh
 
     def let_go(self, entries: Iterable[str]) -> None:

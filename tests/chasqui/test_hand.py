@@ -1,0 +1,82 @@
+"""What a worker holds is renewed as long as it runs, also what was another's in between."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import redis
+
+from tambomq.chasqui.hand import Hand, Lease
+from tambomq.chasqui.keys import GROUP, Keys
+from tambomq.chasqui.worker_ops import Delivery
+from tambomq.store.connect import endpoint
+from tambomq.store.heartbeat import NoHeartbeat
+from tests.servers import Server, eventually_async
+
+IDLE_MS = 400
+FAR_MS = 1_000_000
+
+
+@pytest.fixture
+def entry(db: Any, keys: Keys) -> str:
+    """An entry that consumer ``us`` has."""
+    db.xgroup_create(keys.stream, GROUP, "0", mkstream=True)
+    added: bytes = db.xadd(keys.stream, {"d": "x"})
+    db.xreadgroup(GROUP, "us", {keys.stream: ">"})
+    return added.decode()
+
+
+@pytest.fixture
+async def hand(server: Server, keys: Keys) -> AsyncIterator[Hand]:
+    lease = Lease(endpoint(server.url), keys.queue, GROUP, "us", IDLE_MS)
+    held = Hand("thread", lease)
+    yield held
+    held.close()
+
+
+async def is_renewed(db: Any, keys: Keys, entry: str, owner: str) -> None:
+    """Return when *owner*'s entry, which was said to be silent for long, is renewed."""
+    db.xclaim(keys.stream, GROUP, owner, 0, [entry], idle=FAR_MS, justid=True)
+
+    def renewed() -> bool:
+        (row,) = db.xpending_range(keys.stream, GROUP, "-", "+", 1)
+        return bool(row["time_since_delivered"] < FAR_MS)
+
+    await eventually_async(renewed)
+
+
+async def test_what_comes_back_while_it_still_runs_is_not_run_again_and_renewed(
+    hand: Hand, entry: str, db: redis.Redis, keys: Keys
+) -> None:
+    first = Delivery(entry, (b"d", b"x"), 0)
+    assert hand.take([first]) == [first]
+    await is_renewed(db, keys, entry, "us")
+    # Another takes it over, and a renewal finds that out.
+    db.xclaim(keys.stream, GROUP, "other", 0, [entry])
+    beat: Any = hand._beat
+    await eventually_async(lambda: not beat.held)
+    # The other has died, and the entry is ours again.
+    db.xclaim(keys.stream, GROUP, "us", 0, [entry])
+    assert hand.take([Delivery(entry, (b"d", b"x"), 2)]) == []
+    await is_renewed(db, keys, entry, "us")
+    hand.let_go([entry])
+    assert not beat.held
+
+
+async def test_each_delivery_is_held_by_a_receipt_of_its_own(
+    keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So what a renewal under way says of an older delivery does not count for the newer."""
+    told: list[dict[str, str]] = []
+
+    class Noted(NoHeartbeat):
+        def hold(self, held: dict[str, str]) -> None:
+            told.append(held)
+
+    monkeypatch.setattr("tambomq.chasqui.hand.heartbeat", lambda *_: Noted())
+    hand = Hand("thread", Lease(endpoint("redis://nowhere"), keys.queue, GROUP, "us", IDLE_MS))
+    for before in range(3):
+        hand.take([Delivery("1-1", (), before)])
+    assert len({held["1-1"] for held in told}) == 3
