@@ -16,6 +16,7 @@ from tambomq.gomq.holding import Holding
 from tambomq.gomq.model import Options
 from tests.gomq.conftest import Peer, Serve, publish
 from tests.servers import Server, eventually, eventually_async
+from tests.store.proxy import Proxy
 
 # One that is silent goes a second later, and a client says three times in it that it is there.
 TIMEOUT_S = 1.5
@@ -26,6 +27,13 @@ async def broker(server: Server) -> AsyncIterator[GomqServer]:
     """A server that is impatient."""
     options = Options(peer_timeout_s=TIMEOUT_S)
     async with GomqServer(server.url, port=0, options=options) as broker:
+        yield broker
+
+
+@pytest.fixture
+async def patient(server: Server) -> AsyncIterator[GomqServer]:
+    """A server that waits long enough for a connection to be given up, also on a busy machine."""
+    async with GomqServer(server.url, port=0, options=Options(peer_timeout_s=6.0)) as broker:
         yield broker
 
 
@@ -69,6 +77,40 @@ async def test_what_takes_a_client_longer_than_a_peer_may_be_silent_comes_once(
     assert db.smembers("PEERS_c") == {b"slow"}
     assert await asyncio.to_thread(ask) == []
     await asyncio.to_thread(client.close)
+
+
+@pytest.mark.slow
+async def test_a_silent_connection_costs_an_async_client_no_batch(
+    patient: GomqServer, db: redis.Redis
+) -> None:
+    with Proxy(patient.address[1]) as proxy:
+        async with AsyncGomqClient(f"127.0.0.1:{proxy.port}", peer="slow") as client:
+            await client.subscribe("k", "c")
+            await client.publish("k", "one")
+            assert len(await client.observe("c")) == 1
+            proxy.stall()
+            await a_silent_peer_is_gone(patient, db)
+            assert db.smembers("PEERS_c") == {b"slow"}
+            assert db.exists("HANDED_c_slow")
+            proxy.hang_up()
+
+
+@pytest.mark.slow
+async def test_a_silent_connection_costs_a_client_no_batch(
+    patient: GomqServer, db: redis.Redis
+) -> None:
+    with Proxy(patient.address[1]) as proxy:
+        client = GomqClient(f"127.0.0.1:{proxy.port}", peer="slow", patience_s=20)
+        await asyncio.to_thread(client.subscribe, "k", "c")
+        await asyncio.to_thread(client.publish, "k", "one")
+        assert len(await asyncio.to_thread(client.observe, "c")) == 1
+        proxy.stall()
+        await a_silent_peer_is_gone(patient, db)
+        assert db.smembers("PEERS_c") == {b"slow"}
+        proxy.hang_up()
+        assert await asyncio.to_thread(client.observe, "c") == []
+        assert not db.exists("HANDED_c_slow")
+        await asyncio.to_thread(client.close)
 
 
 async def test_a_client_that_nobody_has_any_more_is_silent(
@@ -158,3 +200,12 @@ def test_what_was_acknowledged_is_not_spoken_of() -> None:
     assert (held.due(5), held.pause_s(5)) == ([], 5)
     held.clear()
     assert held.pause_s(5) is None
+
+
+@pytest.mark.parametrize(("timeout_s", "patience_s"), [(30, 2), (6, 1), (3, 0.5), (0.3, 0.5)])
+def test_an_answer_is_waited_for_half_the_time_to_the_next_word(
+    timeout_s: float, patience_s: float
+) -> None:
+    held = Holding()
+    held.heard("c", "b1", timeout_s, 0)
+    assert held.patience_s("c") == patience_s

@@ -22,8 +22,6 @@ from tambomq.store.connect import Tls
 
 T = TypeVar("T")
 
-# Shorter than what it is said in time for, unless servers are told to be very impatient.
-_SAY_WITHIN_S: Final = 2.0
 _LOOK_EVERY_S: Final = 0.25
 
 
@@ -215,14 +213,21 @@ class AsyncGomqClient:
         """Say so if it is time to; return how long there is time then, if a batch is handled."""
         pause_s = self._holding.pause_s(time.monotonic())
         for consumer in self._holding.due(time.monotonic()):
-            ask = channel.still_here(consumer, _SAY_WITHIN_S)
-            stub = self._stubs.get(ask.path)
-            # What is lost is said again soon.
-            with suppress(grpc.RpcError, grpc.aio.UsageError):
-                if stub:
-                    words = (*self._line.words, *ask.words)
-                    await stub(ask.message, metadata=words, **self._line.limits(ask))
+            opened, ask = self._channel, channel.still_here(consumer, self._holding)
+            if opened and not await self._said(opened, ask) and self._channel is opened:
+                # It may have gone silent, as when a NAT forgets it: gRPC finds out too late.
+                async with self._open() as another:
+                    await self._said(another, ask)
         return pause_s
+
+    async def _said(self, opened: grpc.aio.Channel, ask: Ask[Any]) -> bool:
+        """Whether *ask* was answered on *opened*. What is lost is said again soon."""
+        words = (*self._line.words, *ask.words)
+        with suppress(grpc.RpcError, grpc.aio.UsageError):
+            stub = opened.unary_unary(ask.path, *ask.codecs)
+            await stub(ask.message, metadata=words, **self._line.limits(ask))
+            return True
+        return False
 
     async def _hang_up(self) -> None:
         self._holding.clear()

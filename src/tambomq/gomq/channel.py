@@ -23,6 +23,7 @@ from tambomq.errors import (
 from tambomq.gomq import gomq_pb2 as pb
 from tambomq.gomq import keys
 from tambomq.gomq.caller import ACK, BATCH, MAX, PEER, TIMEOUT, Gate
+from tambomq.gomq.holding import Holding
 from tambomq.gomq.methods import METHODS, SERVICE
 from tambomq.gomq.model import Record
 from tambomq.ids import letters
@@ -131,8 +132,9 @@ def settle(consumer: str, *, hurry: bool = False) -> Ask[list[Record]]:
     return Ask("Observe", _identification(consumer), _records, ((MAX, "0"),), hurry)
 
 
-def still_here(consumer: str, within_s: float) -> Ask[list[Record]]:
+def still_here(consumer: str, holding: Holding) -> Ask[list[Record]]:
     """Say that we are there. What was handed out is neither acknowledged nor fetched again."""
+    within_s = holding.patience_s(consumer)
     return Ask("Observe", _identification(consumer), _records, ((MAX, "0"),), within_s=within_s)
 
 

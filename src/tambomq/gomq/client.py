@@ -21,8 +21,6 @@ from tambomq.store.connect import Tls
 
 T = TypeVar("T")
 
-# Shorter than what it is said in time for, unless servers are told to be very impatient.
-_SAY_WITHIN_S: Final = 2.0
 _LOOK_EVERY_S: Final = 0.25
 
 
@@ -216,15 +214,21 @@ class GomqClient:
             if pause_s is None:
                 self._keeper = None
         for consumer in self._holding.due(time.monotonic()):
-            with self._opening:
-                ask = channel.still_here(consumer, _SAY_WITHIN_S)
-                stub = self._stubs.get(ask.path)
-            # What is lost is said again soon.
-            with suppress(grpc.RpcError, ValueError):
-                if stub:
-                    words = (*self._line.words, *ask.words)
-                    stub(ask.message, metadata=words, **self._line.limits(ask))
+            opened, ask = self._channel, channel.still_here(consumer, self._holding)
+            if opened and not self._said(opened, ask) and self._channel is opened:
+                # It may have gone silent, as when a NAT forgets it: gRPC finds out too late.
+                with self._open() as another:
+                    self._said(another, ask)
         return pause_s
+
+    def _said(self, opened: grpc.Channel, ask: Ask[Any]) -> bool:
+        """Whether *ask* was answered on *opened*. What is lost is said again soon."""
+        words = (*self._line.words, *ask.words)
+        with suppress(grpc.RpcError, ValueError):
+            stub = opened.unary_unary(ask.path, *ask.codecs)
+            stub(ask.message, metadata=words, **self._line.limits(ask))
+            return True
+        return False
 
     def _hang_up(self) -> None:
         self._holding.clear()

@@ -14,6 +14,9 @@ from tambomq.gomq.model import PEER_TIMEOUT_S
 # A word may be lost, and so may the next.
 _WORDS: Final = 3
 _LEAST_S: Final = 0.05
+# On a machine that is busy with other work a healthy server may take a few tenths of a second.
+_LEAST_PATIENCE_S: Final = 0.5
+_MOST_PATIENCE_S: Final = 2.0
 
 
 @dataclass(slots=True)
@@ -42,6 +45,14 @@ class Holding:
                 self._due[consumer] = (now + every_s, every_s)
                 found.append(consumer)
         return found
+
+    def patience_s(self, consumer: str) -> float:
+        """Return how long to wait for an answer before it is said on another connection.
+
+        Half the time to the next word, so that one which has gone silent makes none late.
+        """
+        every_s = self._due.get(consumer, (0.0, 0.0))[1]
+        return min(max(every_s / 2, _LEAST_PATIENCE_S), _MOST_PATIENCE_S)
 
     def pause_s(self, now: float) -> float | None:
         """Return how long there is time for that; `None` if nothing is being handled."""
