@@ -242,6 +242,16 @@ def test_a_peer_whose_time_nobody_knows_gets_it_anew(
     assert int(each_db.get(f"LASTACTION_{P}") or 0) > 1
 
 
+def test_a_clock_that_was_set_back_keeps_no_silent_peer(each: Store, each_db: redis.Redis) -> None:
+    join(each, "k", "c", P)
+    now = each_db.time()[0]
+    each_db.set(f"LASTACTION_{P}", now + 600)
+    assert each.follow(leave_ops.reap("c", OPTIONS)).peers == 0
+    assert int(each_db.get(f"LASTACTION_{P}") or 0) <= each_db.time()[0]
+    be_silent(each_db, P)
+    assert each.follow(leave_ops.reap("c", OPTIONS)).peers == 1
+
+
 def test_nobody_goes_before_its_time_though_that_is_noted_in_whole_seconds(
     each: Store, each_db: redis.Redis
 ) -> None:

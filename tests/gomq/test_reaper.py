@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from time import monotonic
 
 import pytest
 import redis
@@ -14,6 +15,7 @@ from tambomq.gomq import ops
 from tambomq.gomq.model import Options
 from tambomq.gomq.reaper import Reaper
 from tambomq.store.aio import AsyncStore
+from tambomq.store.call import Call
 from tests.gomq.conftest import Peer, Serve, publish
 from tests.servers import Server, eventually_async
 
@@ -168,3 +170,20 @@ async def test_all_get_their_time_again_when_redis_was_away(
     await looks(Reaper(aio, OPTIONS), monkeypatch, None, error(), None)
     assert pauses == [30, 5, 30, 5]
     assert "no peer is disconnected: " in caplog.text
+
+
+async def test_all_get_their_time_again_when_the_clock_of_redis_was_set_forward(
+    aio: AsyncStore,
+    pauses: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ahead = iter([0, 1, 41, 42])
+    now = monotonic()
+    monkeypatch.setattr(
+        "tambomq.gomq.reaper.admin_ops.server_s",
+        lambda: Call("TIME", (), (), lambda _: now + next(ahead), repeatable=True),
+    )
+    await looks(Reaper(aio, OPTIONS), monkeypatch, None, None)
+    assert pauses == [30, 5, 30, 5]
+    assert "the clock of Redis was set forward" in caplog.text

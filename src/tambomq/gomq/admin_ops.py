@@ -36,6 +36,11 @@ def ping() -> Call[object]:
     return Call("PING", (), (), decode=lambda reply: reply, repeatable=True)
 
 
+def server_s() -> Call[float]:
+    """Return the time by the server's clock, in seconds."""
+    return Call("TIME", (), (), lambda reply: int(reply[0]) + int(reply[1]) / 1e6, repeatable=True)
+
+
 def is_cluster() -> Call[bool]:
     """Whether keys are spread over nodes, where no script can reach them all."""
     return Call(

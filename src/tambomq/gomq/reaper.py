@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from contextlib import suppress
+from math import inf
 from typing import Final
 
 from tambomq.errors import StoreUnavailable, TamboError
@@ -29,6 +31,8 @@ class Reaper:
     def __init__(self, store: AsyncStore, options: Options) -> None:
         """Nothing is looked for before `run`."""
         self._store, self._options = store, options
+        self._ahead_s = inf
+        """By how much the clock of Redis was ahead of this machine's monotonic one."""
         self.peers = 0
         """How many were disconnected."""
         self.returned = 0
@@ -37,18 +41,33 @@ class Reaper:
     async def run(self) -> None:
         """Look, for ever. Survives any absence of the server."""
         # While no server ran nobody could observe: all get their time once more. So it is when
-        # Redis was away.
+        # Redis was away, or its clock was set forward: who was heard a moment ago looks silent.
         pause_s = self._options.peer_timeout_s
+        with suppress(TamboError):
+            await self._clock_was_set()
         while True:
             await asyncio.sleep(pause_s)
             began = time.monotonic()
             try:
+                if await self._clock_was_set():
+                    _log.warning("no peer is disconnected: the clock of Redis was set forward")
+                    pause_s = self._options.peer_timeout_s
+                    continue
                 await self.look()
                 took_s = time.monotonic() - began
                 pause_s = max(self._options.peer_timeout_s / LOOKS, _REST * took_s)
             except TamboError as error:
                 _log.warning("no peer is disconnected: %s", error)
                 pause_s = self._options.peer_timeout_s
+
+    async def _clock_was_set(self) -> bool:
+        """Whether the clock of Redis went ahead of ours since the last time, by a look's pause.
+
+        A machine that slept, and Redis with it, finds the same.
+        """
+        ahead_s = await self._store.run(admin_ops.server_s()) - time.monotonic()
+        before_s, self._ahead_s = self._ahead_s, ahead_s
+        return ahead_s - before_s > self._options.peer_timeout_s / LOOKS
 
     async def look(self) -> None:
         """Disconnect those whose time is over."""

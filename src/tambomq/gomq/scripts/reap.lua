@@ -35,8 +35,8 @@ now = now[1] + now[2] / 1000000
 
 local function is_silent(peer)
   local last = tonumber(redis.pcall('GET', last_action_prefix .. peer))
-  if not last then
-    -- Nobody has ever looked: its time begins now.
+  if not last or last > now + 1 then
+    -- Nobody has ever looked, or the clock was set back since: its time begins now.
     redis.call('SET', last_action_prefix .. peer, math.floor(now), 'EX', keep_s)
     return false
   end
