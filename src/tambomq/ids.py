@@ -64,12 +64,19 @@ def _moment(now_ms: int) -> str:
 # ── what belongs to one process ──────────────────────────────────────────────
 
 
-class _Drawn(Protocol):
+class Drawn(Protocol):
+    """Something with names in it that no other process may have."""
+
     def draw(self) -> None:
         """Replace what was drawn before."""
 
 
-_of_this_process: WeakSet[_Drawn] = WeakSet()
+_of_this_process: WeakSet[Drawn] = WeakSet()
+
+
+def draw_in_children(drawn: Drawn) -> None:
+    """Let *drawn* draw again in each child that is forked from this process."""
+    _of_this_process.add(drawn)
 
 
 def _draw_again() -> None:

@@ -26,7 +26,7 @@ from tambomq.gomq.caller import ACK, BATCH, MAX, PEER, TIMEOUT, Gate
 from tambomq.gomq.holding import Holding
 from tambomq.gomq.methods import METHODS, SERVICE
 from tambomq.gomq.model import Record
-from tambomq.ids import letters
+from tambomq.ids import draw_in_children, letters
 from tambomq.store.connect import Tls
 
 Payload: TypeAlias = str | bytes
@@ -162,8 +162,17 @@ class Line:
             raise InvalidValue("patience_s", patience_s, "0 or more")
         self.address, self._tls = address, tls
         self._timeout_s, self._patience_s = timeout_s, patience_s
-        self.name = letters(_PEER_LETTERS) if peer is None else peer
-        self.words = _words(self.name, token)
+        self._token = token
+        if peer is None:
+            self.draw()
+            draw_in_children(self)
+        else:
+            self.name, self.words = peer, _words(peer, token)
+
+    def draw(self) -> None:
+        """Be another peer: as a forked child, which would take its parent's payloads away."""
+        self.name = letters(_PEER_LETTERS)
+        self.words = _words(self.name, self._token)
 
     def limits(self, ask: Ask[Any]) -> dict[str, Any]:
         """Return how long gRPC waits for an answer, and with patience for the server before it.
