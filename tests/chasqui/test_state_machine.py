@@ -254,7 +254,9 @@ class Programs(Compared):
             assert told is owned
             if owned:
                 self.model.end(entry.id)
-                self.model.delayed[encode_member(ran.name, body, dialect)] = wait_ms
+                # By the server's clock, which nobody here knows to the millisecond.
+                member = encode_member(ran.name, body, dialect)
+                self.model.delayed[member] = int(self.db.zscore(KEYS.delayed, member))
                 failed = ("attempt", ran.attempt, "reason", "no", "duration_us", 5)
                 self.model.tell("failed", ran.id, ran.name, *failed)
                 later = ("attempt", ran.attempt + 1, "backoff_ms", due)

@@ -142,7 +142,7 @@ def done(seat: Seat, ran: Ran, value: bytes, ttl_s: int, ts: int) -> Call[bool]:
 def retry(
     seat: Seat, ran: Ran, body: bytes, wait_ms: int, reason: str, dialect: str, ts: int
 ) -> Call[bool | str]:
-    """Let a job wait for its next run: its envelope is *body* by now.
+    """Let a job wait *wait_ms*, by the server's clock, for its next run: it is *body* by now.
 
     False if the entry was lost; the leader's name, and nothing done, if the
     leader could not read *dialect*.
@@ -150,7 +150,7 @@ def retry(
     keys = seat.keys
     where = (keys.stream, keys.delayed, keys.promoter_lock, keys.events)
     args = (
-        seat.group, seat.consumer, ran.entry, OURS if dialect == "page" else "", ts + wait_ms,
+        seat.group, seat.consumer, ran.entry, OURS if dialect == "page" else "",
         encode_member(ran.name, body, dialect), seat.events_cap, ts, ran.id, ran.name,
         ran.attempt, _text(reason), ran.duration_us, wait_ms,
     )  # fmt: skip

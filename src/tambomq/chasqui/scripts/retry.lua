@@ -9,7 +9,6 @@
 --       consumer     who ran it
 --       entry        the job's
 --       ours         how the names of leaders begin that read any member; '' if all read this one
---       run_at       when it is due, in ms
 --       member       its name and envelope
 --       events_cap   events that are kept; 0 writes none
 --       ts           now, in ms
@@ -22,9 +21,9 @@
 -- REPLY 1 waits, 0 is another's by now, or gone; the leader's name if it could not read the member
 
 local stream, delayed, lock, events = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local group, consumer, entry, ours, run_at, member = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local events_cap, ts, id, name, attempt = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
-local reason, duration_us, backoff_ms = ARGV[12], ARGV[13], ARGV[14]
+local group, consumer, entry, ours, member = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local events_cap, ts, id, name, attempt = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
+local reason, duration_us, backoff_ms = ARGV[11], ARGV[12], ARGV[13]
 
 if not owns(stream, group, consumer, entry) then
   return 0
@@ -33,7 +32,10 @@ local holder = ours ~= '' and redis.call('GET', lock)
 if holder and holder:sub(1, #ours) ~= ours then
   return holder
 end
-redis.call('ZADD', delayed, run_at, member)
+-- By the clock that lets it go: one of a worker that is wrong must not keep a job for years.
+local time = redis.call('TIME')
+local run_at = time[1] * 1000 + math.floor(time[2] / 1000) + backoff_ms
+redis.call('ZADD', delayed, string.format('%.0f', run_at), member)
 ackdel(stream, group, {entry})
 note(events, events_cap, 'failed', id, ts, name, 'attempt', attempt, 'reason', reason, 'duration_us', duration_us)
 note(events, events_cap, 'retry-scheduled', id, ts, name, 'attempt', attempt + 1, 'backoff_ms', backoff_ms)
