@@ -101,6 +101,22 @@ RECEIPTS = (
         "test_processes_forked_from_one_worker_run_each_job_once_also_after_a_cut",
     ),
     Fault(
+        "a job that came back to who still runs it is not renewed",
+        "chasqui/hand.py",
+        "str(each.deliveries) for each in deliveries",
+        "str(each.deliveries) for each in fresh",
+        "chasqui/test_hand.py::"
+        "test_what_comes_back_while_it_still_runs_is_not_run_again_and_renewed",
+    ),
+    Fault(
+        "a GOMQ client in a forked child is its parent's peer",
+        "gomq/channel.py",
+        "            draw_in_children(self)\n",
+        "",
+        "gomq/test_identity.py::"
+        "test_a_client_in_a_forked_child_is_another_peer_unless_it_was_named",
+    ),
+    Fault(
         "a forked child makes the ids of its parent",
         "ids.py",
         "    for drawn in _of_this_process:\n        drawn.draw()",

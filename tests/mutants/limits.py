@@ -44,6 +44,29 @@ TIME = (
         "kqueue/test_budget.py::test_a_frame_that_grows_keeps_the_time_of_its_first_byte",
     ),
     Fault(
+        "a worker's clock decides when a retry is due",
+        "chasqui/scripts/retry.lua",
+        "time[1] * 1000 + math.floor(time[2] / 1000) + backoff_ms",
+        "ts + backoff_ms",
+        "chasqui/test_worker_retry.py::"
+        "test_a_retry_waits_by_the_server_s_clock_whatever_the_worker_s_shows",
+    ),
+    Fault(
+        "peers are disconnected after a step of Redis's clock",
+        "gomq/reaper.py",
+        "return ahead_s - before_s > self._options.peer_timeout_s / LOOKS",
+        "return False",
+        "gomq/test_reaper.py::"
+        "test_all_get_their_time_again_when_the_clock_of_redis_was_set_forward",
+    ),
+    Fault(
+        "a GOMQ client relies on a connection that has gone silent",
+        "gomq/client.py",
+        "and self._channel is opened:",
+        "and False:",
+        "gomq/test_holding.py::test_a_silent_connection_costs_a_client_no_batch",
+    ),
+    Fault(
         "a busy GOMQ client is taken for silent",
         "gomq/client.py",
         "                self._keep()\n",
