@@ -13,6 +13,7 @@ import pytest
 
 from tambomq.errors import HandlersStuck
 from tambomq.rsmq import Backoff, Message, Rsmq, RsmqWorker
+from tambomq.rsmq.threads import HandlerThreads
 from tests.rsmq.working import AT_ONCE, send, working
 from tests.servers.poll import eventually_async
 from tests.servers.run import Server
@@ -152,6 +153,19 @@ async def test_a_plain_handler_that_raises_has_failed_with_its_own_error(
         await eventually_async(lambda: worker.stats.buried == 2)
     reasons = {m.reason for m in rsmq.peek_messages("q-dead")}
     assert reasons == {"RuntimeError: the handler raised StopIteration", "KeyError: 'b'"}
+
+
+async def test_the_time_of_a_handler_begins_when_it_does() -> None:
+    """A thread that is late, as on a busy machine, costs its message nothing."""
+    run = list[str]()
+    threads = HandlerThreads(lambda message: run.append(message.id), 1, timeout_s=0.05)
+    start, loop = threads._start_thread, asyncio.get_running_loop()
+    threads._start_thread = lambda: loop.call_later(0.5, start)  # type: ignore[method-assign,assignment]
+    try:
+        await threads.call(Message("a", b"", 1, 1, 1))
+    finally:
+        threads.close()
+    assert run == ["a"]
 
 
 PROGRAM = """
