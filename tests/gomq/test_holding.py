@@ -6,6 +6,7 @@ import asyncio
 import gc
 import threading
 from collections.abc import AsyncIterator
+from contextlib import aclosing, closing
 
 import pytest
 import redis
@@ -139,6 +140,35 @@ async def test_after_an_error_a_client_is_silent_and_what_it_had_comes_again(
     with pytest.raises(ZeroDivisionError):
         await break_in_between()
     await eventually_async(lambda: db.llen("QUEUE_k") == 1, within_s=30)
+
+
+async def test_what_a_watcher_has_not_read_to_its_end_goes_back_when_it_leaves(
+    broker: GomqServer, db: redis.Redis
+) -> None:
+    client = GomqClient(address(broker), peer="left")
+
+    def watch_for_one() -> str:
+        client.subscribe("k", "c")
+        client.publish_many([("k", "one"), ("k", "two")])
+        with closing(client.watch("c")) as records:  # type: ignore[type-var]
+            return next(records).text
+
+    assert await asyncio.to_thread(watch_for_one) == "one"
+    await eventually_async(lambda: db.llen("QUEUE_k") == 2, within_s=30)
+    assert not db.exists("PEERS_c")
+    await asyncio.to_thread(client.close)
+
+
+async def test_what_an_async_watcher_has_not_read_to_its_end_goes_back_when_it_leaves(
+    broker: GomqServer, db: redis.Redis
+) -> None:
+    async with AsyncGomqClient(address(broker), peer="left") as client:
+        await client.subscribe("k", "c")
+        await client.publish_many([("k", "one"), ("k", "two")])
+        async with aclosing(client.watch("c")) as records:  # type: ignore[type-var]
+            assert (await anext(records)).text == "one"
+        await eventually_async(lambda: db.llen("QUEUE_k") == 2, within_s=30)
+        assert not db.exists("PEERS_c")
 
 
 async def test_nobody_says_anything_when_nothing_is_handled(

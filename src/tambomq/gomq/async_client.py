@@ -163,14 +163,19 @@ class AsyncGomqClient:
         # It has patience with a server that is not there, which a call without end cannot have.
         await self._exchange(channel.settle(consumer), words)
         opened = self._channel
-        async with aclosing(self._bells(ask)) as bells:
-            async for _ in bells:
-                while self._channel is opened and (records := await self.observe(consumer)):
-                    batch, self._batches[consumer] = self._batches[consumer], ""
-                    for record in records[:-1]:
-                        yield record
-                    self._batches[consumer] = batch
-                    yield records[-1]
+        try:
+            async with aclosing(self._bells(ask)) as bells:
+                async for _ in bells:
+                    while self._channel is opened and (records := await self.observe(consumer)):
+                        batch, self._batches[consumer] = self._batches[consumer], ""
+                        for record in records[:-1]:
+                            yield record
+                        self._batches[consumer] = batch
+                        yield records[-1]
+        finally:
+            if not self._batches.get(consumer):
+                # What was not read to its end comes again, to another if we are silent.
+                self._holding.drop(consumer)
 
     async def _bells(self, ask: Ask[list[Record]]) -> AsyncGenerator[None, None]:
         """Yield at once, and whenever something waits."""

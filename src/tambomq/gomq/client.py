@@ -159,13 +159,18 @@ class GomqClient:
         # It has patience with a server that is not there, which a call without end cannot have.
         self._exchange(channel.settle(consumer), words)
         opened = self._channel
-        with closing(self._bells(ask)) as bells:
-            for _ in bells:
-                while self._channel is opened and (records := self.observe(consumer)):
-                    batch, self._batches[consumer] = self._batches[consumer], ""
-                    yield from records[:-1]
-                    self._batches[consumer] = batch
-                    yield records[-1]
+        try:
+            with closing(self._bells(ask)) as bells:
+                for _ in bells:
+                    while self._channel is opened and (records := self.observe(consumer)):
+                        batch, self._batches[consumer] = self._batches[consumer], ""
+                        yield from records[:-1]
+                        self._batches[consumer] = batch
+                        yield records[-1]
+        finally:
+            if not self._batches.get(consumer):
+                # What was not read to its end comes again, to another if we are silent.
+                self._holding.drop(consumer)
 
     def _bells(self, ask: Ask[list[Record]]) -> Generator[None, None, None]:
         """Yield at once, and whenever something waits."""

@@ -58,6 +58,10 @@ class Holding:
         """Return how long there is time for that; `None` if nothing is being handled."""
         return min((max(0.0, at - now) for at, _ in list(self._due.values())), default=None)
 
+    def drop(self, consumer: str) -> None:
+        """Forget the batch of *consumer*: nobody handles it any more."""
+        self._due.pop(consumer, None)
+
     def clear(self) -> None:
         """Forget all: let the server take us for silent."""
         self._due.clear()
