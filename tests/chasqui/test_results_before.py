@@ -28,6 +28,13 @@ def our_own_workers(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"tambomq.chasqui.{module}.RESULT_LAG_S", 0.001)
 
 
+@pytest.fixture
+def only_one_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who finds nothing at first looks again after the time-out."""
+    for module in ("results", "blocking_results"):
+        monkeypatch.setattr(f"tambomq.chasqui.{module}.LOOK_EVERY_S", 1000.0)
+
+
 async def doomed(job: Job) -> Any:
     if job.data == "die":
         raise UnrecoverableError("no")
@@ -61,6 +68,7 @@ def either(request: pytest.FixtureRequest, queue: Queue, blocking: BlockingQueue
     ("data", "result"), [("die", "unrecoverable"), ("nothing", None), ("value", "value")]
 )
 @pytest.mark.parametrize("job_id", [None, "order-7"])
+@pytest.mark.usefixtures("only_one_look")
 async def test_a_job_that_has_ended_is_settled_at_once(
     queue: Queue, either: Any, work: Work, db: redis.Redis, keys: Keys, data: str, result: Any,
     job_id: str | None,
@@ -72,6 +80,7 @@ async def test_a_job_that_has_ended_is_settled_at_once(
 
 
 @pytest.mark.parametrize("data", ["die", "nothing"])
+@pytest.mark.usefixtures("only_one_look")
 async def test_thirty_of_thirty_are_settled_two_milliseconds_after_they_were_added(
     queue: Queue, either: Any, work: Work, data: str
 ) -> None:

@@ -44,6 +44,27 @@ TIME = (
         "kqueue/test_budget.py::test_a_frame_that_grows_keeps_the_time_of_its_first_byte",
     ),
     Fault(
+        "a Spark lease waits for a reply until it is over",
+        "spark/options.py",
+        ".with_timeout(every_s / 2)",
+        "",
+        "spark/test_alive.py::test_a_renewal_waits_for_half_the_time_to_the_next_and_no_longer",
+    ),
+    Fault(
+        "who waits for a job that has ended is told a second later",
+        "chasqui/results.py",
+        "        await self._look_back(first_look(job_id))\n",
+        "",
+        "chasqui/test_results_before.py::test_a_job_that_has_ended_is_settled_at_once",
+    ),
+    Fault(
+        "a handler's time begins before the handler does",
+        "rsmq/threads.py",
+        "            await asyncio.wait((call.begun,))\n",
+        "",
+        "rsmq/test_worker_threads.py::test_the_time_of_a_handler_begins_when_it_does",
+    ),
+    Fault(
         "a worker's clock decides when a retry is due",
         "chasqui/scripts/retry.lua",
         "time[1] * 1000 + math.floor(time[2] / 1000) + backoff_ms",

@@ -108,3 +108,12 @@ def test_a_lease_is_renewed_though_a_connection_goes_silent(
         finally:
             proxy.hang_up()
             lease.close()
+
+
+def test_a_renewal_waits_for_half_the_time_to_the_next_and_no_longer() -> None:
+    lease = Lease(LeasedMessages(Keys()), Place("redis://127.0.0.1:1"), "q", "l", 60)
+    try:
+        waits = lease._renewals.endpoint
+        assert waits.reply_timeout_s == waits.connect_timeout_s == lease._beat_s / 2 < 10
+    finally:
+        lease.close()
