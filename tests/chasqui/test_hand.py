@@ -80,3 +80,8 @@ async def test_each_delivery_is_held_by_a_receipt_of_its_own(
     for before in range(3):
         hand.take([Delivery("1-1", (), before)])
     assert len({held["1-1"] for held in told}) == 3
+
+
+def test_a_step_of_the_clock_below_two_thirds_of_a_lease_leaves_time_at_the_worst_moment() -> None:
+    lease = Lease(endpoint("redis://nowhere"), "q", GROUP, "us", 30_000)
+    assert lease.every_s + 20 < 30

@@ -256,7 +256,7 @@ class Programs(Compared):
                 self.model.end(entry.id)
                 # By the server's clock, which nobody here knows to the millisecond.
                 member = encode_member(ran.name, body, dialect)
-                self.model.delayed[member] = int(self.db.zscore(KEYS.delayed, member))
+                self.model.delayed[member] = int(self.db.zscore(KEYS.delayed, member) or 0)
                 failed = ("attempt", ran.attempt, "reason", "no", "duration_us", 5)
                 self.model.tell("failed", ran.id, ran.name, *failed)
                 later = ("attempt", ran.attempt + 1, "backoff_ms", due)

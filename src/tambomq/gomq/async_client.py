@@ -218,7 +218,8 @@ class AsyncGomqClient:
         """Say so if it is time to; return how long there is time then, if a batch is handled."""
         pause_s = self._holding.pause_s(time.monotonic())
         for consumer in self._holding.due(time.monotonic()):
-            opened, ask = self._channel, channel.still_here(consumer, self._holding)
+            ask = channel.still_here(consumer, self._holding.patience_s(consumer))
+            opened = self._channel
             if opened and not await self._said(opened, ask) and self._channel is opened:
                 # It may have gone silent, as when a NAT forgets it: gRPC finds out too late.
                 async with self._open() as another:

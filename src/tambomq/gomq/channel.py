@@ -23,7 +23,6 @@ from tambomq.errors import (
 from tambomq.gomq import gomq_pb2 as pb
 from tambomq.gomq import keys
 from tambomq.gomq.caller import ACK, BATCH, MAX, PEER, TIMEOUT, Gate
-from tambomq.gomq.holding import Holding
 from tambomq.gomq.methods import METHODS, SERVICE
 from tambomq.gomq.model import Record
 from tambomq.ids import draw_in_children, letters
@@ -52,8 +51,7 @@ OPTIONS: Final = (
 )
 # For a last word, when nobody waits for its answer any more.
 _HURRY_S: Final = 1.0
-# 20 letters of 62 are as good as a UUID.
-_PEER_LETTERS: Final = 20
+_PEER_LETTERS: Final = 20  # of 62: as good as a UUID
 # The answer that it did not come, whoever noticed.
 _AWAY: Final = (
     grpc.StatusCode.UNAVAILABLE,
@@ -132,9 +130,8 @@ def settle(consumer: str, *, hurry: bool = False) -> Ask[list[Record]]:
     return Ask("Observe", _identification(consumer), _records, ((MAX, "0"),), hurry)
 
 
-def still_here(consumer: str, holding: Holding) -> Ask[list[Record]]:
+def still_here(consumer: str, within_s: float) -> Ask[list[Record]]:
     """Say that we are there. What was handed out is neither acknowledged nor fetched again."""
-    within_s = holding.patience_s(consumer)
     return Ask("Observe", _identification(consumer), _records, ((MAX, "0"),), within_s=within_s)
 
 

@@ -219,7 +219,8 @@ class GomqClient:
             if pause_s is None:
                 self._keeper = None
         for consumer in self._holding.due(time.monotonic()):
-            opened, ask = self._channel, channel.still_here(consumer, self._holding)
+            ask = channel.still_here(consumer, self._holding.patience_s(consumer))
+            opened = self._channel
             if opened and not self._said(opened, ask) and self._channel is opened:
                 # It may have gone silent, as when a NAT forgets it: gRPC finds out too late.
                 with self._open() as another:
