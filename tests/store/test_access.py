@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import socket
 import stat
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import hiredis
 import pytest
 
-from tambomq.errors import StoreFull, StoreRefused
+from tambomq.errors import StoreFull, StoreRefused, StoreUnavailable
 from tambomq.rsmq import AsyncRsmq, Rsmq
 from tambomq.store import access, datadir, ports
+from tambomq.store.aio import AsyncStore
 from tambomq.store.call import Call
 from tambomq.store.embedded import Embedded
 from tambomq.store.local_login import local_login
@@ -41,6 +45,13 @@ ADMINISTRATION = [
     ("CLIENT", "PAUSE", "1"),
     ("CLIENT", "KILL", "TYPE", "normal"),
     ("EVAL", "return redis.call('FLUSHALL')", "0"),
+    ("FUNCTION", "LOAD", "#!lua name=x\nredis.register_function('f', function() return 1 end)"),
+    ("FUNCTION", "DELETE", "x"),
+    ("FUNCTION", "FLUSH"),
+    ("FUNCTION", "RESTORE", "x"),
+    ("SCRIPT", "DEBUG", "SYNC"),
+    ("CLUSTER", "RESET"),
+    ("LATENCY", "RESET"),
 ]
 # What npm rsmq, BullMQ, ioredis, redis-py, redis-cli and our own clients send.
 USED_BY_CLIENTS = [
@@ -171,7 +182,7 @@ async def test_with_auth_our_clients_find_the_password_and_others_need_it(tmp_pa
         wrong = server.url.replace("//", "//:wrong@")
         with pytest.raises(StoreRefused):
             Store(wrong).run(Call("PING", (), (), bool))
-    assert local_login(None, [("127.0.0.1", server.port)]) == ("", "")
+    assert local_login(("127.0.0.1", server.port)) == ("", "")
 
 
 def test_a_server_without_auth_is_open_again(tmp_path: Path) -> None:
@@ -189,14 +200,60 @@ def test_no_password_is_sent_to_whoever_took_the_port_of_a_dead_server(tmp_path:
     server.start()
     entry = tmp_path / "home/tambomq/servers" / str(server.port)
     try:
-        assert local_login(None, [("127.0.0.1", server.port)])[0] == "default"
-        assert local_login(None, [("10.0.0.1", server.port)]) == ("", "")
+        assert local_login(("127.0.0.1", server.port))[0] == "default"
+        assert local_login(("10.0.0.1", server.port)) == ("", "")
         told = entry.read_text("utf-8")
     finally:
         server.stop()
     # As a process that was killed leaves it behind.
     entry.write_text(told, "utf-8")
-    assert local_login(None, [("127.0.0.1", server.port)]) == ("", "")
+    assert local_login(("127.0.0.1", server.port)) == ("", "")
+
+
+async def test_no_password_is_sent_to_the_same_port_of_another_address(tmp_path: Path) -> None:
+    ping = Call("PING", (), (), bool)
+    with Embedded(tmp_path / "data", port=0, auth=True) as server:
+        heard: list[bytes] = []
+        # A machine has the one or the other; `localhost` may mean ::1.
+        for host in ("::1", "127.0.0.2"):
+            with suppress(OSError), _stranger(host, server.port, heard) as url:
+                with pytest.raises(StoreUnavailable):
+                    Store(url, patience_s=0).run(ping)
+                store = AsyncStore(url, patience_s=0)
+                with pytest.raises(StoreUnavailable):
+                    await store.run(ping)
+                await store.close()
+    assert len(heard) >= 2
+    assert not any(b"AUTH" in each for each in heard)
+
+
+def test_localhost_is_sent_the_password_of_the_server_it_leads_to(tmp_path: Path) -> None:
+    with (
+        Embedded(tmp_path / "data", port=0, auth=True) as server,
+        Rsmq(server.url.replace("127.0.0.1", "localhost")) as rsmq,
+    ):
+        assert rsmq.list_queues() == []
+
+
+@contextmanager
+def _stranger(host: str, port: int, heard: list[bytes]) -> Iterator[str]:
+    """Listen at *host*, note what each client says first, and hang up. Raises `OSError`."""
+
+    def serve(listening: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                peer, _ = listening.accept()
+                with peer:
+                    heard.append(peer.recv(1000))
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.create_server((host, port), family=family)
+    threading.Thread(target=serve, args=(listening,), daemon=True).start()
+    try:
+        yield ports.url(host, port)
+    finally:
+        listening.shutdown(socket.SHUT_RDWR)
+        listening.close()
 
 
 def test_a_home_that_cannot_be_written_does_not_keep_the_server_from_starting(

@@ -138,7 +138,10 @@ def test_tls_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 )
 def test_the_greeting_says_who_we_are(url: str, greeting: list[tuple[object, ...]]) -> None:
     found = endpoint(url)
-    assert found.greeting(found.login()) == [*greeting, ("CLIENT", "SETNAME", "tambomq")]
+    assert found.greeting(found.login(), ("192.0.2.1", 6379)) == [
+        *greeting,
+        ("CLIENT", "SETNAME", "tambomq"),
+    ]
 
 
 async def test_credentials_may_be_awaited() -> None:

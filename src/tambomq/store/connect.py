@@ -96,25 +96,24 @@ class Endpoint:
         heartbeat must be let in while the worker's loop is busy.
         """
         if self.credentials is None:
-            return self._own_login()
+            return self.user, self.password
         answer = self.credentials()
         return _finished(answer) if inspect.isawaitable(answer) else answer
 
     async def login_async(self) -> Login:
         """Return user and password, from a coroutine."""
         if self.credentials is None:
-            return self._own_login()
+            return self.user, self.password
         answer = self.credentials()
         return await answer if inspect.isawaitable(answer) else answer
 
-    def _own_login(self) -> Login:
-        """Return what was given, or else what an embedded server of this user asks for."""
-        if self.user or self.password or self.tls:
-            return self.user, self.password
-        return local_login(self.path, self.nodes)
+    def greeting(self, login: Login, peer: Sequence[Any]) -> list[tuple[Arg, ...]]:
+        """Return what to say first on a connection to the address *peer*, to be answered well.
 
-    def greeting(self, login: Login) -> list[tuple[Arg, ...]]:
-        """Return what to say first on each connection, and must be answered well."""
+        Without a *login* it is what an embedded server of this user at that address asks for.
+        """
+        if not any(login) and not self.tls and self.credentials is None and len(self.nodes) == 1:
+            login = local_login(self.path or (peer[0], peer[1]))
         user, password = login
         commands: list[tuple[Arg, ...]] = []
         if user or password:

@@ -161,16 +161,16 @@ class Embedded:
     def stop(self) -> None:
         """Let it write down everything and end; harmless when nothing runs."""
         self._end_keeper()
-        unregister(self.port, self.dir.path)
+        unregister(self.host, self.port, self.dir.path)
         self.dir.release()
 
     def _register(self) -> None:
         try:
             if self._auth:
-                register(self.port, self.dir.path)
+                register(self.host, self.port, self.dir.path)
                 self._is_registered = True
             else:
-                unregister(self.port, self.dir.path)
+                unregister(self.host, self.port, self.dir.path)
         except OSError as error:
             _log.warning("clients cannot find the password by themselves: %s", error)
 

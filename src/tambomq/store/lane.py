@@ -72,11 +72,12 @@ class Lane(asyncio.Protocol):
 
         *on_push* gets what nobody asked for: published messages, and `None` at the end.
         """
-        greeting = endpoint.greeting(await endpoint.login_async())
+        login = await endpoint.login_async()
         try:
             async with asyncio.timeout(endpoint.connect_timeout_s):
-                lane = await cls._connected(endpoint, node, on_push)
+                lane, peer = await cls._connected(endpoint, node, on_push)
                 try:
+                    greeting = endpoint.greeting(login, peer)
                     replies = await lane.greet(greeting)
                     lane.is_replica = check_greeting(endpoint, greeting, replies)
                 except BaseException:
@@ -89,7 +90,7 @@ class Lane(asyncio.Protocol):
     @classmethod
     async def _connected(
         cls, endpoint: Endpoint, node: Address, on_push: Callable[[Any], None] | None
-    ) -> Lane:
+    ) -> tuple[Lane, Sequence[Any]]:
         loop = asyncio.get_running_loop()
 
         def make() -> Lane:
@@ -103,7 +104,8 @@ class Lane(asyncio.Protocol):
             transport, lane = await loop.create_connection(make, *node, ssl=tls)
         # uvloop writes at the end of a turn, unless more than this is waiting.
         transport.set_write_buffer_limits(high=1)
-        return lane
+        # Nowhere, if it is lost already.
+        return lane, transport.get_extra_info("peername") or ("", 0)
 
     async def greet(self, greeting: Sequence[tuple[Arg, ...]]) -> list[Any]:
         """Say the first words and return the replies; raise `OSError` if they do not all come."""

@@ -1,15 +1,15 @@
 """How clients of this user find the password of an embedded server of this user by themselves.
 
-A server that asks for one is registered by its port, in this user's default data directory. The
-password itself is read from the server's own data directory, and only used while that server
-runs: else whoever has taken its port would be sent it.
+A server that asks for one is registered by its port, in this user's default data directory, with
+the address where it listens. The password itself is read from the server's own data directory, and
+only used while that server runs, on a connection to that address: else whoever has taken its port,
+or the same port of another address that ``localhost`` means, would be sent it.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -19,32 +19,31 @@ from tambomq.machine import default_data_dir
 PASSWORD: Final = "password"  # noqa: S105  (the name of a file)
 SOCKET: Final = "valkey.sock"
 SERVER_LOCK: Final = "server.lock"
-_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
-def register(port: int, data_dir: Path) -> None:
-    """Let clients know that the server on *port* of loopback is that of *data_dir*."""
+def register(host: str, port: int, data_dir: Path) -> None:
+    """Let clients know that the server at *host* and *port* is that of *data_dir*."""
     path = _entry(port)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f".{port}.{os.getpid()}")
-    draft.write_text(str(data_dir), "utf-8")
+    draft.write_text(_written(host, data_dir), "utf-8")
     draft.replace(path)
 
 
-def unregister(port: int, data_dir: Path) -> None:
-    """Forget the server of *data_dir* on *port*."""
+def unregister(host: str, port: int, data_dir: Path) -> None:
+    """Forget the server of *data_dir* at *host* and *port*."""
     with suppress(OSError):
-        if _entry(port).read_text("utf-8") == str(data_dir):
+        if _entry(port).read_text("utf-8") == _written(host, data_dir):
             _entry(port).unlink()
 
 
-def local_login(path: str | None, nodes: Sequence[tuple[str, int]]) -> tuple[str, str]:
-    """Return user and password for the server at *path*, or at the only one of *nodes*.
+def local_login(at: str | tuple[str, int]) -> tuple[str, str]:
+    """Return user and password for the server *at* a Unix socket, or an IP address and port.
 
     Empty if that is no embedded server of this user that asks for one.
     """
     try:
-        data_dir = _data_dir(path, nodes)
+        data_dir = _data_dir(at)
         if data_dir is None or not _is_locked(data_dir / SERVER_LOCK):
             return "", ""
         # With a name, the password is also good where none is asked for any more.
@@ -54,13 +53,17 @@ def local_login(path: str | None, nodes: Sequence[tuple[str, int]]) -> tuple[str
         return "", ""
 
 
-def _data_dir(path: str | None, nodes: Sequence[tuple[str, int]]) -> Path | None:
-    if path is not None:
-        found = Path(path)
+def _data_dir(at: str | tuple[str, int]) -> Path | None:
+    if isinstance(at, str):
+        found = Path(at)
         return found.parent if found.name == SOCKET else None
-    if len(nodes) != 1 or nodes[0][0] not in _LOOPBACK:
-        return None
-    return Path(_entry(nodes[0][1]).read_text("utf-8"))
+    host, port = at
+    listens, _, path = _entry(port).read_text("utf-8").partition("\n")
+    return Path(path) if host == listens else None
+
+
+def _written(host: str, data_dir: Path) -> str:
+    return f"{host}\n{data_dir}"
 
 
 def _entry(port: int) -> Path:

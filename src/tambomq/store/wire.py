@@ -66,7 +66,7 @@ class Wire:
         """Connect; raise `StoreUnavailable` or `StoreRefused`."""
         self._endpoint = endpoint
         self._reader = hiredis.Reader()
-        greeting = endpoint.greeting(endpoint.login())
+        login = endpoint.login()
         try:
             self._socket = _connected(endpoint, node)
             self._poll = select.poll()
@@ -75,6 +75,7 @@ class Wire:
         except (OSError, UnicodeError) as error:
             raise unreachable(endpoint, error) from error
         try:
+            greeting = endpoint.greeting(login, self._socket.getpeername())
             # Under the timeout for connecting: a port where nobody answers is not connected to.
             with contextlib.suppress(OSError):
                 # A server that hangs up on us may have said why; then `read` finds it.
