@@ -30,10 +30,13 @@ ADMIN_PASSWORD: Final = "admin.password"  # noqa: S105  (the name of a file)
 USERS: Final = "users.acl"
 
 # INFO, KEYS, SORT and ROLE count as dangerous, CLIENT LIST and UNBLOCK as administration; clients
-# need them, workers of ours the last.
+# need them, workers of ours the last. Functions are code that others run, with their own rights,
+# and whoever debugs a script stops the server.
 _DATA: Final = (
     "sanitize-payload ~* &* +@all -@admin -@dangerous "
-    "+info +keys +sort +sort_ro +role +client|list +client|unblock"
+    "+info +keys +sort +sort_ro +role +client|list +client|unblock "
+    "-function|load -function|delete -function|flush -function|restore -function|kill "
+    "-script|debug"
 )
 
 
