@@ -135,7 +135,7 @@ class GomqSettings:
         Size(64 * _KIB, _I32), 4 * _MIB, "The largest request that is taken."
     )
     max_peers: int = setting(Count(1, 10_000), 1000, "So many peers a consumer may have.")
-    max_keys: int = setting(Count(1, 5000), 1000, "So many keys a consumer may be subscribed to.")
+    max_keys: int = setting(Count(1, 1000), 1000, "So many keys a consumer may be subscribed to.")
     max_connection_peers: int = setting(
         Count(1, 1_000_000), 1000, "So many peers may call through one connection."
     )

@@ -132,6 +132,57 @@ def test_what_one_was_owed_goes_back_or_is_dropped_in_bounded_steps(
     assert db.llen("QUEUE_k") == returned
 
 
+@pytest.mark.parametrize("count", [300, pytest.param(1000, marks=pytest.mark.slow)])
+def test_a_peer_of_many_keys_leaves_them_in_bounded_steps(
+    counting: Counting, store: Store, db: redis.Redis, count: int
+) -> None:
+    named = [f"k{n}" for n in range(count)]
+    for peer in ("p0", "p1", "p2"):
+        store.run_all([ops.subscribe(key, "c", peer, OPTIONS) for key in named])
+    store.run_all([ops.push(key, [b"1", b"2"]) for key in named])
+    store.run_all([ops.dispatch(key) for key in named])
+    handed = store.run(ops.observe("c", "p0", OPTIONS)).messages
+    seen = {key.decode() for key, _ in handed}
+    be_silent(db, "p0", "p1", "p2")
+    counting.counts.clear()
+    back = 2 * (count - len(seen))
+    assert counting.follow(leave_ops.reap("c", OPTIONS)) == leave_ops.Reaped(3, back)
+    # Each page looks at all keys of a peer.
+    assert max(counting.counts) <= MOST + 4 * count
+    assert all(db.llen(f"QUEUE_{key}") == (0 if key in seen else 2) for key in named)
+    assert not [*db.scan_iter("MESSAGES_*"), *db.scan_iter("LE*"), *db.scan_iter("PEERS_*")]
+
+
+def test_who_comes_back_while_it_leaves_has_all_that_is_left(
+    store: Store, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leave_ops, "STEPS", 12)
+    named = [f"k{n}" for n in range(5)]
+    store.run_all([ops.subscribe(key, "c", "p", OPTIONS) for key in named])
+    store.run_all([ops.push(key, [key.encode()]) for key in named])
+    store.run_all([ops.dispatch(key) for key in named])
+    be_silent(db, "p")
+    page = store.run(leave_ops.reap_page("c", OPTIONS))
+    assert (page.peers, page.cursor, len(page.keys)) == (0, b"again", 1)
+    found = dict(store.run(ops.observe("c", "p", OPTIONS)).messages)
+    assert {*found} == {key.encode() for key in named if key not in page.keys}
+    assert store.follow(leave_ops.reap("c", OPTIONS)) == leave_ops.Reaped(0, 0)
+    store.follow(leave_ops.settle_all(page.keys))
+    store.run_all([ops.dispatch(key) for key in named])
+    rest = dict(store.run(ops.observe("c", "p", OPTIONS)).messages)
+    assert {**found, **rest} == {key.encode(): [key.encode()] for key in named}
+    assert not {*found} & {*rest}
+
+
+def test_a_consumer_of_many_peers_subscribes_in_few_commands(
+    counting: Counting, store: Store, db: redis.Redis
+) -> None:
+    names = come(store, 700)
+    counting.run(ops.subscribe("other", "c", "p0", OPTIONS))
+    assert max(counting.counts) < 50
+    assert db.hlen("TALLY_other") == len(names)
+
+
 @pytest.mark.parametrize(
     "count",
     [

@@ -21,11 +21,13 @@ STEPS: Final = 500
 """What one script does at most, about: messages moved, peers looked at, keys of peers."""
 _AT_ONCE: Final = 8
 """Steps of one trip, where it is known that there is more to do."""
+_TRIES: Final = 32
+"""Pages in which one peer can leave a thousand keys, twice over, if nothing comes meanwhile."""
 
 _PARTS: Final = ("put_back", "kept", "unhand", "seen", "number", "aside")
 _UNSUBSCRIBE = load_script("tambomq.gomq", "unsubscribe", "kept", "number")
 _SETTLE = load_script("tambomq.gomq", "settle", *_PARTS)
-_REAP = load_script("tambomq.gomq", "reap", *_PARTS)
+_REAP = load_script("tambomq.gomq", "reap", *_PARTS, "leave")
 _ARRIVALS = load_script("tambomq.gomq", "arrivals")
 
 _DONE, _ON_WITH_IT, _LOOK = range(3)
@@ -97,23 +99,31 @@ def reap(consumer: str, options: Options) -> Plan[Reaped]:
 def reap_on(consumer: str, options: Options, page: Page) -> Plan[Reaped]:
     """Go on where *page*, the first of a `reap`, ends."""
     cursor, peers, due = page.cursor, page.peers, dict.fromkeys(page.keys)
-    here = b"0"
+    here, tries = b"0", 0
     while cursor != b"0":
         here = here if cursor == b"again" else cursor
-        page = results((yield (reap_page(consumer, options, here),)))[0]
+        # Who publishes faster than a peer leaves its keys does not keep it there for ever.
+        steps = STEPS * (1 + tries // _TRIES)
+        page = results((yield (reap_page(consumer, options, here, steps),)))[0]
         cursor, peers = page.cursor, peers + page.peers
+        tries = 0 if page.peers else tries + 1
         due |= dict.fromkeys(page.keys)
     return Reaped(peers, (yield from settle_all(due)))
 
 
-def reap_page(consumer: str, options: Options, cursor: bytes = b"0") -> Call[Page]:
-    """Disconnect those of some peers that have been silent for too long."""
+def reap_page(
+    consumer: str, options: Options, cursor: bytes = b"0", steps: int | None = None
+) -> Call[Page]:
+    """Disconnect those of some peers that have been silent for too long.
+
+    One of many keys leaves some of them, and the others in the pages that follow.
+    """
     names_of = (keys.QUEUE, keys.MESSAGES, keys.TALLY, keys.LEAVING, keys.LEFT)
     return Call(
         _REAP,
         (keys.subscriptions(consumer), keys.peers(consumer), keys.UNSETTLED, keys.ASIDE),
         (
-            *(consumer, options.peer_timeout_s, keep_s(options), cursor, STEPS),
+            *(consumer, options.peer_timeout_s, keep_s(options), cursor, steps or STEPS),
             *(*names_of, keys.LASTACTION, keys.HANDED),
         ),
         decode=lambda reply: Page(reply[0], reply[1], names(reply[2])),

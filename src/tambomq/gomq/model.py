@@ -40,7 +40,7 @@ RECORD_BYTES: Final = 128
 """What a record takes beside its payload and its key: id, timestamp, field numbers."""
 
 # A script looks at all keys of a peer, or at all peers of a key, at once.
-_MOST: Final = {"max_peers": 10_000, "max_keys": 5000, "max_connection_peers": 1_000_000}
+_MOST: Final = {"max_peers": 10_000, "max_keys": 1000, "max_connection_peers": 1_000_000}
 
 
 @dataclass(frozen=True, slots=True)

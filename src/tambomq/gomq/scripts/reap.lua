@@ -44,47 +44,48 @@ local function is_silent(peer)
   return now - last - 1 >= timeout_s
 end
 
-local function places_of_all()
-  local places = {}
-  for i, key in ipairs(redis.call('SMEMBERS', subscriptions)) do
-    -- What is of another type is found before anything is written.
-    redis.call('LLEN', queue_prefix .. key)
-    local tally = tally_prefix .. key
-    local total = tonumber(redis.call('HGET', tally, 'dispatched')) or 0
-    places[i] = {key = key, tally = tally, total = total, aside = aside, left = left}
-    places[i].leaving, places[i].unsettled = leaving_prefix .. key, unsettled
-    places[i].seen = {}
+local places = {}
+local function place_of(key)
+  if not places[key] then
+    local place = {key = key, tally = tally_prefix .. key, aside = aside, left = left, seen = {}}
+    place.leaving, place.unsettled, place.queue = leaving_prefix .. key, unsettled, queue_prefix .. key
+    places[key] = place
   end
-  return places
+  return places[key]
 end
 
 local page = redis.call('SSCAN', peers, cursor, 'COUNT', steps)
-local gone, places, following = 0, nil, page[1]
+local gone, keys, following = 0, nil, page[1]
 for _, peer in ipairs(page[2]) do
   steps = steps - 1
   if is_silent(peer) then
-    if steps <= 0 and gone > 0 then
+    if steps <= 0 and keys then
       -- Those who are gone do not come again.
       following = 'again'
       break
     end
-    places = places or places_of_all()
-    redis.call('SREM', peers, peer)
+    keys = keys or redis.call('SMEMBERS', subscriptions)
     local function list_of(key)
-      local list = lists_prefix .. key .. '_' .. consumer .. '_' .. peer
-      drop_unsound(list)
-      return list
+      return lists_prefix .. key .. '_' .. consumer .. '_' .. peer
     end
-    steps = steps - unhand(handed_prefix .. consumer .. '_' .. peer, nil, list_of) / BYTES
-    for _, place in ipairs(places) do
-      set_aside(place, list_of(place.key), place.total)
+    local function sound_list_of(key)
+      drop_unsound(list_of(key))
+      return list_of(key)
     end
-    gone, steps = gone + 1, steps - 4 * #places
+    steps = steps - unhand(handed_prefix .. consumer .. '_' .. peer, nil, sound_list_of) / BYTES
+    local cost, is_all = leave(keys, place_of, tally_prefix, list_of, steps)
+    steps = steps - cost
+    if not is_all then
+      following = 'again'
+      break
+    end
+    redis.call('SREM', peers, peer)
+    gone = gone + 1
   end
 end
 
 local due = {}
-for _, place in ipairs(places or {}) do
+for _, place in pairs(places) do
   if note_seen(place.tally, place.seen) or place.is_unsettled then
     unsettle(place)
     due[#due + 1] = place.key

@@ -68,9 +68,7 @@ if comes then
 end
 join(tally, list_of(key, peer))
 if new == 1 then
-  for _, each in ipairs(redis.call('SMEMBERS', peers)) do
-    join(tally, list_of(key, each))
-  end
+  join_all(tally, redis.call('SMEMBERS', peers), function(each) return list_of(key, each) end)
 end
 redis.call('SET', last_action, redis.call('TIME')[1], 'EX', keep_s)
 redis.call('PUBLISH', channel, '')

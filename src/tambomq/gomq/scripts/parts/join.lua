@@ -15,6 +15,18 @@ local function join(tally, list)
   end
 end
 
+-- All peers of a consumer receive a key that it did not receive before.
+local function join_all(tally, peers, list_of)
+  local count = redis.call('HGET', tally, 'dispatched') or 0
+  for first = 1, #peers, 500 do
+    local fields = {}
+    for place = first, math.min(first + 499, #peers) do
+      fields[#fields + 1], fields[#fields + 2] = list_of(peers[place]), count
+    end
+    redis.call('HSET', tally, unpack(fields))
+  end
+end
+
 -- Whether a key has room for so many peers more. It has a field for each, and three more.
 local function has_room(tally, more, most)
   local known = redis.pcall('HLEN', tally)
