@@ -21,7 +21,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from tambomq.errors import EntriesLost, SettingsError
+from tambomq.errors import EntriesLost, SettingsError, WrongType
 from tambomq.spark import tail_offsets, tail_ops, tail_plan
 from tambomq.spark.batch import Decode, as_it_is
 from tambomq.spark.options import Given, Place, Wanted
@@ -31,6 +31,7 @@ from tambomq.spark.stream_cuts import number, text
 from tambomq.spark.table import Bounds, Range, Table
 from tambomq.spark.tail_offsets import EARLIEST, START, Mark, Stream
 from tambomq.spark.tail_options import Following
+from tambomq.store.call import results
 from tambomq.store.sync import Store
 
 MOST_QUEUES: Final = 10_000
@@ -71,6 +72,7 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._how, self._decode = how or Following(), decode
         self._store: Store | None = None
         self._found: frozenset[str] = frozenset()
+        self._unsound: frozenset[str] = frozenset()
         self._looked_at: float | None = None
         self._pinned: dict[str, Any] | None = None
         self._target: dict[str, Mark] | None = None
@@ -207,7 +209,19 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _seen(self, queues: Sequence[str]) -> dict[str, Stream]:
         calls = [tail_ops.state(self._table.key(queue)) for queue in queues]
-        return dict(zip(queues, self._open().run_all(calls), strict=True)) if calls else {}
+        outcomes = self._open().outcomes(calls) if calls else []
+        return dict(zip(queues, map(self._stream, queues, outcomes), strict=True))
+
+    def _stream(self, queue: str, outcome: Any) -> Stream:
+        # Whoever can write a key could else stop all other queues. What was named is an error.
+        if isinstance(outcome, WrongType) and queue not in self._wanted.names:
+            if queue not in self._unsound:
+                log.warning("queue %r is left out: %s", queue, outcome)
+            self._unsound |= {queue}
+            return Stream()
+        self._unsound -= {queue}
+        stream: Stream = results([outcome])[0]
+        return stream
 
     def _open(self) -> Store:
         if self._store is None:
