@@ -21,6 +21,7 @@ from tambomq.clock import now_ms
 from tambomq.errors import StoreUnavailable, TamboError
 from tambomq.journal import ops as journal_ops
 from tambomq.journal.keys import Keys as JournalKeys
+from tambomq.log import spelled_out
 from tambomq.store.call import Call
 
 INTERVAL_MS: Final = 1000
@@ -205,7 +206,7 @@ def _show_counts(names: Sequence[str], group: str, *, as_json: bool) -> None:
         )
     for name, seen in found.items():
         if isinstance(seen, TamboError):
-            emit(f"{name}: {seen}")
+            emit(spelled_out(f"{name}: {seen}"))
 
 
 def _counted(name: str, group: str) -> JobCounts | TamboError:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -11,7 +12,8 @@ import click
 from tambomq.cli.output import NothingThere, emit, emit_json, emit_table, example
 from tambomq.cli.pipeline_client import counted, every_command, open_store, redis_url
 from tambomq.cli.pipeline_redrive import redrive
-from tambomq.errors import QueueError
+from tambomq.errors import QueueError, WrongType
+from tambomq.log import spelled_out
 from tambomq.pipeline.address import address, numbered
 from tambomq.pipeline.dead import Kind, Letter, histogram
 from tambomq.pipeline.graves import PROTOCOLS, Grave, Yard
@@ -67,7 +69,7 @@ def show(queues: tuple[str, ...], *, ns: str, dead: str, as_json: bool) -> None:
     """
     yard = Yard(open_store(), redis_url(), ns=ns, dead=dead)
     graves = [yard.grave(address(each, PROTOCOLS)) for each in queues] or yard.graves()
-    kinds = histogram(_letters(graves))
+    kinds = histogram(_letters(graves, are_named=bool(queues)))
     if as_json:
         emit_json({"letters": sum(each.count for each in kinds), "kinds": list(map(_kind, kinds))})
         return
@@ -87,7 +89,7 @@ def redrives(queues: tuple[str, ...], *, ns: str, as_json: bool) -> None:
     """List the redrives of the last week, and how far each has come."""
     yard = Yard(open_store(), redis_url(), ns=ns)
     graves = [yard.grave(address(each, PROTOCOLS)) for each in queues] or yard.graves()
-    found = [(grave, each) for grave in graves for each in grave.known()]
+    found = list(_redrives(graves, are_named=bool(queues)))
     if as_json:
         emit_json([_redrive(grave, each) for grave, each in found])
         return
@@ -130,9 +132,27 @@ def undo(id: str, *, ns: str, journal: bool, as_json: bool) -> None:
     emit(f"{done.back} put back, {running} in workers' hands, {gone} gone")
 
 
-def _letters(graves: Any) -> Iterator[Letter]:
+def _letters(graves: Iterable[Grave], *, are_named: bool) -> Iterator[Letter]:
     for grave in graves:
-        yield from grave.letters()
+        with _left_out(grave, unless=are_named):
+            yield from grave.letters()
+
+
+def _redrives(graves: Iterable[Grave], *, are_named: bool) -> Iterator[tuple[Grave, Redrive]]:
+    for grave in graves:
+        with _left_out(grave, unless=are_named):
+            yield from ((grave, each) for each in grave.known())
+
+
+@contextmanager
+def _left_out(grave: Grave, *, unless: bool) -> Iterator[None]:
+    """Go on with the next queue after one whose keys somebody else uses, and say so."""
+    try:
+        yield
+    except WrongType as error:
+        if unless:
+            raise
+        click.echo(spelled_out(f"tambo: {grave.address} is left out: {error}"), err=True)
 
 
 def _row(kind: Kind) -> tuple[object, ...]:

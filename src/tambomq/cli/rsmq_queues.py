@@ -13,6 +13,7 @@ from tambomq.cli.rsmq_options import confirm, every_command, settings_options
 from tambomq.cli.rsmq_show import duration, moment
 from tambomq.errors import StoreUnavailable, TamboError
 from tambomq.journal.ops import State
+from tambomq.log import spelled_out
 from tambomq.rsmq import QueueAttributes, QueueStats, Rsmq
 from tambomq.rsmq.model import UNLIMITED
 
@@ -168,7 +169,7 @@ def _show_queues(found: dict[str, QueueAttributes | TamboError]) -> None:
     )
     for name, seen in found.items():
         if isinstance(seen, TamboError):
-            emit(f"{name}: {seen}")
+            emit(spelled_out(f"{name}: {seen}"))
 
 
 def _show_attributes(name: str, found: QueueAttributes, *, as_json: bool) -> None:
