@@ -20,6 +20,7 @@ from tambomq.chasqui.leader import PEER_LOOK_S, Leader
 from tambomq.chasqui.promoter import Promoter
 from tambomq.chasqui.scheduler import Scheduler
 from tambomq.clock import now_ms
+from tambomq.errors import WrongType
 from tambomq.store.aio import AsyncStore
 from tests.chasqui.conftest import working
 from tests.chasqui.leading import (
@@ -216,6 +217,27 @@ async def brief(url: str, keys: Keys) -> AsyncIterator[Promoter]:
     store = AsyncStore(url, patience_s=0.05)
     yield Promoter(store, Office(keys, "tambo-a"))
     await store.close()
+
+
+class Failing(Leader):
+    """Fails at each turn."""
+
+    turns = 0
+
+    async def turn(self) -> float:
+        self.turns += 1
+        raise WrongType(("key",))
+
+
+async def test_what_fails_again_and_again_is_told_once(
+    server: Server, keys: Keys, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = AsyncStore(server.url)
+    leader = Failing(store, Office(keys, "tambo-a"), keys.promoter_lock)
+    async with running(leader):
+        await eventually_async(lambda: leader.turns >= 4)
+    await store.close()
+    assert len([each for each in caplog.messages if "of another type" in each]) == 1
 
 
 async def test_a_leader_that_is_cancelled_resigns(

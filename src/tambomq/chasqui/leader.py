@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from contextlib import suppress
 
 from tambomq.chasqui import lead_ops
@@ -20,6 +21,8 @@ log = logging.getLogger(__name__)
 
 # Who does not lead looks so often whether it may.
 PEER_LOOK_S = 0.5
+# The same failure is told so often, however often it happens.
+TELL_EVERY_S = 60.0
 
 
 class Leader:
@@ -31,6 +34,7 @@ class Leader:
         """Nothing is done before `run`."""
         self._store, self._office, self._lock = store, office, lock
         self._closed = asyncio.Event()
+        self._told = ("", 0.0)
         self.is_leader = False
         """Whether it led when it last looked."""
         self.refusal = ""
@@ -50,11 +54,8 @@ class Leader:
                 try:
                     pause_s = await self.turn()
                     wait = pauses(longest_s=1.0)
-                except Exception as error:
-                    queue, surprise = self._office.keys.queue, not isinstance(error, TamboError)
-                    log.warning(
-                        "the %s of queue %r: %s", self.duty, queue, error, exc_info=surprise
-                    )
+                except Exception as error:  # noqa: BLE001  (a bug of one turn ends no leader; it is told)
+                    self._tell(error)
                     pause_s = next(wait)
                 await self._sleep(pause_s)
         finally:
@@ -65,6 +66,15 @@ class Leader:
     def close(self) -> None:
         """Let `run` end, and another lead."""
         self._closed.set()
+
+    def _tell(self, error: Exception) -> None:
+        text, now = str(error), time.monotonic()
+        # What one client can damage must not fill the disk with what is said of it.
+        if text == self._told[0] and now - self._told[1] < TELL_EVERY_S:
+            return
+        self._told = (text, now)
+        queue, surprise = self._office.keys.queue, not isinstance(error, TamboError)
+        log.warning("the %s of queue %r: %s", self.duty, queue, error, exc_info=surprise)
 
     def _leads(self, leads: bool) -> None:
         if leads != self.is_leader:
