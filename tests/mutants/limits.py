@@ -121,6 +121,27 @@ CAPS = (
         "gomq/test_bounds.py::test_a_consumer_has_no_more_peers_than_it_may",
     ),
     Fault(
+        "a GOMQ peer leaves all its keys in one script",
+        "gomq/scripts/parts/leave.lua",
+        "elseif #due < most then",
+        "elseif true then",
+        "gomq/test_bounds.py::test_a_peer_of_many_keys_leaves_them_in_bounded_steps",
+    ),
+    Fault(
+        "one key of another type stops all queues that are followed",
+        "spark/tail.py",
+        "if isinstance(outcome, WrongType) and queue not in self._wanted.names:",
+        "if False:",
+        "spark/test_tail_damage.py::test_a_queue_that_is_found_and_is_no_stream_stops_no_other",
+    ),
+    Fault(
+        "a password is sent to whoever has the port of another address",
+        "store/local_login.py",
+        "return Path(path) if host == listens else None",
+        "return Path(path)",
+        "store/test_access.py::test_no_password_is_sent_to_the_same_port_of_another_address",
+    ),
+    Fault(
         "unfinished frames hold memory without bound",
         "kqueue/room.py",
         "if held > self.rules.max_memory_bytes:",
