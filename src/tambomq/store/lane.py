@@ -104,7 +104,6 @@ class Lane(asyncio.Protocol):
             transport, lane = await loop.create_connection(make, *node, ssl=tls)
         # uvloop writes at the end of a turn, unless more than this is waiting.
         transport.set_write_buffer_limits(high=1)
-        # Nowhere, if it is lost already.
         return lane, transport.get_extra_info("peername") or ("", 0)
 
     async def greet(self, greeting: Sequence[tuple[Arg, ...]]) -> list[Any]:
