@@ -33,6 +33,7 @@ _PEERS = ROOT / "tests" / "peers"
 _serial = count()
 
 OURS = Player("tambomq", (sys.executable, "-m", "benchmarks.players.tambomq_chasqui"))
+IDLE = Player("tambo serve", (sys.executable, "-m", "benchmarks.players.chasqui_idle"))
 ENGINE = Player(
     "chasquimq",
     (_PEERS / "chasquimq" / ".venv" / "bin" / "python", "-m", "benchmarks.players.chasquimq"),
@@ -59,10 +60,11 @@ def subject(rounds: int, *, quick: bool) -> Subject:
         _latency(min(rounds, 3), part),
         _embedded(rounds, part),
         _alone(part),
+        _idle(part),
     ):
         bouts += some_bouts
         rows += some_rows
-    return Subject("chasqui", (OURS, ENGINE, BULLMQ), bouts, rows)
+    return Subject("chasqui", (OURS, IDLE, ENGINE, BULLMQ), bouts, rows)
 
 
 def _contender(name: str, player: Player, task: str, size: int, **more: Any) -> Contender:
@@ -167,6 +169,17 @@ def _alone(part: int) -> Part:
         Limit("their promotion, slowest script", promote, "script", "ms", at_most=10),
     ]
     return [Bout((worker,), 1, _fresh, _drop), Bout((promote,), 1, _fresh, _drop)], rows
+
+
+def _idle(part: int) -> Part:
+    queues = 1000 // part
+    more = {"queues": queues, "seconds": 20 // part, "step": max(queues // 100, 1)}
+    serve = _contender("serve", IDLE, "idle", 1, server="valkey", **more)
+    rows = [
+        Limit(f"{queues:,} idle queues: tambo serve's CPU", serve, "cpu", "%", at_most=5),
+        Limit("a due job of one of them is late by, p50", serve, "late", "ms", at_most=100),
+    ]
+    return [Bout((serve,), 3, _fresh, _drop)], rows
 
 
 def _fresh(_url: str, who: Contender) -> Mapping[str, Any]:

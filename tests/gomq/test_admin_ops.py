@@ -9,6 +9,7 @@ from tambomq.errors import WrongType
 from tambomq.gomq import admin_ops, ops
 from tambomq.gomq.admin_ops import Consumer, Key
 from tambomq.gomq.model import Options
+from tambomq.store.features import is_cluster
 from tambomq.store.sync import Store
 from tests.servers import Server, binaries
 
@@ -24,13 +25,13 @@ def test_an_empty_database_has_nothing_to_show(each: Store) -> None:
     assert each.follow(admin_ops.everyone()) == []
     assert each.run(admin_ops.subscribed("c")) == []
     assert each.run(admin_ops.ping())
-    assert each.run(admin_ops.is_cluster()) is False
+    assert each.run(is_cluster()) is False
 
 
 def test_a_cluster_is_known_by_what_it_says_of_itself() -> None:
     with Server(binaries.valkey(), "--cluster-enabled", "yes") as node:
         store = Store(node.url)
-        assert store.run(admin_ops.is_cluster()) is True
+        assert store.run(is_cluster()) is True
         store.close()
 
 

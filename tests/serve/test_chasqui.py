@@ -6,11 +6,10 @@ from contextlib import asynccontextmanager
 import pytest
 import redis
 
-from tambomq.chasqui import BlockingQueue, RepeatPattern
+from tambomq.chasqui import BlockingQueue, RepeatPattern, fleet
 from tambomq.chasqui.keys import Keys
 from tambomq.errors import DoorFailed, StoreUnavailable
 from tambomq.serve import chasqui as module
-from tambomq.serve import leading as leaders
 from tambomq.serve.chasqui import ChasquiDoor
 from tambomq.settings import ChasquiSettings
 from tests.serve.doors import given, numbers, opened
@@ -72,7 +71,7 @@ async def test_a_queue_that_is_gone_is_led_no_more(server: Server, db: redis.Red
         async with leading(server) as door:
             await eventually_async(lambda: led(db, "emails"))
             queue.obliterate()
-            await eventually_async(lambda: not door._led)
+            await eventually_async(lambda: not door._open_fleet.queues)
             await eventually_async(lambda: not db.exists(keys.promoter_lock, keys.scheduler_lock))
             await door.check()
             queue.add("x", 1, delay_ms=LONG_MS)
@@ -94,7 +93,7 @@ async def test_a_look_is_bounded_and_the_next_goes_on(
     with BlockingQueue("emails", redis_url=server.url) as queue:
         queue.add("x", 1, delay_ms=LONG_MS)
     async with leading(server) as door:
-        await eventually_async(lambda: list(door._led) == ["emails"])
+        await eventually_async(lambda: door._open_fleet.queues == ["emails"])
 
 
 async def test_too_many_queues_are_told_and_the_first_are_led(
@@ -105,7 +104,7 @@ async def test_too_many_queues_are_told_and_the_first_are_led(
         with BlockingQueue(name, redis_url=server.url) as queue:
             queue.add("x", 1)
     async with leading(server) as door:
-        await eventually_async(lambda: list(door._led) == ["a", "b"])
+        await eventually_async(lambda: door._open_fleet.queues == ["a", "b"])
     assert caplog.text.count("there are 3 queues, and the first 2 are led") == 1
 
 
@@ -145,8 +144,8 @@ async def test_a_leader_that_hangs_fails_the_check(
 ) -> None:
     async with leading(server, "emails") as door:
         await door.check()
-        monkeypatch.setattr(leaders, "STUCK_AFTER_S", -10.0)
-        with pytest.raises(DoorFailed, match="promoter of queue 'emails' has done nothing for"):
+        monkeypatch.setattr(fleet, "STUCK_AFTER_S", -10.0)
+        with pytest.raises(DoorFailed, match="nobody has looked after the queues for"):
             await door.check()
 
 
@@ -170,6 +169,7 @@ async def test_a_wrong_clock_fails_the_check_and_is_a_number(
     server: Server, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tambomq.chasqui.scheduler.now_ms", lambda: 1_000)
+    monkeypatch.setattr("tambomq.chasqui.fleet.now_ms", lambda: 1_000)
     async with leading(server, "a") as door:
 
         async def why() -> str:

@@ -41,17 +41,6 @@ def server_s() -> Call[float]:
     return Call("TIME", (), (), lambda reply: int(reply[0]) + int(reply[1]) / 1e6, repeatable=True)
 
 
-def is_cluster() -> Call[bool]:
-    """Whether keys are spread over nodes, where no script can reach them all."""
-    return Call(
-        "INFO",
-        ("cluster",),
-        (),
-        decode=lambda reply: b"cluster_enabled:1" in reply,
-        repeatable=True,
-    )
-
-
 def subscribed(consumer: str) -> Call[list[str]]:
     """Return the keys that *consumer* is subscribed to."""
     return _members(keys.subscriptions(consumer))

@@ -25,6 +25,7 @@ from tambomq.ids import Xids, letters
 from tambomq.store.aio import AsyncStore
 from tambomq.store.call import Call
 from tambomq.store.ears import Hearing
+from tambomq.store.features import is_cluster
 
 T = TypeVar("T")
 
@@ -72,7 +73,7 @@ class Service:
 
     async def start(self) -> None:
         """Begin to dispatch. Raises `StoreError`, or `SettingsError` on a cluster."""
-        if await self._store.run(admin_ops.is_cluster()):
+        if await self._store.run(is_cluster()):
             raise SettingsError(
                 "GOMQ's keys cannot be spread over a cluster: give it a server of its own"
             )

@@ -15,16 +15,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from tambomq.chasqui import admin_ops
+from tambomq.chasqui.fleet import Fleet
 from tambomq.chasqui.job import JobCounts
 from tambomq.chasqui.keys import GROUP, Keys
-from tambomq.chasqui.lead_ops import Office
 from tambomq.chasqui.ops import OURS
-from tambomq.chasqui.promoter import TICK_MS
 from tambomq.errors import DoorFailed, InvalidFormat, StoreError, StoreUnavailable, TamboError
 from tambomq.log import mask_url
 from tambomq.serve.door import Endpoint, Metric
 from tambomq.serve.health import Coalesced
-from tambomq.serve.leading import Led
 from tambomq.serve.store import StoreDoor
 from tambomq.settings import ChasquiSettings
 from tambomq.store.aio import AsyncStore
@@ -54,10 +52,9 @@ class ChasquiDoor:
 
     def __init__(self, settings: ChasquiSettings, redis: StoreDoor) -> None:
         self._redis, self._named = redis, settings.queue
-        self._holder = ""
         self._store: AsyncStore | None = None
-        self._led: dict[str, Led] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._fleet: Fleet | None = None
+        self._leading: asyncio.Task[None] | None = None
         self._search = _Search()
         self._told_of_too_many = False
         self._sampled = Coalesced(self._sample, SAMPLE_EVERY_S)
@@ -71,12 +68,14 @@ class ChasquiDoor:
     async def start(self) -> None:
         """Begin to lead. Raises `DoorFailed`."""
         # Two containers may have the same host name and the same pid.
-        self._holder = f"{OURS}serve-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        holder = f"{OURS}serve-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._store = AsyncStore(self._redis.url)
+        self._fleet = Fleet(self._store, holder)
         try:
             await self._look(self._store)
         except TamboError as error:
             raise DoorFailed(self.name, f"{error}: leave it out with --no-chasqui") from error
+        self._leading = asyncio.create_task(self._fleet.run())
 
     async def watch(self) -> None:
         """Lead the queues that come, and no more those that go."""
@@ -96,8 +95,8 @@ class ChasquiDoor:
     async def check(self) -> None:
         """See whether the server takes writes and every leader goes on."""
         await self._redis.check()
-        for led in self._led.values():
-            led.check()
+        if problem := self._open_fleet.problem:
+            raise DoorFailed(self.name, problem)
 
     async def metrics(self) -> Sequence[Metric]:
         """Return what is in the queues that are led, as it was a few seconds ago at most."""
@@ -105,12 +104,11 @@ class ChasquiDoor:
 
     async def stop(self) -> None:
         """Let others lead."""
-        self._lead(self._store, ())
-        if self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=_RESIGN_WITHIN_S)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
+        if self._leading is not None:
+            self._leading.cancel()
+            await asyncio.gather(self._leading, return_exceptions=True)
+        if self._fleet is not None:
+            await self._fleet.close(_RESIGN_WITHIN_S)
         if self._store is not None:
             await self._store.close()
 
@@ -120,10 +118,16 @@ class ChasquiDoor:
             raise DoorFailed(self.name, "it is not open")
         return self._store
 
+    @property
+    def _open_fleet(self) -> Fleet:
+        if self._fleet is None:
+            raise DoorFailed(self.name, "it is not open")
+        return self._fleet
+
     async def _look(self, store: AsyncStore) -> None:
         found = self._named or await self._search.go_on(store)
         if found is not None:
-            self._lead(store, found if self._named else self._bounded(found))
+            self._lead(found if self._named else self._bounded(found))
 
     def _bounded(self, found: Sequence[str]) -> Sequence[str]:
         if len(found) > MOST_QUEUES and not self._told_of_too_many:
@@ -135,32 +139,21 @@ class ChasquiDoor:
             )
         return found[:MOST_QUEUES]
 
-    def _lead(self, store: AsyncStore | None, queues: Iterable[str]) -> None:
+    def _lead(self, queues: Iterable[str]) -> None:
         """Lead *queues* and no others."""
-        wanted = dict.fromkeys(queues)
-        for queue in [each for each in self._led if each not in wanted]:
-            self._led.pop(queue).close()
+        fleet, wanted = self._open_fleet, dict.fromkeys(queues)
+        for queue in [each for each in fleet.queues if each not in wanted]:
+            fleet.release(queue)
         for queue in wanted:
-            if queue not in self._led and store is not None:
-                try:
-                    office = Office(Keys(queue), self._holder)
-                except InvalidFormat as error:
-                    _log.debug("%s", error)
-                    continue
-                self._led[queue] = led = Led(store, office, self._tick_ms())
-                for task in led.tasks:
-                    self._tasks.add(task)
-                    task.add_done_callback(self._tasks.discard)
-
-    def _tick_ms(self) -> int:
-        # Whoever looks at a thousand queues ten times a second does nothing else. What is due
-        # later than the next look is promoted at its time all the same.
-        return TICK_MS if self._named else max(TICK_MS, 2 * len(self._led))
+            try:
+                fleet.lead(Keys(queue))
+            except InvalidFormat as error:
+                _log.debug("%s", error)
 
     async def _sample(self) -> Sequence[Metric]:
-        store, queues = self._open_store, list(self._led)
+        store, queues = self._open_store, self._open_fleet.queues
         told = [Metric("queues", "Queues that this process leads or would lead.", len(queues))]
-        apart = max((led.clock_ahead_s for led in self._led.values()), key=abs, default=0.0)
+        apart = self._open_fleet.clock_ahead_s
         told.append(Metric("clock_ahead_seconds", "This machine's clock, ahead of Redis's.", apart))
         for first in range(0, len(queues), _CHUNK):
             chunk = queues[first : first + _CHUNK]

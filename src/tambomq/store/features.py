@@ -40,6 +40,17 @@ def features() -> Plan[Features]:
     )
 
 
+def is_cluster() -> Call[bool]:
+    """Whether keys are spread over nodes, where no script can reach them all."""
+    return Call(
+        "INFO",
+        ("cluster",),
+        (),
+        decode=lambda reply: b"cluster_enabled:1" in reply,
+        repeatable=True,
+    )
+
+
 def _or_nothing(outcome: Outcome, nothing: Any) -> Any:
     if isinstance(outcome, StoreUnavailable):
         raise outcome
