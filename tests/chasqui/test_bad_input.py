@@ -115,7 +115,7 @@ def test_a_name_of_256_bytes_is_taken_and_of_257_is_not(
 def test_a_delayed_name_of_256_bytes_is_taken_in_the_engines_dialect_only(
     connect: Connect, db: redis.Redis, keys: Keys
 ) -> None:
-    page, engine = connect(), connect(dialect="engine")
+    page, engine = connect(dialect="page"), connect(dialect="engine")
     with pytest.raises(InvalidFormat, match="at most 255 bytes in the page dialect"):
         page.add("n" * 256, 1, delay_ms=HOUR)
     with pytest.raises(InvalidFormat, match="page dialect"):

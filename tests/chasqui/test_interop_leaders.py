@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tambomq.chasqui.wire import decode_envelope
+from tambomq.chasqui.wire import decode_envelope, dialect_of
 from tests.peers import fixtures
 from tests.peers.chasqui import Pair, Scene
 from tests.peers.driver import PeerError
@@ -100,6 +100,59 @@ def test_the_engine_destroys_a_job_that_was_delayed_in_the_page_dialect_before_i
     # Its promoter goes on.
     scene.get("theirs").add("", 3, delay_ms=50)
     eventually(lambda: [run.data for run in scene.ran()] == [3])
+
+
+# ── a dialect that all can read ──────────────────────────────────────────────
+
+
+def late_jobs(count: int, delay_ms: int) -> list[dict[str, Any]]:
+    return [{"name": f"n{n}", "data": n, "delay_ms": delay_ms} for n in range(count)]
+
+
+def ran_all(scene: Scene, count: int) -> bool:
+    return len(scene.ran()) == count and scene.is_empty()
+
+
+def test_what_was_delayed_before_the_engine_came_outlives_the_change_of_leaders(
+    scene: Scene,
+) -> None:
+    ours = scene.get("ours", dialect="auto")
+    ours.work(dialect="auto")
+    wait_for_leader(scene, "ours")
+    ours.do("add_bulk", late_jobs(200, 6_000))
+    first: Any = scene.db.zrange(scene.keys.delayed, 0, 0)
+    assert dialect_of(first[0]) == "page"
+    scene.get("theirs").work()
+    eventually(lambda: scene.db.get(scene.keys.signs[-1]) == b"1")
+    ours.stop()
+    wait_for_leader(scene, "theirs")
+    eventually(lambda: ran_all(scene, 200), within_s=20)
+    assert {run.who for run in scene.ran()} == {"theirs"}
+    assert not scene.db.exists(scene.keys.dlq)
+
+
+def test_under_the_lead_of_the_engine_delayed_jobs_are_stored_as_it_reads_them(
+    scene: Scene,
+) -> None:
+    scene.get("theirs").work()
+    wait_for_leader(scene, "theirs")
+    ours = scene.get("ours", dialect="auto")
+    ours.do("add_bulk", late_jobs(50, 300))
+    ours.add("mail", 50, delay_ms=300, job_id="mine")
+    eventually(lambda: ran_all(scene, 51))
+    assert not scene.db.exists(scene.keys.dlq)
+
+
+def test_a_producer_saves_what_it_delayed_before_the_engine_led(scene: Scene) -> None:
+    ours = scene.get("ours", dialect="auto")
+    ours.do("add_bulk", late_jobs(200, 60_000))
+    scene.get("theirs").work()
+    wait_for_leader(scene, "theirs")
+    ours.add("mail", 200, delay_ms=60_000)
+    members: Any = scene.db.zrange(scene.keys.delayed, 0, -1)
+    scene.db.zadd(scene.keys.delayed, dict.fromkeys(members, 1))
+    eventually(lambda: ran_all(scene, 201))
+    assert not scene.db.exists(scene.keys.dlq)
 
 
 def test_members_of_both_dialects_are_promoted_by_our_leader(scene: Scene) -> None:

@@ -18,7 +18,7 @@ from tambomq.chasqui.ops import CHUNK, CHUNK_BYTES, FIRST_CHUNK, Draft, Policy, 
 from tambomq.chasqui.packing import encode_payload
 from tambomq.chasqui.production import Production
 from tambomq.chasqui.repeat import RepeatPattern, RepeatSpec
-from tambomq.chasqui.wire import decode_envelope, decode_member
+from tambomq.chasqui.wire import DIALECTS, decode_envelope, decode_member
 from tambomq.errors import (
     ForeignLeader,
     InvalidFormat,
@@ -88,7 +88,8 @@ def test_only_a_delayed_name_is_bound_to_its_dialect() -> None:
     assert drafted("n" * 256).name == "n" * 256
     assert drafted("n" * 256, Policy(dialect="engine"), run_at_ms=NOW + 1).run_at_ms
     with pytest.raises(InvalidFormat, match="page dialect"):
-        drafted("n" * 256, run_at_ms=NOW + 1)
+        drafted("n" * 256, Policy(dialect="page"), run_at_ms=NOW + 1)
+    assert drafted("n" * 256, run_at_ms=NOW + 1).run_at_ms
 
 
 @pytest.mark.parametrize(
@@ -226,7 +227,8 @@ def test_no_script_adds_more_than_a_chunk_of_bytes_unless_one_job_has_them() -> 
 
 
 def test_a_delayed_member_has_the_prefix_of_its_dialect() -> None:
-    for dialect, prefix in (("page", b"\x03job"), ("engine", b"\x03\0\0\0job")):
+    engine = b"\x03\0\0\0job"
+    for dialect, prefix in (("page", b"\x03job"), ("engine", engine), ("auto", engine)):
         policy = Policy(dialect=dialect)
         job = drafted(policy=policy, run_at_ms=NOW + 5)
         member = ops.schedule(KEYS, policy, "p", job).args[7]
@@ -234,11 +236,13 @@ def test_a_delayed_member_has_the_prefix_of_its_dialect() -> None:
         assert decode_member(prefix + job.body) == ("job", job.body)
 
 
-def test_only_the_page_dialect_minds_who_leads() -> None:
-    for dialect, ours in (("page", "tambo-"), ("engine", "")):
+def test_the_script_is_told_the_dialect_unless_only_one_can_hold_the_name() -> None:
+    for dialect in DIALECTS:
         policy = Policy(dialect=dialect)
         call = ops.schedule(KEYS, policy, "p", drafted(policy=policy, run_at_ms=NOW + 5))
-        assert call.args[0] == ours
+        assert call.args[0] == dialect
+    call = ops.schedule(KEYS, Policy(), "p", drafted("n" * 256, run_at_ms=NOW + 5))
+    assert call.args[0] == "engine"
 
 
 @pytest.mark.parametrize(("delay_ms", "ttl_s"), [(1, 3601), (1999, 3601), (2000, 3602)])
@@ -250,7 +254,7 @@ def test_a_scheduled_id_stays_taken_for_an_hour_after_it_was_due(delay_ms: int, 
 
 def test_the_reply_of_schedule_is_an_answer_or_the_name_of_a_stranger() -> None:
     call = ops.schedule(KEYS, Policy(), "p", drafted(run_at_ms=NOW + 5))
-    assert (call.decode(1), call.decode(0)) == (True, False)
+    assert (call.decode(1), call.decode(0), call.decode(2)) == (True, False, ops.MIXED)
     with pytest.raises(ForeignLeader, match="queue 'q' is led by 'c-1', another engine") as caught:
         call.decode(b"c-1")
     assert caught.value.holder == "c-1"
@@ -361,7 +365,7 @@ def test_a_listing_of_none_asks_nothing() -> None:
 def test_an_upsert_asks_for_the_next_fire() -> None:
     spec = RepeatSpec("k", "job", RepeatPattern.every(60_000), b"\x01")
     call = repeat_ops.upsert(KEYS, spec, NOW)
-    assert call.keys == (KEYS.repeat, KEYS.spec("k"))
+    assert call.keys[:2] == (KEYS.repeat, KEYS.spec("k"))
     assert call.args[:2] == ("k", NOW + 60_000)
 
 

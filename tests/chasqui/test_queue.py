@@ -217,7 +217,7 @@ def test_a_leader_that_could_not_read_the_page_dialect_is_not_given_it(
     connect: Connect, db: redis.Redis, keys: Keys
 ) -> None:
     db.set(keys.promoter_lock, "c-another")
-    page, engine = connect(), connect(dialect="engine")
+    page, engine = connect(dialect="page"), connect(dialect="engine")
     for id in (None, "a"):
         with pytest.raises(ForeignLeader, match="c-another"):
             page.add("n", 1, delay_ms=HOUR, job_id=id)
@@ -231,7 +231,7 @@ def test_a_leader_of_ours_reads_both_dialects(
     connect: Connect, db: redis.Redis, keys: Keys
 ) -> None:
     db.set(keys.promoter_lock, "tambo-c-1")
-    connect().add("n", 1, delay_ms=HOUR)
+    connect(dialect="page").add("n", 1, delay_ms=HOUR)
     connect(dialect="engine").add("n", 1, delay_ms=HOUR)
     assert len(delayed(db, keys)) == 2
 

@@ -212,9 +212,9 @@ def test_a_batch_of_delayed_jobs_meets_a_foreign_leader_as_one(
     db.set(keys.promoter_lock, "c-another")
     late = [{"name": "n", "data": 1, "delay_ms": HOUR}]
     with pytest.raises(ForeignLeader):
-        connect().add_bulk(late * 2)
+        connect(dialect="page").add_bulk(late * 2)
     with pytest.raises(BatchIncomplete) as caught:
-        connect().add_bulk([*late, *plain(1)])
+        connect(dialect="page").add_bulk([*late, *plain(1)])
     assert caught.value.ids == [None, *ids(db, keys)]
     connect(dialect="engine").add_bulk(late * 2)
     assert len(delayed(db, keys)) == 2

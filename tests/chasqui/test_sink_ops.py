@@ -145,7 +145,7 @@ def test_delayed_jobs_that_the_leader_could_not_read_are_refused_with_all_others
 ) -> None:
     each_db.set(keys.promoter_lock, "engine-1")
     with pytest.raises(ForeignLeader):
-        add(each, keys, job(1), job(2, run_at_ms=LATER))
+        add(each, keys, job(1), job(2, run_at_ms=LATER), policy=Policy(dialect="page"))
     assert everything(each_db) == {keys.promoter_lock.encode()}
     assert add(each, keys, job(1, job_id="a")) == 1
     engine = Policy(dialect="engine")

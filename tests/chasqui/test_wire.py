@@ -372,8 +372,8 @@ def test_a_name_must_fit_its_dialect(name: str, dialect: str) -> None:
         wire.encode_member(name, STORED, dialect)
 
 
-def test_there_are_two_dialects() -> None:
-    assert [wire.check_dialect(dialect) for dialect in wire.DIALECTS] == ["page", "engine"]
+def test_there_are_two_dialects_and_the_choice_between_them() -> None:
+    assert [wire.check_dialect(dialect) for dialect in wire.DIALECTS] == ["auto", "page", "engine"]
     with pytest.raises(InvalidFormat):
         wire.check_dialect("Page")
 

@@ -129,16 +129,18 @@ def test_queue_that_is_full_is_told_with_the_flags_that_help(run: Run, db: redis
     assert added(db)[-1] == ("a", 3)
 
 
-def test_delayed_job_where_another_engine_leads_needs_its_dialect(
+def test_delayed_job_where_another_engine_leads_is_stored_as_that_reads_it(
     run: Run, db: redis.Redis
 ) -> None:
     db.set(KEYS.promoter_lock, "c-1234")
-    done = run("a", "--delay", "1h")
+    done = run("a", "--delay", "1h", "--dialect", "page")
     assert done.code == 1
     assert "--dialect engine" in done.err
     assert db.zcard(KEYS.delayed) == 0
+    assert run("a", "--delay", "1h").code == 0
     assert run("a", "--delay", "1h", "--dialect", "engine").code == 0
-    assert db.zcard(KEYS.delayed) == 1
+    members: Any = db.zrange(KEYS.delayed, 0, -1)
+    assert [member[:5] for member in members] == [b"\x01\0\0\0a"] * 2
 
 
 # ── many jobs ────────────────────────────────────────────────────────────────

@@ -95,8 +95,8 @@ RECEIPTS = (
     Fault(
         "processes forked from one worker are one consumer",
         "chasqui/worker.py",
-        'consumer = self._consumer_id or f"c-{uuid.uuid4()}"',
-        'consumer = self._consumer_id or f"c-{self._keys.queue}"',
+        'consumer = self._consumer_id or f"{OURS}{uuid.uuid4()}"',
+        'consumer = self._consumer_id or f"{OURS}{self._keys.queue}"',
         "chasqui/test_identity.py::"
         "test_processes_forked_from_one_worker_run_each_job_once_also_after_a_cut",
     ),

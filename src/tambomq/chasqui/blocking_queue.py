@@ -27,8 +27,8 @@ class BlockingQueue:
 
     *max_stream_len*: jobs that may wait or run; *overflow*: ``"refuse"`` an add beyond that,
     or ``"trim"`` the oldest. *dedup*: the id of a job counts in a ``"window"`` of its producer,
-    as the engine has it, or is ``"strict"`` for all during *dedup_ttl_secs*. *dialect*:
-    ``"engine"`` where the engine's workers share the queue. *announce*: an event for each add.
+    as the engine has it, or is ``"strict"`` for all during *dedup_ttl_secs*. *dialect*
+    of delayed jobs: ``"auto"``, as all who share it read. *announce*: an event for each add.
     *journal*: each job that is added is recorded, with its data, in the queue's journal.
     """
 
@@ -44,7 +44,7 @@ class BlockingQueue:
         overflow: str = "refuse",
         dedup: str = "window",
         dedup_ttl_secs: int = ADDED_TTL_S,
-        dialect: str = "page",
+        dialect: str = "auto",
         events_enabled: bool = True,
         announce: bool = False,
         journal: bool | Bounds = False,

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 from tambomq.chasqui import worker_ops
 from tambomq.chasqui.hand import Hand
 from tambomq.chasqui.job import Envelope, Job
-from tambomq.chasqui.keys import PAGE_NAME_BYTES
+from tambomq.chasqui.keys import fits_page
 from tambomq.chasqui.options import Duties
 from tambomq.chasqui.outbox import Outbox, Parcel, WorkerStats
 from tambomq.chasqui.packing import decode_payload, encode_payload
@@ -222,7 +222,7 @@ class Floor:
             self._bury(entry, verdict, took_us)
             return
         ran = Ran(entry, envelope.id, name, envelope.attempt + 1, took_us)
-        dialect = self._duties.dialect if _fits_page(name) else "engine"
+        dialect = self._duties.dialect if fits_page(name) else "engine"
         reason, wait_ms, now = text_of(error), verdict.wait_ms, now_ms()
 
         def retry(dialect: str) -> Any:
@@ -278,7 +278,3 @@ def _called(handler: Handler, job: Job) -> Any:
     except StopIteration as error:
         # No future can carry it: who waits for one would wait for ever.
         raise RuntimeError("the handler raised StopIteration") from error
-
-
-def _fits_page(name: str) -> bool:
-    return len(name.encode()) <= PAGE_NAME_BYTES and "\0" not in name[:3]

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from tambomq.chasqui import worker_ops
 from tambomq.chasqui.hand import Hand
+from tambomq.chasqui.ops import OURS
 from tambomq.chasqui.options import Pace
 from tambomq.chasqui.worker_ops import Delivery, Seat
 from tambomq.clock import Deadline, now_ms, pauses
@@ -290,6 +291,8 @@ class Intake:
 
 async def make_group(store: AsyncStore, seat: Seat) -> None:
     """Let the group be there."""
+    if not seat.consumer.startswith(OURS):
+        await store.run(worker_ops.enlist(seat))
     try:
         await store.run(worker_ops.make_group(seat))
     except StoreError as error:

@@ -99,6 +99,18 @@ class Keys:
         return f"{self._base}:idmp:{producer}"
 
     @property
+    def signs(self) -> tuple[str, ...]:
+        """What shows who shares the queue: what a script looks at that stores a delayed job.
+
+        The scheduler's lock; a string that keeps for a second what was seen of many consumers; a
+        set of our consumers whose names the user chose; a string that is there once no member of
+        the page's dialect is left.
+        """
+        base = self._base
+        own = (f"{base}:tambo:{name}" for name in ("consumers", "workers", "converted"))
+        return self.promoter_lock, self.scheduler_lock, *own
+
+    @property
     def leases(self) -> str:
         """Set: the names of all leases on the queue."""
         return f"{self._base}:leases"
@@ -228,6 +240,11 @@ def check_page_name(name: str) -> str:
     if "\0" in name[:3]:
         raise InvalidFormat("job name", name, "a delayed job's does not begin with NUL characters")
     return name
+
+
+def fits_page(name: str) -> bool:
+    """Whether the page dialect can hold *name* in a delayed member."""
+    return len(name.encode()) <= PAGE_NAME_BYTES and "\0" not in name[:3]
 
 
 def _is_text(text: str) -> bool:

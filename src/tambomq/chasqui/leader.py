@@ -61,7 +61,11 @@ class Leader:
         finally:
             if self.is_leader:
                 with suppress(StoreError):
-                    await self._store.run(lead_ops.resign(self._office, self._lock))
+                    await self.resign()
+
+    async def resign(self) -> None:
+        """Lead no more, so that another can at once."""
+        await self._store.run(lead_ops.resign(self._office, self._lock))
 
     def close(self) -> None:
         """Let `run` end, and another lead."""

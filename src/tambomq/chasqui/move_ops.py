@@ -14,7 +14,7 @@ import msgspec
 
 from tambomq.chasqui import scan_ops
 from tambomq.chasqui.keys import RETURNED, Keys
-from tambomq.chasqui.ops import OURS, Policy
+from tambomq.chasqui.ops import Policy
 from tambomq.chasqui.recorded import payload_of, recorded
 from tambomq.chasqui.wire import decode_envelope, decode_member, encode_member
 from tambomq.errors import ForeignLeader, InvalidFormat, QueueFull, RemoteProtocolError
@@ -24,7 +24,7 @@ from tambomq.store.transit import BATCH, ROOM, Batch
 
 _TAKE = load_script("tambomq.chasqui", "move_take", "note", "moved", "prefix")
 _TAKE_LATER = load_script("tambomq.chasqui", "move_take_later", "note", "moved")
-_PUT = load_script("tambomq.chasqui", "move_put", "note", "room")
+_PUT = load_script("tambomq.chasqui", "move_put", "note", "room", "prefix", "dialect")
 
 _FULL = -3
 _UNKNOWN = "?"
@@ -107,9 +107,8 @@ def put(
     once here: each job that left its queue arrives.
     """
     waiting = sum(not job.run_at_ms for job in jobs)
-    where = [keys.stream, keys.events, keys.delayed, keys.promoter_lock, keys.fence(query)]
-    ours = OURS if policy.dialect == "page" else ""
-    bound = (policy.max_stream_len, policy.events_cap, ts, ours, waiting)
+    where = [keys.stream, keys.events, keys.delayed, keys.fence(query), *keys.signs]
+    bound = (policy.max_stream_len, policy.events_cap, ts, policy.dialect, waiting)
     words: list[Arg] = [number, mark, *bound]
     for job in jobs:
         body = _stored(policy, job)

@@ -16,7 +16,7 @@ from tambomq.chasqui.job import MAX_DELAY_S, U32, U64, Envelope, RetryOverride, 
 from tambomq.chasqui.keys import Keys, check_job_id, check_name, check_page_name
 from tambomq.chasqui.packing import decode_payload
 from tambomq.chasqui.recorded import recorded
-from tambomq.chasqui.wire import check_dialect, encode_envelope, encode_fresh, encode_member
+from tambomq.chasqui.wire import check_dialect, encode_envelope, encode_fresh, to_store
 from tambomq.errors import ForeignLeader, InvalidFormat, InvalidValue, QueueFull
 from tambomq.ids import ulid
 from tambomq.journal.recording import Bounds
@@ -34,7 +34,10 @@ FIRST_CHUNK = 50
 """The server begins with these while the others are still being made."""
 
 OURS = "tambo-"
-"""So begin the names of our leaders, who read both dialects of delayed members."""
+"""So begin the names of our leaders, who read both dialects of delayed members, and consumers."""
+MIXED = "mixed"
+"""What `schedule` tells of a queue that a released engine shares, where it may come upon members
+that it cannot read: `convert_ops.convert` is needed."""
 
 
 def _scripts(name: str, *parts: str) -> dict[bool, Any]:
@@ -49,7 +52,7 @@ _ADD = _scripts("add", "note", "room", "seen")
 _ADD_ONCE = load_script("tambomq.chasqui", "add_once", "note", "room")
 _ADD_FRESH = load_script("tambomq.chasqui", "add_fresh", "note", "room", "seen")
 _ADD_BATCH = _scripts("add_batch", "note", "room", "seen")
-_SCHEDULE = load_script("tambomq.chasqui", "schedule", "note", "seen")
+_SCHEDULE = load_script("tambomq.chasqui", "schedule", "note", "seen", "prefix", "dialect")
 _CANCEL = load_script("tambomq.chasqui", "cancel", "note", "cancelled", "prefix")
 
 
@@ -61,7 +64,7 @@ class Policy(msgspec.Struct, frozen=True):
     """``refuse`` an add beyond that, or ``trim`` the oldest jobs, read or not."""
     events_cap: int = EVENTS_CAP
     """0 writes no events."""
-    dialect: str = "page"
+    dialect: str = "auto"
     max_delay_s: int = MAX_DELAY_S
     """0 allows any."""
     dedup: str = "window"
@@ -227,20 +230,20 @@ def batches(jobs: Sequence[Draft]) -> Iterator[Sequence[Draft]]:
         yield jobs[first:]
 
 
-def schedule(keys: Keys, policy: Policy, producer: str, job: Draft) -> Call[bool]:
-    """Add *job*, which is not due yet; false if one of its id was scheduled before."""
+def schedule(keys: Keys, policy: Policy, producer: str, job: Draft) -> Call[bool | str]:
+    """Add *job*, which is not due yet; false if one of its id was scheduled before, or `MIXED`."""
     run_at_ms = job.run_at_ms or 0
     delay_ms = run_at_ms - job.created_at_ms
+    dialect, member = to_store(job.name, job.body, policy.dialect)
     args = (
-        OURS if policy.dialect == "page" else "", policy.events_cap, job.created_at_ms,
-        job.id, job.name, delay_ms, run_at_ms,
-        encode_member(job.name, job.body, policy.dialect),
+        dialect, policy.events_cap, job.created_at_ms, job.id, job.name, delay_ms, run_at_ms,
+        member,
         # Redis refuses to keep anything for ever so long.
         min(max(1, delay_ms // 1000), U32) + GRACE_S if job.keyed else 0,
     )  # fmt: skip
     where = (
-        keys.delayed, keys.promoter_lock, keys.events, keys.marker(job.id), keys.index(job.id),
-        keys.window(producer),
+        keys.delayed, keys.events, keys.marker(job.id), keys.index(job.id), keys.window(producer),
+        keys.stream, *keys.signs,
     )  # fmt: skip
     call = Call(_SCHEDULE, where, args, partial(_scheduled, keys.queue), repeatable=True)
     return _recorded(keys, policy, call, (job,))
@@ -278,10 +281,10 @@ def _nothing(_: Any) -> None:
     return None
 
 
-def _scheduled(queue: str, reply: int | bytes) -> bool:
+def _scheduled(queue: str, reply: int | bytes) -> bool | str:
     if isinstance(reply, bytes):
         raise ForeignLeader(queue, reply.decode("utf-8", "replace"))
-    return bool(reply)
+    return MIXED if reply > 1 else bool(reply)
 
 
 def _result(reply: bytes | None) -> Any:

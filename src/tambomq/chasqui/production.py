@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any
 
-from tambomq.chasqui import ops, repeat_ops
+from tambomq.chasqui import convert_ops, ops, repeat_ops
 from tambomq.chasqui.add_options import check_together, due_at
 from tambomq.chasqui.job import BackoffLike, Job, retry_override
 from tambomq.chasqui.keys import Keys, check_job_id, check_name
@@ -57,19 +57,14 @@ class Production:
         """The name that was checked last; most adds have it."""
         self._roomy = RoomyAdd(keys)
 
-    def add(
-        self,
-        now_ms: int,
-        name: str,
-        data: Any,
-        *options: Any,
-    ) -> Plan[Job]:
+    def add(self, now_ms: int, name: str, data: Any, *options: Any) -> Plan[Job]:
         """Add one job; *options* are those of `_draft`, in its order."""
         job = self._draft(now_ms, name, data, *options)
         if self._has is None:
             self._has = yield from features()
         outcomes = yield (self._enqueue(job, self._has),)
         self._learn(now_ms, results(outcomes))
+        yield from self._convert(outcomes)
         return Job(job.id, name, data, 0, now_ms, self._home)
 
     def add_quickly(self, now_ms: int, name: str, data: Any) -> tuple[Job, Call[None]] | None:
@@ -99,9 +94,15 @@ class Production:
         outcomes = yield chain(
             self._calls(now_ms, self._has, parts), self._made(now_ms, drafts, jobs, made)
         )
+        yield from self._convert(outcomes)
         self._check(made, drafts, parts, outcomes)
         self._learn(now_ms, outcomes)
         return made
+
+    def _convert(self, outcomes: Iterable[Any]) -> Plan[None]:
+        """Save delayed jobs from a released engine that shares the queue and cannot read them."""
+        if ops.MIXED in outcomes:
+            yield from convert_ops.convert(self._keys)
 
     def _made(
         self,
@@ -139,7 +140,7 @@ class Production:
         """Make the calls that add *parts*, one after the other."""
         for part in parts:
             if isinstance(part, RepeatSpec):
-                yield repeat_ops.upsert(self._keys, part, now_ms)
+                yield repeat_ops.upsert(self._keys, part, now_ms, self._policy.dialect)
             elif self._is_alone(part[0]):
                 yield self._enqueue(part[0], has)
             else:
@@ -262,7 +263,7 @@ class Production:
     def upsert(self, now_ms: int, name: str, data: Any, **options: Any) -> Plan[Job]:
         """Let a job recur; the id of what is returned is the spec's key."""
         spec = self._spec(name, data, **options)
-        outcomes = yield (repeat_ops.upsert(self._keys, spec, now_ms),)
+        outcomes = yield (repeat_ops.upsert(self._keys, spec, now_ms, self._policy.dialect),)
         results(outcomes)
         return Job(spec.key, name, data, 0, now_ms, self._home)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from tambomq.chasqui.cron import check_pattern, next_fire_ms
@@ -12,12 +13,16 @@ from tambomq.chasqui.wire_repeat import decode_spec, encode_spec
 from tambomq.errors import InvalidValue, RemoteProtocolError, StoreUnavailable, TamboError
 from tambomq.store.call import Call, Plan, load_script, results
 
-_UPSERT = load_script("tambomq.chasqui", "upsert")
+_UPSERT = load_script("tambomq.chasqui", "upsert", "prefix", "dialect")
 _REMOVE = load_script("tambomq.chasqui", "remove_spec")
 
 
-def upsert(keys: Keys, spec: RepeatSpec, now_ms: int) -> Call[bool]:
-    """Let *spec* recur from *now_ms* on, as new or instead of what has its key."""
+def upsert(keys: Keys, spec: RepeatSpec, now_ms: int, dialect: str = "auto") -> Call[bool]:
+    """Let *spec* recur from *now_ms* on, as new or instead of what has its key.
+
+    A spec with retries of its own is dropped by a released engine. So it is refused, with
+    `InvalidValue`, where one shares the queue and *dialect* is ``auto``.
+    """
     check_pattern(spec.pattern)
     for what in ("limit", "start_after_ms", "end_before_ms"):
         if (value := getattr(spec, what)) is not None:
@@ -27,9 +32,10 @@ def upsert(keys: Keys, spec: RepeatSpec, now_ms: int) -> Call[bool]:
         raise InvalidValue("repeat", spec.pattern.expression, "a pattern that comes to pass")
     if spec.end_before_ms is not None and next_ms > spec.end_before_ms:
         raise InvalidValue("end_before_ms", spec.end_before_ms, "not before the first fire")
-    where = (keys.repeat, keys.spec(spec.key))
-    args = (spec.key, next_ms, encode_spec(spec))
-    return Call(_UPSERT, where, args, bool, repeatable=True)
+    where = (keys.repeat, keys.spec(spec.key), keys.stream, *keys.signs[:4])
+    alone = int(dialect == "auto" and spec.retry is not None)
+    args = (spec.key, next_ms, encode_spec(spec), alone)
+    return Call(_UPSERT, where, args, partial(_upserted, spec), repeatable=True)
 
 
 def remove(keys: Keys, key: str) -> Call[bool]:
@@ -53,6 +59,13 @@ def listing(keys: Keys, limit: int) -> Plan[list[RepeatableMeta]]:
     ]
     found = zip(names, flat[1::2], bodies, strict=True)
     return [meta for row in found if (meta := _meta(*row)) is not None]
+
+
+def _upserted(spec: RepeatSpec, reply: int) -> bool:
+    if not reply:
+        rule = "left out for what recurs in a queue that a released engine shares: it would drop it"
+        raise InvalidValue("attempts and backoff", spec.retry, rule)
+    return True
 
 
 def _meta(key: str, score: bytes, body: Any) -> RepeatableMeta | None:

@@ -13,14 +13,14 @@ from itertools import chain
 
 from tambomq.chasqui.job import U32
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.ops import GRACE_S, OURS, Draft, Policy
+from tambomq.chasqui.ops import GRACE_S, Draft, Policy
 from tambomq.chasqui.recorded import recorded
 from tambomq.chasqui.wire import encode_member
 from tambomq.errors import ForeignLeader, QueueFull
 from tambomq.store.call import Arg, Call, load_script
 
 _FRESH = load_script("tambomq.chasqui", "sink_fresh", "note", "room")
-_JOBS = load_script("tambomq.chasqui", "sink_jobs", "note", "room", "seen")
+_JOBS = load_script("tambomq.chasqui", "sink_jobs", "note", "room", "seen", "prefix", "dialect")
 
 _FULL = -3
 
@@ -81,10 +81,9 @@ def _any(
     """Return the keys and the words of jobs that have ids of their own, or are not due yet."""
     waiting = sum(job.run_at_ms is None for job in jobs)
     where = [
-        keys.stream, keys.events, keys.delayed, keys.promoter_lock, keys.window(query),
-        keys.fence(query),
+        keys.stream, keys.events, keys.delayed, keys.window(query), keys.fence(query), *keys.signs,
     ]  # fmt: skip
-    words: list[Arg] = [OURS if policy.dialect == "page" else "", waiting]
+    words: list[Arg] = [policy.dialect, waiting]
     for job in jobs:
         if job.run_at_ms is None:
             words += (job.id, int(job.keyed), job.body, job.name, "")

@@ -28,8 +28,11 @@ from tambomq.chasqui.packing import (
 )
 from tambomq.errors import InvalidFormat, InvalidPayload, RemoteProtocolError
 
-DIALECTS = ("page", "engine")
-"""How a delayed member counts its name: in one byte, or in four, the lowest first."""
+DIALECTS = ("auto", "page", "engine")
+"""How a delayed member counts its name: in one byte, or in four, the lowest first.
+
+``auto``: the script that stores it decides, by what it sees of others who share the queue.
+"""
 
 _Backoff = tuple[str, Uint, Uint | None, float | None, Uint | None]
 _Retry = tuple[Uint32 | None, _Backoff | None] | None
@@ -102,17 +105,30 @@ _ENVELOPE_STARTS = frozenset((*range(0x80, 0xA0), *range(0xDC, 0xE0)))
 def check_dialect(dialect: str) -> str:
     """Return *dialect* if there is such a one; raise `InvalidFormat` if not."""
     if dialect not in DIALECTS:
-        raise InvalidFormat("dialect", dialect, " or ".join(DIALECTS))
+        raise InvalidFormat("dialect", dialect, ", ".join(DIALECTS[:-1]) + f" or {DIALECTS[-1]}")
     return dialect
 
 
 def encode_member(name: str, envelope: bytes, dialect: str) -> bytes:
-    """Return a delayed member; raise `InvalidFormat` for a name that the dialect cannot hold."""
+    """Return a delayed member; raise `InvalidFormat` for a name that the dialect cannot hold.
+
+    ``auto`` is written as ``engine``: see `to_store`.
+    """
     keys.check_name(name)
     if check_dialect(dialect) == "page":
         keys.check_page_name(name)
     encoded = name.encode()
     return len(encoded).to_bytes(1 if dialect == "page" else 4, "little") + encoded + envelope
+
+
+def to_store(name: str, envelope: bytes, dialect: str) -> tuple[str, bytes]:
+    """Return what the script that stores a delayed job is told: a dialect, and the member.
+
+    Of ``auto`` it makes the page's itself; a name that this cannot hold stays in the engine's.
+    """
+    if dialect == "auto" and not keys.fits_page(name):
+        dialect = "engine"
+    return dialect, encode_member(name, envelope, dialect)
 
 
 def decode_member(member: bytes) -> tuple[str, bytes]:

@@ -85,7 +85,7 @@ class Worker:
         result_ttl_ms: int | None = None,
         credential_provider: CredentialProvider | None = None,
         backoff: BackoffLike | None = None,
-        dialect: str = "page",
+        dialect: str = "auto",
         heartbeat: str | None = "thread",
         limiter: tuple[int, int] | None = None,
         grace_s: float = 30.0,
@@ -203,7 +203,7 @@ class Worker:
         """Learn what the server can do, and join the group."""
         # Drawn here and not where the object is built: processes that are forked from one worker,
         # or get a pickled copy of it, would be one consumer and take over each other's jobs.
-        consumer = self._consumer_id or f"c-{uuid.uuid4()}"
+        consumer = self._consumer_id or f"{OURS}{uuid.uuid4()}"
         while True:
             try:
                 has = await store.follow(features())
@@ -256,7 +256,7 @@ class Worker:
     def _leaders(self, store: AsyncStore, consumer: str) -> list[Leader]:
         office = Office(
             self._keys,
-            f"{OURS}{consumer}",
+            consumer if consumer.startswith(OURS) else f"{OURS}{consumer}",
             cap=self._cap,
             dlq_cap=self._duties.dlq_cap,
             events_cap=self._events_cap,

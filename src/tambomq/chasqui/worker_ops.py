@@ -14,9 +14,8 @@ import msgspec
 
 from tambomq.chasqui.job import check_whole
 from tambomq.chasqui.keys import RETURNED, Keys
-from tambomq.chasqui.ops import OURS
 from tambomq.chasqui.verdict import Death
-from tambomq.chasqui.wire import encode_member
+from tambomq.chasqui.wire import to_store
 from tambomq.store.call import Arg, Call, Script, load_script
 from tambomq.store.features import Features
 
@@ -41,7 +40,7 @@ _LEAVE = load_script("tambomq.chasqui", "leave")
 _LIMIT = load_script("tambomq.chasqui", "limit")
 _SETTLE = _scripts("settle", "owns")
 _DONE = _scripts("done", "note", "owns")
-_RETRY = _scripts("retry", "note", "owns")
+_RETRY = _scripts("retry", "note", "owns", "prefix", "dialect")
 _BURY = _scripts("bury", "note", "room", "owns")
 
 
@@ -81,6 +80,11 @@ def make_group(seat: Seat) -> Call[bool]:
     verb = ("XGROUP", "CREATE")
     args = (seat.group, "0", "MKSTREAM")
     return Call(verb, (seat.keys.stream,), args, bool, repeatable=True)
+
+
+def enlist(seat: Seat) -> Call[int]:
+    """Let producers know whose consumer this is: others have names that users choose, too."""
+    return Call("SADD", (seat.keys.signs[3],), (seat.consumer,), int, repeatable=True)
 
 
 def read(seat: Seat, count: int, block_ms: int, idle_ms: int) -> Call[list[Delivery]]:
@@ -148,11 +152,11 @@ def retry(
     leader could not read *dialect*.
     """
     keys = seat.keys
-    where = (keys.stream, keys.delayed, keys.promoter_lock, keys.events)
+    where = (keys.stream, keys.delayed, keys.events, *keys.signs)
+    told, member = to_store(ran.name, body, dialect)
     args = (
-        seat.group, seat.consumer, ran.entry, OURS if dialect == "page" else "",
-        encode_member(ran.name, body, dialect), seat.events_cap, ts, ran.id, ran.name,
-        ran.attempt, _text(reason), ran.duration_us, wait_ms,
+        seat.group, seat.consumer, ran.entry, told, member, seat.events_cap, ts,
+        ran.id, ran.name, ran.attempt, _text(reason), ran.duration_us, wait_ms,
     )  # fmt: skip
     return Call(_RETRY[seat.has.xackdel], where, args, _retried, repeatable=True)
 
@@ -198,7 +202,8 @@ def set_progress(keys: Keys, id: str, percent: int) -> Call[Any]:
 
 def leave(seat: Seat) -> Call[bool]:
     """Take this consumer out of its group; false if there is something in its hands."""
-    return Call(_LEAVE, (seat.keys.stream,), (seat.group, seat.consumer), bool, repeatable=True)
+    where = (seat.keys.stream, seat.keys.signs[3])
+    return Call(_LEAVE, where, (seat.group, seat.consumer), bool, repeatable=True)
 
 
 def connection_id() -> Call[int]:

@@ -87,9 +87,9 @@ def how_options(command: Command) -> Command:
         ),
         click.option(
             "--dialect",
-            type=click.Choice(("page", "engine")),
-            default="page",
-            help="How a delayed job is stored; engine, where workers of the engine read it. [page]",
+            type=click.Choice(("auto", "page", "engine")),
+            default="auto",
+            help="How a delayed job is stored; auto: as all who share the queue read it. [auto]",
         ),
     ):
         command = option(command)

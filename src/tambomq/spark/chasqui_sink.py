@@ -70,7 +70,7 @@ def _target(given: Given) -> ChasquiTarget:
     policy = Policy(
         max_stream_len=given.number("maxStreamLen", MAX_STREAM_LEN),
         overflow=given.one_of("overflow", ("refuse", "trim"), "refuse"),
-        dialect=given.one_of("dialect", DIALECTS, "page"),
+        dialect=given.one_of("dialect", DIALECTS, "auto"),
         journal=journal_of(given),
     )
     name = check_name(given.text("name", None) or "")

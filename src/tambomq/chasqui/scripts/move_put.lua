@@ -4,8 +4,12 @@
 -- KEYS  stream         stream  {chasqui:<queue>}:stream
 --       events         stream  {chasqui:<queue>}:events
 --       delayed        zset    {chasqui:<queue>}:delayed
---       lock           string  {chasqui:<queue>}:promoter:lock
 --       fence          hash    {chasqui:<queue>}:fence:<query>
+--       lock           string  {chasqui:<queue>}:promoter:lock
+--       scheduler_lock  string  {chasqui:<queue>}:scheduler:lock
+--       consumers      string  {chasqui:<queue>}:tambo:consumers
+--       workers        set     {chasqui:<queue>}:tambo:workers
+--       converted      string  {chasqui:<queue>}:tambo:converted
 --       marker, index  …       strings {chasqui:<queue>}:dlid:<id> and didx:<id>, of each job whose
 --                      id is taken
 -- ARGV  number         of the batch; each is higher than those before it
@@ -13,7 +17,7 @@
 --       cap            jobs that the stream may hold
 --       events_cap     events that are kept; 0 writes none
 --       ts             now, in ms
---       ours           how the names of leaders begin that read any member; '' if all read these
+--       dialect        of delayed members: 'page', 'engine', or 'auto', what the queue's signs ask for
 --       waiting        how many jobs are not delayed
 --       id, name, run_at, taken_ms, head, payload  …  a job: its id and name; when it is due, '' for
 --                      now; for how long its id is taken, 0 if it is not; envelope or delayed
@@ -21,9 +25,10 @@
 -- REPLY 1 added, 0 was added before, -3 there is no room; the leader's name if it could not read
 --       the delayed ones
 
-local stream, events, delayed, lock, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local stream, events, delayed, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local lock, scheduler_lock, consumers, workers, converted = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local number, mark, cap = ARGV[1], ARGV[2], ARGV[3]
-local events_cap, ts, ours, waiting = ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
+local events_cap, ts, dialect, waiting = ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
 
 local known = redis.call('HMGET', fence, 'last', 'count', 'sum')
 if tonumber(number) <= (tonumber(known[1]) or 0) then
@@ -31,18 +36,25 @@ if tonumber(number) <= (tonumber(known[1]) or 0) then
 elseif room(stream, cap) < waiting then
   return -3
 end
-local holder = ours ~= '' and (#ARGV - 7) / 6 > waiting and redis.call('GET', lock)
-if holder and holder:sub(1, #ours) ~= ours then
-  return holder
+local shorten = false
+if (#ARGV - 7) / 6 > waiting then
+  local holder = dialect == 'page' and is_foreign_lock(lock)
+  if holder then
+    return holder
+  end
+  shorten = dialect == 'auto' and not has_signs(stream, lock, scheduler_lock, consumers, workers, delayed)
 end
 -- What is of another type is found before anything is written.
 redis.call('ZCARD', delayed)
 
-local keys, place, sum, count = {unpack(KEYS, 6)}, 1, tonumber(known[3]) or 0, 0
+local keys, place, sum, count = {unpack(KEYS, 10)}, 1, tonumber(known[3]) or 0, 0
 for i = 8, #ARGV, 6 do
   local id, name, run_at, taken_ms = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   local head, payload = tonumber(ARGV[i + 4]), ARGV[i + 5]
   if run_at ~= '' then
+    if shorten and fits_page(payload) then
+      head, payload = head - 3, shortened(payload)
+    end
     redis.call('ZADD', delayed, run_at, payload)
     note(events, events_cap, 'delayed', id, ts, name, 'delay_ms', run_at - ts)
     if taken_ms ~= '0' then
@@ -57,6 +69,9 @@ for i = 8, #ARGV, 6 do
   end
   sum = (sum + tonumber(redis.sha1hex(payload:sub(head + 1)):sub(1, 12), 16)) % 2 ^ 48
   count = count + 1
+end
+if shorten or dialect == 'page' then
+  redis.call('DEL', converted)
 end
 redis.call('HSET', fence, 'last', number, 'mark', mark,
   'count', (tonumber(known[2]) or 0) + count, 'sum', string.format('%.0f', sum))

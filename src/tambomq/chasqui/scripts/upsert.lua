@@ -1,15 +1,25 @@
 -- upsert: let a job recur, as new or instead of what recurred under its key.
 --
--- KEYS  repeat_  zset  {chasqui:<queue>}:repeat
---       spec     hash  {chasqui:<queue>}:repeat:spec:<key>
--- ARGV  key      the spec's
---       next     its next fire, in ms
---       body     the spec
--- REPLY 1
+-- KEYS  repeat_         zset    {chasqui:<queue>}:repeat
+--       spec            hash    {chasqui:<queue>}:repeat:spec:<key>
+--       stream          stream  {chasqui:<queue>}:stream
+--       lock            string  {chasqui:<queue>}:promoter:lock
+--       scheduler_lock  string  {chasqui:<queue>}:scheduler:lock
+--       consumers       string  {chasqui:<queue>}:tambo:consumers
+--       workers         set     {chasqui:<queue>}:tambo:workers
+-- ARGV  key             the spec's
+--       next            its next fire, in ms
+--       body            the spec
+--       alone           1 if a released engine would drop it
+-- REPLY 1, or 0 if a released engine shares the queue and would drop it
 
-local repeat_, spec = KEYS[1], KEYS[2]
-local key, next, body = ARGV[1], ARGV[2], ARGV[3]
+local repeat_, spec, stream, lock, scheduler_lock = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local consumers, workers = KEYS[6], KEYS[7]
+local key, next, body, alone = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
+if alone == '1' and has_signs(stream, lock, scheduler_lock, consumers, workers) then
+  return 0
+end
 -- What is wrong with a key must be found before anything is written.
 redis.call('ZCARD', repeat_)
 redis.call('HSET', spec, 'spec', body)
