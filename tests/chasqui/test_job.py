@@ -145,13 +145,13 @@ def test_a_job_asks_the_queue_or_worker_it_belongs_to() -> None:
         def wait_for_result(self, id: str, *, timeout: float, poll_interval: float) -> Any:
             return id, timeout, poll_interval
 
-        def update_progress(self, id: str, percent: int) -> Any:
-            return id, percent
+        def update_progress(self, id: str, percent: int, name: str) -> Any:
+            return id, percent, name
 
     job = Job("a", "b", None, 0, 3, Home())
     assert job.wait_for_result() == ("a", 30.0, 0.1)
     assert job.wait_for_result(timeout=1, poll_interval=2) == ("a", 1, 2)
-    assert job.update_progress(40) == ("a", 40)
+    assert job.update_progress(40) == ("a", 40, "b")
 
 
 # ── what is read back ────────────────────────────────────────────────────────

@@ -34,7 +34,8 @@ def every_key(keys: Keys) -> list[str]:
         *(keys.stream, keys.dlq, keys.delayed, keys.repeat, keys.events),
         *(keys.promoter_lock, keys.scheduler_lock, keys.paused, keys.limiter),
     ]
-    by_id = (keys.spec, keys.result, keys.marker, keys.index, keys.progress)
+    by_id = (keys.spec, keys.result, keys.marker, keys.index, keys.progress, keys.stalls)
+    fixed += keys.signs[2:]
     return fixed + [make("x") for make in (*by_id, keys.added, keys.window)]
 
 
@@ -49,12 +50,13 @@ def every_key(keys: Keys) -> list[str]:
         (KEYS.promoter_lock, "{chasqui:emails}:promoter:lock"),
         (KEYS.scheduler_lock, "{chasqui:emails}:scheduler:lock"),
         (KEYS.paused, "{chasqui:emails}:paused"),
-        (KEYS.limiter, "{chasqui:emails}:limiter"),
+        (KEYS.limiter, "{chasqui:emails}:tambo:limiter"),
         (KEYS.spec("digest::every:5"), "{chasqui:emails}:repeat:spec:digest::every:5"),
         (KEYS.result("j1"), "{chasqui:emails}:result:j1"),
         (KEYS.marker("j1"), "{chasqui:emails}:dlid:j1"),
         (KEYS.index("j1"), "{chasqui:emails}:didx:j1"),
         (KEYS.progress("j1"), "{chasqui:emails}:progress:j1"),
+        (KEYS.stalls("j1"), "{chasqui:emails}:stalls:j1"),
         (KEYS.added("j1"), "{chasqui:emails}:added:j1"),
         (KEYS.window("p"), "{chasqui:emails}:idmp:p"),
     ],

@@ -232,7 +232,7 @@ def test_a_spec_is_stored_as_the_engine_stores_it(
     connect: Connect, db: redis.Redis, keys: Keys, vector: Vector
 ) -> None:
     given = dict(vector.inputs["spec"])
-    connect().upsert_repeatable_job(
+    connect(dialect="engine").upsert_repeatable_job(
         given["job_name"],
         {"k": 1},
         repeat=given["pattern"],

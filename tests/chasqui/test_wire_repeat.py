@@ -66,8 +66,18 @@ def test_a_spec_is_the_engine_s_bytes_both_ways(recorded: Vector) -> None:
     missed = MissedFiresPolicy(**given.pop("missed_fires", {"kind": "skip"}))
     key = spec_key(given.pop("key"), given["job_name"], pattern)
     spec = RepeatSpec(key=key, pattern=pattern, missed_fires=missed, **given)
-    assert encode_spec(spec) == recorded.blob
+    assert encode_spec(spec, "engine") == recorded.blob
     assert decode_spec(recorded.blob) == spec
+
+
+@pytest.mark.parametrize("recorded", vectors("repeat_spec/"))
+def test_a_spec_says_what_becomes_of_missed_fires_as_newer_engines_do(recorded: Vector) -> None:
+    body = msgspec.msgpack.decode(recorded.blob)
+    spec = decode_spec(recorded.blob)
+    assert unpacked(spec) == [*body, "Skip"][:9]
+    stubborn = msgspec.structs.replace(spec, retry=RetryOverride(3))
+    for dialect in ("auto", "page", "engine"):
+        assert len(msgspec.msgpack.decode(encode_spec(stubborn, dialect))) == 10
 
 
 @given(specs)
@@ -75,8 +85,9 @@ def test_any_spec_comes_back(spec: RepeatSpec) -> None:
     assert decode_spec(encode_spec(spec)) == spec
 
 
-def test_skipping_missed_fires_takes_no_element() -> None:
-    assert unpacked(SPEC) == BODY
+def test_skipping_missed_fires_takes_no_element_in_the_engines_dialect_alone() -> None:
+    assert msgspec.msgpack.decode(encode_spec(SPEC, "engine")) == BODY
+    assert unpacked(SPEC) == [*BODY, "Skip"]
 
 
 def test_an_override_is_the_tenth_element_and_the_ninth_is_then_written_out() -> None:

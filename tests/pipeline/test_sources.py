@@ -71,7 +71,7 @@ def test_streams_are_found_by_what_is_in_redis(store: Store, db: redis.Redis) ->
 
 
 def test_no_field_of_an_event_is_lost(store: Store, db: redis.Redis) -> None:
-    fields: Any = {"e": "progress", "id": "j", "ts": "1700000000000", "n": "mail", "percent": "7"}
+    fields: Any = {"e": "progress", "id": "j", "ts": "1700000000000", "n": "mail", "progress": "7"}
     db.xadd(Keys(NAME).events, {**fields, "colour": "red"})
     (row,) = rows(store, f"chasqui:events:{NAME}")
     assert (row["protocol"], row["source"], row["queue"]) == ("chasqui", "events", NAME)

@@ -93,7 +93,8 @@ def _replay(
 ) -> Call[tuple[int, bool]]:
     flat = [item for job in jobs for item in job]
     args = (policy.max_stream_len, policy.events_cap, now_ms, *flat)
-    return Call(_REPLAY, (keys.dlq, keys.stream, keys.events), args, _replayed, repeatable=True)
+    where = (keys.dlq, keys.stream, keys.events, keys.stalls(""))
+    return Call(_REPLAY, where, args, _replayed, repeatable=True)
 
 
 def _last(keys: Keys) -> Call[str]:

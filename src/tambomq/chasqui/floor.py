@@ -246,17 +246,19 @@ class Floor:
 
     # ── what a job can do in its handler ─────────────────────────────────────
 
-    def update_progress(self, id: str, percent: int) -> Any:
+    def update_progress(self, id: str, percent: int, name: str) -> Any:
         """Tell how far job *id* has come: awaited by a coroutine, at once for a plain function."""
-        told = self._tell_progress(id, percent)
+        told = self._tell_progress(id, percent, name)
         if threading.get_ident() == self._thread:
             return told
         return asyncio.run_coroutine_threadsafe(told, self._loop).result()
 
-    async def _tell_progress(self, id: str, percent: int) -> None:
-        calls: list[Any] = [worker_ops.set_progress(self._seat.keys, id, percent)]
+    async def _tell_progress(self, id: str, percent: int, name: str) -> None:
+        ttl_s, fields = self._duties.result_ttl_s, ("n", name) if name else ()
+        calls: list[Any] = [worker_ops.set_progress(self._seat.keys, id, percent, ttl_s)]
         if self._seat.events_cap:
-            calls.append(worker_ops.emit(self._seat, now_ms(), "progress", id, "percent", percent))
+            told = (now_ms(), "progress", id, *fields, "progress", percent)
+            calls.append(worker_ops.emit(self._seat, *told))
         await self._store.run_all(calls)
 
 

@@ -136,7 +136,9 @@ class Job(msgspec.Struct, eq=False):
 
     def update_progress(self, percent: int) -> Any:
         """Tell how far the job has come, 0 to 100; to be awaited, in an async handler."""
-        return self._ability("update_progress", "a job given to a handler")(self.id, percent)
+        return self._ability("update_progress", "a job given to a handler")(
+            self.id, percent, self.name
+        )
 
     def _ability(self, what: str, whose: str) -> Callable[..., Any]:
         ability: Callable[..., Any] | None = getattr(self._home, what, None)

@@ -67,8 +67,11 @@ class Keys:
         self.scheduler_lock = f"{base}:scheduler:lock"
         self.paused = f"{base}:paused"
         """String: there while the queue is paused."""
-        self.limiter = f"{base}:limiter"
-        """Hash: how many jobs may still start, and until when that counts."""
+        self.limiter = f"{base}:tambo:limiter"
+        """Hash: how many jobs may still start, and until when that counts.
+
+        Newer releases of the engine keep a bucket of other fields under ``:limiter``.
+        """
 
     def spec(self, key: str) -> str:
         """Hash: the repeatable spec *key*, and how often it has fired."""
@@ -89,6 +92,13 @@ class Keys:
     def progress(self, id: str) -> str:
         """String: how far job *id* has come, 0 to 100."""
         return f"{self._base}:progress:{id}"
+
+    def stalls(self, id: str) -> str:
+        """String: how often job *id* stalled, as newer releases of the engine count.
+
+        Scripts that end many jobs are given the key of no id, and put each id behind it.
+        """
+        return f"{self._base}:stalls:{id}"
 
     def added(self, id: str) -> str:
         """String: there while job *id* may not be added again, where dedup is strict."""

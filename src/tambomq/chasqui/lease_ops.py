@@ -122,7 +122,8 @@ def acknowledge(group: Group, term: Term, number: int, mark: str) -> Plan[Settle
     Raises `QueueError` if the lease is another's, or another claim is open.
     """
     keys = Keys(term.queue)
-    where = (*_own(term), keys.verdicts(term.lease), keys.delayed, keys.dlq, keys.events)
+    own = (*_own(term), keys.verdicts(term.lease))
+    where = (*own, keys.delayed, keys.dlq, keys.events, keys.stalls(""))
     who = (group.name, lessee(term.lease), group.dlq_cap, group.events_cap)
     args = (term.owner, number, mark, CHUNK, *who)
     step = Call(_ACKNOWLEDGE, where, args, partial(ledger.granted, term), repeatable=True)

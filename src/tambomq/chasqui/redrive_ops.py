@@ -86,7 +86,8 @@ def move(keys: Keys, policy: Policy, id: str, now_ms: int, jobs: Sequence[Job]) 
 
     Raises `JournalFull`, and moves none of them.
     """
-    where = (keys.dlq, keys.stream, keys.events, keys.redrive(id), keys.redriven(id))
+    own = (keys.redrive(id), keys.redriven(id), keys.stalls(""))
+    where = (keys.dlq, keys.stream, keys.events, *own)
     words: list[Arg] = [policy.max_stream_len, policy.events_cap, now_ms, KEEP_S]
     for job in jobs:
         words += (job.letter, job.id, job.body, job.name)

@@ -34,7 +34,7 @@ def upsert(keys: Keys, spec: RepeatSpec, now_ms: int, dialect: str = "auto") -> 
         raise InvalidValue("end_before_ms", spec.end_before_ms, "not before the first fire")
     where = (keys.repeat, keys.spec(spec.key), keys.stream, *keys.signs[:4])
     alone = int(dialect == "auto" and spec.retry is not None)
-    args = (spec.key, next_ms, encode_spec(spec), alone)
+    args = (spec.key, next_ms, encode_spec(spec, dialect), alone)
     return Call(_UPSERT, where, args, partial(_upserted, spec), repeatable=True)
 
 

@@ -14,7 +14,7 @@ from tambomq.chasqui.wire import by_name
 _NUMBERS = frozenset(
     (
         *(b"attempt", b"backoff_ms", b"delay_ms", b"duration_us", b"ts"),
-        *(b"count", b"wait_ms", b"percent"),
+        *(b"count", b"wait_ms", b"percent", b"progress"),
     )
 )
 # 64 bits have no more digits; what has is not a number of ours, and slow to read.

@@ -45,10 +45,12 @@ _POLICIES = ("Skip", "FireOnce", "FireAll")
 _encode = Encoder().encode
 
 
-def encode_spec(spec: RepeatSpec) -> bytes:
+def encode_spec(spec: RepeatSpec, dialect: str = "auto") -> bytes:
     """Return the body of a spec; raise `InvalidPayload` if it has none.
 
-    The engine drops a spec with a retry override, the tenth element; newer ones read it.
+    It has nine elements as in newer releases of the engine, and a tenth, which 1.3.0 drops, with a
+    retry override. In the ``engine``'s dialect it is what 1.3.0 writes: eight where fires are
+    skipped.
     """
     try:
         slots: list[Any] = [
@@ -62,10 +64,10 @@ def encode_spec(spec: RepeatSpec) -> bytes:
             spec.end_before_ms,
             0,
         ]
+        if dialect != "engine" or spec.retry or spec.missed_fires.kind != SKIP.kind:
+            slots.append(_policy_slot(spec.missed_fires))
         if spec.retry is not None:
-            slots += [_policy_slot(spec.missed_fires), retry_slots(spec.retry)]
-        elif spec.missed_fires.kind != SKIP.kind:
-            slots += [_policy_slot(spec.missed_fires)]
+            slots.append(retry_slots(spec.retry))
         return _encode(slots)
     except UNWRITABLE as error:
         raise InvalidPayload(spec, error) from error

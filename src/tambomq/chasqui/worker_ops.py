@@ -19,7 +19,8 @@ from tambomq.chasqui.wire import to_store
 from tambomq.store.call import Arg, Call, Script, load_script
 from tambomq.store.features import Features
 
-PROGRESS_TTL_S = 24 * 3600
+PROGRESS_TTL_S = 3600
+"""As long as a result is kept."""
 # Lua passes on only some thousands of arguments.
 MOST_CLAIMED = 1000
 
@@ -128,14 +129,15 @@ def settle(seat: Seat, ts: int, begun: Sequence[Arg], ended: Sequence[Arg]) -> C
     *begun* has id, name and attempt of each, one after the other; *ended* has
     entry, id, name, attempt and duration.
     """
-    where = (seat.keys.stream, seat.keys.events)
+    where = (seat.keys.stream, seat.keys.events, seat.keys.stalls(""))
     head = (seat.group, seat.consumer, seat.events_cap, ts, len(begun) // 3)
     return Call(_SETTLE[seat.has.xackdel], where, (*head, *begun, *ended), _names, repeatable=True)
 
 
 def done(seat: Seat, ran: Ran, value: bytes, ttl_s: int, ts: int) -> Call[bool]:
     """End a job and keep what its handler returned; false if the entry was lost."""
-    where = (seat.keys.stream, seat.keys.events, seat.keys.result(ran.id))
+    keys = seat.keys
+    where = (keys.stream, keys.events, keys.result(ran.id), keys.stalls(ran.id))
     args = (
         seat.group, seat.consumer, ran.entry, value, ttl_s, seat.events_cap, ts,
         ran.id, ran.name, ran.attempt, ran.duration_us,
@@ -168,7 +170,8 @@ def bury(
 
     *duration_us*: how long its last run took; `None` if it was not run.
     """
-    where = (seat.keys.stream, seat.keys.dlq, seat.keys.events)
+    keys = seat.keys
+    where = (keys.stream, keys.dlq, keys.events, keys.stalls(death.id))
     args = (
         seat.group, seat.consumer, entry, dlq_cap, death.reason, death.payload, death.name,
         _text(death.detail), seat.events_cap, ts, death.id, death.attempt,
@@ -194,9 +197,9 @@ def emit(seat: Seat, ts: int, name: str, id: str = "", *fields: Arg) -> Call[byt
     return Call("XADD", (seat.keys.events,), (*head, *fields), bytes)
 
 
-def set_progress(keys: Keys, id: str, percent: int) -> Call[Any]:
+def set_progress(keys: Keys, id: str, percent: int, ttl_s: int | None = None) -> Call[Any]:
     """Keep how far a job has come; raises `InvalidValue` if *percent* is none."""
-    args = (check_whole("percent", percent, 100), "EX", PROGRESS_TTL_S)
+    args = (check_whole("percent", percent, 100), "EX", ttl_s or PROGRESS_TTL_S)
     return Call("SET", (keys.progress(id),), args, bool, repeatable=True)
 
 

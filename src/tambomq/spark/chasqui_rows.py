@@ -37,7 +37,9 @@ _NUMBERS: Final = (
     *(b"count", b"wait_ms", b"percent"),
 )
 _TS: Final = b"ts"
-_KNOWN: Final = frozenset((*_TEXTS, *_NUMBERS, _TS))
+_PERCENT, _PROGRESS = b"percent", b"progress"
+"""How far a job is: by the name it had, and by the one that the engine gives it."""
+_KNOWN: Final = frozenset((*_TEXTS, *_NUMBERS, _TS, _PROGRESS))
 # All numbers of so many digits fit.
 _DIGITS: Final = 18
 
@@ -76,12 +78,13 @@ def events(rows: Sequence[Row]) -> Values:
     """Return the columns of events."""
     ids, entries, fields = _taken_apart(rows)
     nothing = pa.nulls(len(ids), LONG)
-    texts = {name: fields.array(name) for name in (*_NUMBERS, _TS)}
+    texts = {name: fields.array(name) for name in (*_NUMBERS, _TS, _PROGRESS)}
     numbers = {name: nothing if t is None else whole_numbers(t) for name, t in texts.items()}
     sound = _KNOWN.issuperset(fields.names)
     for name, found in numbers.items():
         if found is None:
             numbers[name], sound = _numbers(fields.values(name)), False
+    numbers[_PERCENT] = pc.coalesce(numbers[_PROGRESS], numbers[_PERCENT])
     return {
         "entry_id": ids,
         "told_at": moments(ids),

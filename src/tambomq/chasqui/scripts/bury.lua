@@ -4,6 +4,7 @@
 -- KEYS  stream       stream  {chasqui:<queue>}:stream
 --       dlq          stream  {chasqui:<queue>}:dlq
 --       events       stream  {chasqui:<queue>}:events
+--       stalls       string  {chasqui:<queue>}:stalls:<id>
 -- ARGV  group        whose
 --       consumer     who has it
 --       entry        the job's
@@ -19,7 +20,7 @@
 --       duration_us  how long the last took; '' if it did not run
 -- REPLY 1 buried, 0 is another's by now, or gone
 
-local stream, dlq, events = KEYS[1], KEYS[2], KEYS[3]
+local stream, dlq, events, stalls = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local group, consumer, entry, dlq_cap, reason = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local payload, name, detail = ARGV[6], ARGV[7], ARGV[8]
 local events_cap, ts, id, attempt, duration_us = ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13]
@@ -40,6 +41,7 @@ if detail ~= '' then
 end
 redis.call('XADD', dlq, '*', unpack(row))
 ackdel(stream, group, {entry})
+redis.call('DEL', stalls)
 if duration_us ~= '' then
   note(events, events_cap, 'failed', id, ts, name, 'attempt', attempt, 'reason', detail, 'duration_us', duration_us)
 end

@@ -4,6 +4,7 @@
 -- KEYS  stream       stream  {chasqui:<queue>}:stream
 --       events       stream  {chasqui:<queue>}:events
 --       result       string  {chasqui:<queue>}:result:<id>
+--       stalls       string  {chasqui:<queue>}:stalls:<id>
 -- ARGV  group        whose
 --       consumer     who ran it
 --       entry        the job's
@@ -17,7 +18,7 @@
 --       duration_us  how long it took
 -- REPLY 1 done, 0 is another's by now, or gone
 
-local stream, events, result = KEYS[1], KEYS[2], KEYS[3]
+local stream, events, result, stalls = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local group, consumer, entry, value, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local events_cap, ts, id, name, attempt, duration_us = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
 
@@ -25,6 +26,7 @@ if not owns(stream, group, consumer, entry) then
   return 0
 end
 ackdel(stream, group, {entry})
+redis.call('DEL', stalls)
 -- The job is done, also where there is no memory left for what it returned.
 redis.pcall('SET', result, value, 'EX', ttl)
 note(events, events_cap, 'completed', id, ts, name, 'attempt', attempt, 'duration_us', duration_us)

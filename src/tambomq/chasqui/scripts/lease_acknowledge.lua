@@ -8,6 +8,7 @@
 --       delayed     zset    {chasqui:<queue>}:delayed
 --       dlq         stream  {chasqui:<queue>}:dlq
 --       events      stream  {chasqui:<queue>}:events
+--       stalls      string  {chasqui:<queue>}:stalls:<id>, without the id
 -- ARGV  owner       who has the lease
 --       number      of the claim
 --       mark        the claim's name, '' if there cannot be one
@@ -20,7 +21,7 @@
 --       has the lease; 'astray' and the number of the claim that is open instead
 
 local stream, ledger, members, verdicts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local delayed, dlq, events = KEYS[5], KEYS[6], KEYS[7]
+local delayed, dlq, events, stalls = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local owner, number, mark, count = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local group, consumer, dlq_cap, events_cap = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 
@@ -80,6 +81,9 @@ for _, job in ipairs(jobs) do
       note(events, events_cap, 'completed', id, now, name, 'attempt', attempt)
     end
     ended[#ended + 1] = entry
+    if kind ~= 3 then
+      redis.call('DEL', stalls .. id)
+    end
   end
   tally[kind] = tally[kind] + 1
 end

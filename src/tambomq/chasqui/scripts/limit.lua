@@ -1,6 +1,6 @@
 -- limit: ask whether jobs may start, where only so many may in a while.
 --
--- KEYS  limiter      hash  {chasqui:<queue>}:limiter
+-- KEYS  limiter      hash  {chasqui:<queue>}:tambo:limiter
 -- ARGV  most         jobs that may start in a window
 --       duration_ms  how long a window is; it begins with the first start in it
 --       wanted       jobs that would start now

@@ -6,6 +6,7 @@
 --       events      stream  {chasqui:<queue>}:events
 --       record      hash    {chasqui:<queue>}:redrive:<id>
 --       ledger      stream  {chasqui:<queue>}:redrive:<id>:moved
+--       stalls      string  {chasqui:<queue>}:stalls:<id>, without the id
 -- ARGV  cap         jobs that the stream may hold
 --       events_cap  events that are kept; 0 writes none
 --       ts          now, in ms
@@ -14,7 +15,7 @@
 -- REPLY how many this redrive has moved since it began, 0, 0, and 1 if there was no room for the
 --       rest; nil if it is undone, or not known
 
-local dlq, stream, events, record, ledger = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local dlq, stream, events, record, ledger, stalls = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local cap, events_cap, ts, keep_s = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local known = redis.call('HMGET', record, 'state', 'moved')
@@ -40,6 +41,7 @@ for i = 5, #ARGV, 4 do
     end
     redis.call('XADD', ledger, '*', 'from', letter, 'to', entry, unpack(row[2]))
     redis.call('XDEL', dlq, letter)
+    redis.call('DEL', stalls .. id)
     note(events, events_cap, 'waiting', id, ts, name)
     count = count + 1
   end

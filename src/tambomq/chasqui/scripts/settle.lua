@@ -2,6 +2,7 @@
 --
 -- KEYS  stream      stream  {chasqui:<queue>}:stream
 --       events      stream  {chasqui:<queue>}:events
+--       stalls      string  {chasqui:<queue>}:stalls:<id>, without the id
 -- ARGV  group       whose
 --       consumer    who runs them
 --       events_cap  events that are kept; 0 writes none
@@ -11,7 +12,7 @@
 --                   duration_us of each that ended
 -- REPLY entries that ended but were another's by then, or gone
 
-local stream, events = KEYS[1], KEYS[2]
+local stream, events, stalls = KEYS[1], KEYS[2], KEYS[3]
 local group, consumer, events_cap, ts, begun = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
 -- As `note`, without its generality: nine tenths of all events are written here.
@@ -37,11 +38,12 @@ if ended < #ARGV then
     known[row[1]] = true
   end
 end
-local mine, lost = {}, {}
+local mine, lost, counters = {}, {}, {}
 for i = ended, #ARGV, 5 do
   local entry = ARGV[i]
   if known[entry] or owns(stream, group, consumer, entry) then
     mine[#mine + 1] = entry
+    counters[#counters + 1] = stalls .. ARGV[i + 1]
     tell('completed', ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], 'duration_us', ARGV[i + 4])
   else
     lost[#lost + 1] = entry
@@ -52,5 +54,6 @@ if events_cap ~= '0' then
 end
 if #mine > 0 then
   ackdel(stream, group, mine)
+  redis.call('DEL', unpack(counters))
 end
 return lost

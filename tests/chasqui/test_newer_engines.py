@@ -1,0 +1,78 @@
+"""What later releases of the engine keep beside a queue, and what we do with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import redis
+
+from tambomq.chasqui import Job, Queue, UnrecoverableError
+from tambomq.chasqui.keys import Keys
+from tests.chasqui.conftest import Work
+from tests.chasqui.working import completed
+from tests.servers import eventually_async
+
+
+async def handler(job: Job) -> Any:
+    if job.data == "dead":
+        raise UnrecoverableError("no")
+    if job.data == "fails" and job.attempt == 1:
+        raise ValueError("not yet")
+    return 5 if job.data == "returns" else None
+
+
+@pytest.mark.parametrize("data", ["plain", "returns"])
+async def test_how_often_a_job_stalled_is_forgotten_when_it_is_done(
+    queue: Queue, work: Work, db: redis.Redis, keys: Keys, data: str
+) -> None:
+    job = await queue.add("mail", data)
+    db.mset({keys.stalls(job.id): 2, keys.stalls("another"): 1})
+    async with work(handler, store_results=True) as worker:
+        await completed(worker, 1)
+    assert db.mget(keys.stalls(job.id), keys.stalls("another")) == [None, b"1"]
+
+
+async def test_it_is_kept_through_a_retry_and_forgotten_by_death_and_replay(
+    queue: Queue, work: Work, db: redis.Redis, keys: Keys
+) -> None:
+    fails = await queue.add("mail", "fails", backoff=3_600_000)
+    dead = await queue.add("mail", "dead")
+    db.mset({keys.stalls(fails.id): 2, keys.stalls(dead.id): 2})
+    async with work(handler) as worker:
+        await eventually_async(lambda: (worker.stats.retried, worker.stats.buried) == (1, 1))
+    assert db.mget(keys.stalls(fails.id), keys.stalls(dead.id)) == [b"2", None]
+    # A newer engine buries what has stalled too often, and leaves its count to the replay.
+    db.set(keys.stalls(dead.id), 3)
+    assert await queue.replay_dlq() == 1
+    assert not db.exists(keys.stalls(dead.id))
+
+
+async def test_the_limiter_of_newer_engines_is_left_alone(
+    queue: Queue, work: Work, db: redis.Redis, keys: Keys
+) -> None:
+    theirs = f"{{chasqui:{keys.queue}}}:limiter"
+    db.hset(theirs, mapping={"tokens": 3, "refilled": 5})
+    await queue.add("mail", "plain")
+    async with work(handler, limiter=(5, 60_000)) as worker:
+        await completed(worker, 1)
+    assert db.hgetall(theirs) == {b"tokens": b"3", b"refilled": b"5"}
+    assert db.ttl(theirs) == -1
+    assert db.hget(keys.limiter, "started") == b"1"
+
+
+async def test_progress_is_told_with_the_fields_of_newer_engines(
+    queue: Queue, work: Work, db: redis.Redis, keys: Keys
+) -> None:
+    async def tell(job: Job) -> None:
+        await job.update_progress(40)
+
+    for name in ("mail", ""):
+        await queue.add(name, 1)
+    async with work(tell, store_results=True, result_ttl_ms=60_000) as worker:
+        await completed(worker, 2)
+    rows: Any = db.xrange(keys.events)
+    told = [fields for _, fields in rows if fields[b"e"] == b"progress"]
+    assert [list(fields)[3:] for fields in told] == [[b"n", b"progress"], [b"progress"]]
+    assert {fields[b"progress"] for fields in told} == {b"40"}
+    assert 0 < int(str(db.ttl(keys.progress(told[0][b"id"].decode())))) <= 60
