@@ -103,7 +103,8 @@ def test_a_queue_is_paused_until_it_is_resumed(
     assert other.resume() is True
     assert queue.resume() is False
     assert not queue.is_paused()
-    assert db.dbsize() == 0
+    assert set(db.keys()) == {keys.requests.encode()}
+    assert 0 < int(str(db.pttl(keys.requests))) <= 100_000
 
 
 def test_a_paused_queue_takes_jobs(connect: Connect, db: redis.Redis, keys: Keys) -> None:

@@ -172,7 +172,7 @@ def test_a_delayed_job_is_cancelled_by_its_id_once(
     twin.add("n", 1, job_id="a", delay_ms=HOUR)
     assert twin.cancel_delayed("a") is True
     assert twin.cancel_delayed("a") is False
-    assert set(db.keys()) == {keys.events.encode()}
+    assert set(db.keys()) == {keys.events.encode(), keys.requests.encode()}
 
 
 def test_a_cancelled_id_may_be_scheduled_again(

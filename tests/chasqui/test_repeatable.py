@@ -41,7 +41,8 @@ def test_what_recurs_is_kept_with_its_next_fire(
     stored = spec(db, keys, job.id)
     assert (stored.key, stored.job_name, stored.pattern) == (job.id, "digest", EVERY)
     assert decode_payload(stored.payload) == {"k": 1}
-    assert set(db.keys()) == {keys.repeat.encode(), keys.spec(job.id).encode()}
+    made = (keys.repeat, keys.spec(job.id), keys.requests)
+    assert set(db.keys()) == {key.encode() for key in made}
 
 
 def test_add_lets_a_job_recur_as_well(twin: BlockingQueue, db: redis.Redis, keys: Keys) -> None:
@@ -134,11 +135,11 @@ def test_a_spec_that_cannot_be_read_is_left_out_of_the_list(
 # ── removing ─────────────────────────────────────────────────────────────────
 
 
-def test_what_is_removed_recurs_no_more(twin: BlockingQueue, db: redis.Redis) -> None:
+def test_what_is_removed_recurs_no_more(twin: BlockingQueue, db: redis.Redis, keys: Keys) -> None:
     job = twin.upsert_repeatable_job("n", 1, repeat=EVERY)
     assert twin.remove_repeatable_by_key(job.id) is True
     assert twin.remove_repeatable_by_key(job.id) is False
-    assert db.dbsize() == 0
+    assert set(db.keys()) == {keys.requests.encode()}
 
 
 def test_the_others_go_on_recurring(twin: BlockingQueue) -> None:

@@ -124,7 +124,9 @@ class Programs(Compared):
 
     @rule(id=chosen_ids)
     def cancel(self, id: str) -> None:
-        assert self.store.run(ops.cancel(KEYS, id)) is self.model.cancel(id)
+        done = self.model.cancel(id)
+        assert self.store.run(ops.cancel(KEYS, id)) is done
+        self.model.windows["requests"] |= {id} if done else set()
 
     # ── leaders ──────────────────────────────────────────────────────────────
 
@@ -314,7 +316,9 @@ class Programs(Compared):
     @rule(pause=st.booleans())
     def pause(self, *, pause: bool) -> None:
         call = admin_ops.pause(KEYS) if pause else admin_ops.resume(KEYS)
-        assert self.store.run(call) is (pause or self.model.is_paused)
+        done = pause or self.model.is_paused
+        assert self.store.run(call) is done
+        self.model.windows["requests"] |= {"pause"} if done else set()
         self.model.is_paused = pause
         assert self.store.run(worker_ops.is_paused(KEYS)) is pause
 

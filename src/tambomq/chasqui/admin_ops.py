@@ -9,6 +9,7 @@ from tambomq.chasqui.job import U64, Envelope, JobCounts, check_whole
 from tambomq.chasqui.keys import ANY_QUEUE, RETURNED, Keys, queue_of
 from tambomq.chasqui.wire import decode_envelope, decode_member
 from tambomq.errors import InvalidFormat, QueueBusy, RemoteProtocolError, TamboError
+from tambomq.ids import ulid
 from tambomq.store.call import Arg, Call, Plan, load_script, results
 
 CHUNK = 500
@@ -17,6 +18,8 @@ STATES = ("dlq", "waiting", "delayed")
 
 _DROP_WAITING = load_script("tambomq.chasqui", "drop_waiting", "note", "cancelled", "prefix")
 _DROP_DELAYED = load_script("tambomq.chasqui", "drop_delayed", "note", "cancelled")
+_PAUSE = load_script("tambomq.chasqui", "pause", "seen")
+_RESUME = load_script("tambomq.chasqui", "resume", "seen")
 _SWEEP = load_script("tambomq.chasqui", "sweep")
 
 
@@ -57,12 +60,12 @@ def _in_hands(pending: Any) -> int:
 
 def pause(keys: Keys) -> Call[bool]:
     """Let workers start no job; durable, until `resume`."""
-    return Call("SET", (keys.paused,), ("1",), bool, repeatable=True)
+    return Call(_PAUSE, (keys.paused, keys.requests), (ulid(0),), bool, repeatable=True)
 
 
 def resume(keys: Keys) -> Call[bool]:
     """Let workers go on; false if they were not paused."""
-    return Call("DEL", (keys.paused,), (), bool, repeatable=True)
+    return Call(_RESUME, (keys.paused, keys.requests), (ulid(0),), bool, repeatable=True)
 
 
 def drain(keys: Keys, group: str, events_cap: int = 0, *, delayed: bool) -> Plan[int]:

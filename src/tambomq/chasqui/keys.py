@@ -121,6 +121,11 @@ class Keys:
         return self.promoter_lock, self.scheduler_lock, *own
 
     @property
+    def requests(self) -> str:
+        """Zset: requests that were carried out lately, so that none counts twice."""
+        return self.window("requests")
+
+    @property
     def leases(self) -> str:
         """Set: the names of all leases on the queue."""
         return f"{self._base}:leases"

@@ -53,7 +53,7 @@ _ADD_ONCE = load_script("tambomq.chasqui", "add_once", "note", "room")
 _ADD_FRESH = load_script("tambomq.chasqui", "add_fresh", "note", "room", "seen")
 _ADD_BATCH = _scripts("add_batch", "note", "room", "seen")
 _SCHEDULE = load_script("tambomq.chasqui", "schedule", "note", "seen", "prefix", "dialect")
-_CANCEL = load_script("tambomq.chasqui", "cancel", "note", "cancelled", "prefix")
+_CANCEL = load_script("tambomq.chasqui", "cancel", "note", "cancelled", "prefix", "seen")
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -252,8 +252,9 @@ def schedule(keys: Keys, policy: Policy, producer: str, job: Draft) -> Call[bool
 def cancel(keys: Keys, job_id: str, events_cap: int = 0) -> Call[bool]:
     """Forget a job that was scheduled under *job_id*; false if it is not there, or due."""
     check_job_id(job_id)
-    where = (keys.delayed, keys.marker(job_id), keys.index(job_id), keys.events)
-    return Call(_CANCEL, where, (events_cap, job_id), bool, repeatable=True)
+    own = (keys.marker(job_id), keys.index(job_id))
+    where = (keys.delayed, *own, keys.events, keys.requests)
+    return Call(_CANCEL, where, (events_cap, job_id, ulid(0)), bool, repeatable=True)
 
 
 def result(keys: Keys, job_id: str) -> Call[Any]:

@@ -11,10 +11,11 @@ from tambomq.chasqui.keys import Keys
 from tambomq.chasqui.repeat import SKIP, RepeatableMeta, RepeatSpec
 from tambomq.chasqui.wire_repeat import decode_spec, encode_spec
 from tambomq.errors import InvalidValue, RemoteProtocolError, StoreUnavailable, TamboError
+from tambomq.ids import ulid
 from tambomq.store.call import Call, Plan, load_script, results
 
-_UPSERT = load_script("tambomq.chasqui", "upsert", "prefix", "dialect")
-_REMOVE = load_script("tambomq.chasqui", "remove_spec")
+_UPSERT = load_script("tambomq.chasqui", "upsert", "prefix", "dialect", "seen")
+_REMOVE = load_script("tambomq.chasqui", "remove_spec", "seen")
 
 
 def upsert(keys: Keys, spec: RepeatSpec, now_ms: int, dialect: str = "auto") -> Call[bool]:
@@ -32,15 +33,16 @@ def upsert(keys: Keys, spec: RepeatSpec, now_ms: int, dialect: str = "auto") -> 
         raise InvalidValue("repeat", spec.pattern.expression, "a pattern that comes to pass")
     if spec.end_before_ms is not None and next_ms > spec.end_before_ms:
         raise InvalidValue("end_before_ms", spec.end_before_ms, "not before the first fire")
-    where = (keys.repeat, keys.spec(spec.key), keys.stream, *keys.signs[:4])
+    where = (keys.repeat, keys.spec(spec.key), keys.stream, *keys.signs[:4], keys.requests)
     alone = int(dialect == "auto" and spec.retry is not None)
-    args = (spec.key, next_ms, encode_spec(spec, dialect), alone)
+    args = (spec.key, next_ms, encode_spec(spec, dialect), alone, ulid(0))
     return Call(_UPSERT, where, args, partial(_upserted, spec), repeatable=True)
 
 
 def remove(keys: Keys, key: str) -> Call[bool]:
     """Let a job recur no more; false if there is no such spec."""
-    return Call(_REMOVE, (keys.repeat, keys.spec(key)), (key,), bool, repeatable=True)
+    where = (keys.repeat, keys.spec(key), keys.requests)
+    return Call(_REMOVE, where, (key, ulid(0)), bool, repeatable=True)
 
 
 def listing(keys: Keys, limit: int) -> Plan[list[RepeatableMeta]]:

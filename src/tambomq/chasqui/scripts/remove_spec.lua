@@ -2,11 +2,20 @@
 --
 -- KEYS  repeat_  zset  {chasqui:<queue>}:repeat
 --       spec     hash  {chasqui:<queue>}:repeat:spec:<key>
+--       window   zset  {chasqui:<queue>}:idmp:requests
 -- ARGV  key      the spec's
+--       request  names this request: made twice, it counts once
 -- REPLY 1 removed, 0 was not there
 
-local repeat_, spec = KEYS[1], KEYS[2]
-local key = ARGV[1]
+local repeat_, spec, window = KEYS[1], KEYS[2], KEYS[3]
+local key, request = ARGV[1], ARGV[2]
 
+if seen(window, request) then
+  return 1
+end
 redis.call('DEL', spec)
-return redis.call('ZREM', repeat_, key)
+local count = redis.call('ZREM', repeat_, key)
+if count == 1 then
+  remember(window, request)
+end
+return count
