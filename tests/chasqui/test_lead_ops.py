@@ -30,7 +30,7 @@ ALL: list[Call[Any]] = [
     lead_ops.late_specs(OFFICE, NOW, 3),
     lead_ops.next_fire(KEYS),
     lead_ops.spec_body(KEYS, "k"),
-    lead_ops.put_off(KEYS, "k", NOW),
+    lead_ops.put_off(OFFICE, Due("k", NOW), NOW),
     lead_ops.fire(OFFICE, every(), "k", NOW, 1, NOW + 1, NOW),
     lead_ops.drop_spec(OFFICE, "k", b"body", "why", NOW),
 ]
@@ -79,9 +79,9 @@ def test_an_id_that_is_no_text_stops_no_promotion() -> None:
     assert promotion.ids == ["�"]
 
 
-def test_indexes_are_forgotten_in_one_command() -> None:
+def test_indexes_are_forgotten_in_one_call() -> None:
     call = lead_ops.forget_indexes(KEYS, ["a", "b"])
-    assert call.parts == ("UNLINK", KEYS.index("a"), KEYS.index("b"))
+    assert call.keys == (KEYS.delayed, KEYS.index("a"), KEYS.index("b"))
 
 
 def test_due_specs_are_asked_for_by_the_batch() -> None:
@@ -107,7 +107,7 @@ def test_a_key_that_is_no_text_can_be_dropped_and_put_off() -> None:
     [due] = lead_ops.due_specs(OFFICE, NOW).decode([b"\xffk", b"5"])
     calls: list[Call[Any]] = [
         lead_ops.drop_spec(OFFICE, due.key, b"", "why", NOW),
-        lead_ops.put_off(KEYS, due.key, NOW),
+        lead_ops.put_off(OFFICE, due, NOW),
     ]
     for call in calls:
         assert b"\xffk" in call.args

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from tambomq.chasqui.job import Envelope
-from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.ops import EVENTS_CAP, MAX_STREAM_LEN
+from tambomq.chasqui.keys import RETURNED, Keys
+from tambomq.chasqui.ops import EVENTS_CAP, MAX_STREAM_LEN, OURS
 from tambomq.chasqui.options import DLQ_CAP
 from tambomq.chasqui.recorded import recorded
 from tambomq.chasqui.repeat import RepeatSpec
@@ -28,6 +28,8 @@ CLOCKS_APART_MS = 5_000
 """Whose clock differs from the server's by more than this makes no jobs that recur."""
 BATCH = 128
 """So many jobs are promoted by one script, which takes about a millisecond."""
+DEAD_AFTER_MS = 3_600_000
+"""A worker reads every few seconds: one that has not for so long is dead, or its queue paused."""
 FIRES = 250
 """So many jobs are made by one script: it must not keep others waiting."""
 
@@ -35,6 +37,9 @@ _LEAD = load_script("tambomq.chasqui", "lead", "leads")
 _RESIGN = load_script("tambomq.chasqui", "resign")
 _PROMOTE = load_script("tambomq.chasqui", "promote", "note", "room", "prefix", "leads")
 _FIRE = load_script("tambomq.chasqui", "fire", "note", "room")
+_FORGET_INDEXES = load_script("tambomq.chasqui", "forget_indexes")
+_PRUNE_CONSUMERS = load_script("tambomq.chasqui", "prune_consumers")
+_PUT_OFF = load_script("tambomq.chasqui", "put_off")
 _DROP_SPEC = load_script("tambomq.chasqui", "drop_spec", "note", "room")
 
 
@@ -118,8 +123,21 @@ def promote(office: Office) -> Call[Promotion | None]:
 
 
 def forget_indexes(keys: Keys, ids: Sequence[str]) -> Call[int]:
-    """Forget what only serves to cancel jobs, of jobs that are due."""
-    return Call("UNLINK", tuple(map(keys.index, ids)), (), int, repeatable=True)
+    """Forget what only serves to cancel jobs, of jobs that are due.
+
+    An id may have been scheduled anew since it was promoted, under this leader or another.
+    """
+    where = (keys.delayed, *map(keys.index, ids))
+    return Call(_FORGET_INDEXES, where, (), int, repeatable=True)
+
+
+def prune_consumers(keys: Keys, idle_ms: int = DEAD_AFTER_MS) -> Call[int]:
+    """Take consumers of ours out of the groups whose processes were killed; how many.
+
+    They hold nothing, and have not read for *idle_ms*. One that lives is made again by its read.
+    """
+    where = (keys.stream, keys.signs[3])
+    return Call(_PRUNE_CONSUMERS, where, (idle_ms, OURS, RETURNED), int, repeatable=True)
 
 
 def due_specs(office: Office, now_ms: int) -> Call[list[Due]]:
@@ -144,9 +162,11 @@ def spec_body(keys: Keys, key: str) -> Call[bytes | None]:
     return Call("HGET", (_spec(keys, key),), ("spec",), _as_is, repeatable=True)
 
 
-def put_off(keys: Keys, key: str, until_ms: int) -> Call[int]:
-    """Look at a spec again at *until_ms*."""
-    return Call("ZADD", (keys.repeat,), ("XX", until_ms, _raw(key)), int, repeatable=True)
+def put_off(office: Office, due: Due, until_ms: int) -> Call[bool]:
+    """Look at a spec again at *until_ms*; false if another leads, or it is due at another time."""
+    where = (office.keys.repeat, office.keys.scheduler_lock)
+    args = (office.holder, _raw(due.key), due.fire_at_ms, until_ms)
+    return Call(_PUT_OFF, where, args, bool, repeatable=True)
 
 
 def fire(

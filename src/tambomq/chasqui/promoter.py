@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 
 TICK_MS = 100
 """A job that is added when the leader is asleep is noticed after so long at the latest."""
+PRUNE_EVERY_S = 60.0
+"""How often consumers of killed workers are looked for."""
 SIGNS_EVERY_S = 1.0
 """How often to look whether a released engine has joined: it leads when this one leaves."""
 
@@ -36,7 +38,7 @@ class Promoter(Leader):
         super().__init__(store, office, office.keys.promoter_lock)
         self._tick_s = tick_ms / 1000
         self._moved: list[str] = []
-        self._signs_at = Deadline(0)
+        self._signs_at, self._prune_at = Deadline(0), Deadline(0)
 
     async def turn(self) -> float:
         """Promote a batch; return how many seconds to wait before the next."""
@@ -51,6 +53,9 @@ class Promoter(Leader):
         if self._signs_at.passed:
             self._signs_at = Deadline(SIGNS_EVERY_S)
             await self._convert()
+        if self._prune_at.passed:
+            self._prune_at = Deadline(PRUNE_EVERY_S)
+            await self._store.run(lead_ops.prune_consumers(self._office.keys))
         self._moved = [id for id in promotion.ids if id]
         if self._moved:
             # More may be due, and there are indexes to forget.

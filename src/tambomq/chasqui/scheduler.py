@@ -121,8 +121,7 @@ class Scheduler(Leader):
             raise body
         if isinstance(body, TamboError):
             log.error("cannot read the repeatable job %r of queue %r: %s", due.key, queue, body)
-            put_off = lead_ops.put_off(self._office.keys, due.key, now + PUT_OFF_MS)
-            await self._store.run(put_off)
+            await self._store.run(lead_ops.put_off(self._office, due, now + PUT_OFF_MS))
             return
         try:
             for call in self._calls(due, decode_spec(body or b""), now):

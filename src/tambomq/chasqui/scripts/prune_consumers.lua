@@ -1,0 +1,25 @@
+-- prune_consumers: take consumers of ours out of their groups that are dead and hold nothing.
+--
+-- KEYS  stream    stream  {chasqui:<queue>}:stream
+--       workers   set     {chasqui:<queue>}:tambo:workers
+-- ARGV  idle_ms   who has not read for so long is dead
+--       ours      how the names of our consumers begin, unless they are in workers
+--       returned  the consumer that is never dead
+-- REPLY how many were taken out
+
+local stream, workers = KEYS[1], KEYS[2]
+local idle_ms, ours, returned = tonumber(ARGV[1]), ARGV[2], ARGV[3]
+
+local count = 0
+for _, group in ipairs(redis.pcall('XINFO', 'GROUPS', stream)) do
+  for _, each in ipairs(redis.call('XINFO', 'CONSUMERS', stream, group[2])) do
+    local name, pending, idle = each[2], each[4], each[6]
+    local is_ours = name:sub(1, #ours) == ours or redis.call('SISMEMBER', workers, name) == 1
+    if is_ours and name ~= returned and pending == 0 and idle > idle_ms then
+      redis.call('XGROUP', 'DELCONSUMER', stream, group[2], name)
+      redis.call('SREM', workers, name)
+      count = count + 1
+    end
+  end
+end
+return count
