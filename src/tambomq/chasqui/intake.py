@@ -16,12 +16,13 @@ from typing import Protocol
 
 from tambomq.chasqui import worker_ops
 from tambomq.chasqui.hand import Hand
-from tambomq.chasqui.ops import OURS
+from tambomq.chasqui.joining import make_group
 from tambomq.chasqui.options import Pace
 from tambomq.chasqui.worker_ops import Delivery, Seat
 from tambomq.clock import Deadline, now_ms, pauses
 from tambomq.errors import StoreError, StoreUnavailable, TamboError
 from tambomq.store.aio import AsyncStore
+from tambomq.store.features import features
 
 log = logging.getLogger(__name__)
 
@@ -134,6 +135,8 @@ class Intake:
             return
         if self._connection is None:
             self._connection = await self._reads.run(worker_ops.connection_id())
+            # Another server may have taken over, which cannot do the same.
+            self._seat.has = await self._asks.follow(features())
             await self._look_for_pause()
             return
         if self._is_unsure:
@@ -222,6 +225,7 @@ class Intake:
                 await make_group(self._asks, self._seat)
         else:
             log.error("cannot read queue %r: %s", queue, error)
+            self._connection = None
 
     # ── what goes on beside ──────────────────────────────────────────────────
 
@@ -287,14 +291,3 @@ class Intake:
                 while not self._stopping:
                     await self._room.wait()
                     self._room.clear()
-
-
-async def make_group(store: AsyncStore, seat: Seat) -> None:
-    """Let the group be there."""
-    if not seat.consumer.startswith(OURS):
-        await store.run(worker_ops.enlist(seat))
-    try:
-        await store.run(worker_ops.make_group(seat))
-    except StoreError as error:
-        if not str(error).startswith("BUSYGROUP"):
-            raise

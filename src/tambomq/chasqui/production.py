@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
 
 from tambomq.chasqui import convert_ops, ops, repeat_ops
 from tambomq.chasqui.add_options import check_together, due_at
@@ -26,7 +26,7 @@ from tambomq.chasqui.wire import encode_fresh
 from tambomq.errors import BatchIncomplete, InvalidFormat, InvalidValue, TamboError
 from tambomq.ids import OwnNames, ulid, ulids
 from tambomq.store.call import Call, Plan, results
-from tambomq.store.features import Features, features
+from tambomq.store.features import Features, features, is_outdated
 
 _USUAL = frozenset(("name", "data"))
 _ADD_FIELDS = frozenset(
@@ -40,6 +40,9 @@ LOOK_EVERY_MS = 200
 Calls that are held up arrive later: the quick add never trims, but may exceed the cap."""
 
 NO_OPTIONS = (None,) * 5
+
+_Drafts: TypeAlias = Sequence[Draft | RepeatSpec]
+_Part: TypeAlias = Sequence[Draft] | RepeatSpec
 
 
 class Production:
@@ -63,6 +66,9 @@ class Production:
         if self._has is None:
             self._has = yield from features()
         outcomes = yield (self._enqueue(job, self._has),)
+        if is_outdated(outcomes):
+            self._has, self._room = (yield from features()), 0
+            outcomes = yield (self._enqueue(job, self._has),)
         self._learn(now_ms, results(outcomes))
         yield from self._convert(outcomes)
         return Job(job.id, name, data, 0, now_ms, self._home)
@@ -94,6 +100,10 @@ class Production:
         outcomes = yield chain(
             self._calls(now_ms, self._has, parts), self._made(now_ms, drafts, jobs, made)
         )
+        if is_outdated(outcomes):
+            self._has, self._room = (yield from features()), 0
+            # What was added the first time counts once.
+            outcomes = yield self._calls(now_ms, self._has, parts)
         yield from self._convert(outcomes)
         self._check(made, drafts, parts, outcomes)
         self._learn(now_ms, outcomes)
@@ -105,11 +115,7 @@ class Production:
             yield from convert_ops.convert(self._keys)
 
     def _made(
-        self,
-        now_ms: int,
-        drafts: Iterable[Draft | RepeatSpec],
-        jobs: Iterable[dict[str, Any]],
-        made: list[Job],
+        self, now_ms: int, drafts: _Drafts, jobs: Iterable[dict[str, Any]], made: list[Job]
     ) -> Iterator[Call[Any]]:
         """Make no call, but fill *made*: after the calls, while the server is busy with them."""
         for job, given in zip(drafts, jobs, strict=True):
@@ -117,11 +123,11 @@ class Production:
             made.append(Job(id, given["name"], given["data"], 0, now_ms, self._home))
         yield from ()
 
-    def _parts(self, drafts: Sequence[Draft | RepeatSpec]) -> list[Sequence[Draft] | RepeatSpec]:
+    def _parts(self, drafts: _Drafts) -> list[_Part]:
         """What one call each will add: fresh jobs, jobs of one producer, or one of any kind."""
         fresh: list[Draft] = []
         keyed: dict[str, list[Draft]] = {}
-        others: list[Sequence[Draft] | RepeatSpec] = []
+        others: list[_Part] = []
         for job in drafts:
             if isinstance(job, RepeatSpec):
                 others.append(job)
@@ -134,9 +140,7 @@ class Production:
         batches = [batch for jobs in (fresh, *keyed.values()) for batch in ops.batches(jobs)]
         return [*batches, *others]
 
-    def _calls(
-        self, now_ms: int, has: Features, parts: Iterable[Sequence[Draft] | RepeatSpec]
-    ) -> Iterator[Call[Any]]:
+    def _calls(self, now_ms: int, has: Features, parts: Iterable[_Part]) -> Iterator[Call[Any]]:
         """Make the calls that add *parts*, one after the other."""
         for part in parts:
             if isinstance(part, RepeatSpec):
@@ -183,11 +187,7 @@ class Production:
             self._room, self._looked_ms = self._policy.max_stream_len - longest, now_ms
 
     def _check(
-        self,
-        made: Sequence[Job],
-        drafts: Sequence[Draft | RepeatSpec],
-        parts: Sequence[Sequence[Draft] | RepeatSpec],
-        outcomes: Sequence[Any],
+        self, made: Sequence[Job], drafts: _Drafts, parts: Sequence[_Part], outcomes: Sequence[Any]
     ) -> None:
         """Raise what went wrong: the error itself, if nothing went right."""
         errors = [outcome for outcome in outcomes if isinstance(outcome, TamboError)]

@@ -20,8 +20,9 @@ from tambomq.chasqui import worker_ops
 from tambomq.chasqui.address import CredentialProvider, endpoint_of
 from tambomq.chasqui.floor import Floor, Handler, check_handler
 from tambomq.chasqui.hand import Hand, Lease
-from tambomq.chasqui.intake import Intake, make_group
+from tambomq.chasqui.intake import Intake
 from tambomq.chasqui.job import MAX_ATTEMPTS, BackoffLike
+from tambomq.chasqui.joining import make_group
 from tambomq.chasqui.keys import GROUP, Keys
 from tambomq.chasqui.lead_ops import Office
 from tambomq.chasqui.leader import Leader

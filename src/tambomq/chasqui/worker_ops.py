@@ -45,8 +45,8 @@ _RETRY = _scripts("retry", "note", "owns", "prefix", "dialect")
 _BURY = _scripts("bury", "note", "room", "owns")
 
 
-class Seat(msgspec.Struct, frozen=True):
-    """Who works where."""
+class Seat(msgspec.Struct):
+    """Who works where. What the server can do may change, when another takes over from it."""
 
     keys: Keys
     group: str

@@ -6,13 +6,19 @@ commands. A server that does not let us ask can do nothing special.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
 from tambomq.errors import StoreError, StoreUnavailable
 from tambomq.store.call import Call, Outcome, Plan
+
+_UNKNOWN = re.compile(
+    "Invalid stream ID|syntax error|unknown command|Unknown Redis command", re.IGNORECASE
+)
+"""So a server says that it does not know ``IDMP``, ``CLAIM`` or ``XACKDEL``."""
 
 
 class Features(msgspec.Struct, frozen=True):
@@ -49,6 +55,11 @@ def is_cluster() -> Call[bool]:
         decode=lambda reply: b"cluster_enabled:1" in reply,
         repeatable=True,
     )
+
+
+def is_outdated(outcomes: Iterable[Outcome]) -> bool:
+    """Whether the server refuses what another could that it has taken over from: ask again."""
+    return any(type(each) is StoreError and _UNKNOWN.search(str(each)) for each in outcomes)
 
 
 def _or_nothing(outcome: Outcome, nothing: Any) -> Any:

@@ -4,6 +4,10 @@
 -- ARGV  none
 -- REPLY none
 
+-- A server that takes over from one that knew it may not.
 local function ackdel(stream, group, entries)
-  redis.call('XACKDEL', stream, group, 'IDS', #entries, unpack(entries))
+  if redis.pcall('XACKDEL', stream, group, 'IDS', #entries, unpack(entries)).err then
+    redis.call('XACK', stream, group, unpack(entries))
+    redis.call('XDEL', stream, unpack(entries))
+  end
 end
