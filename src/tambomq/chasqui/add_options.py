@@ -32,5 +32,5 @@ def due_at(now_ms: int, delay_ms: float | datetime | None, delay: timedelta | No
     if isinstance(delay_ms, bool) or not isinstance(delay_ms, int | float):
         raise InvalidFormat("delay_ms", delay_ms, "milliseconds, or a datetime")
     if not 0 <= delay_ms <= U64:
-        raise InvalidValue("delay_ms", delay_ms, "non-negative, and not beyond all bounds")
+        raise InvalidValue("delay_ms", delay_ms, "finite, non-negative and at most 2**64 - 1")
     return now_ms + check_whole("delay_ms", int(delay_ms), U64)

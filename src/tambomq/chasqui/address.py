@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias
 
+from tambomq.errors import InvalidFormat
 from tambomq.store.connect import Credentials, Endpoint, Login, endpoint
 
 CredentialProvider: TypeAlias = Callable[
     [str | None], Awaitable[tuple[str | None, str | None]] | tuple[str | None, str | None]
 ]
 """Asked for user and password, with ``host:port``, at each new connection."""
+
+_OPTION: Final = "credential_provider"
+_RULE: Final = "a function that is given host:port or None and returns user and password"
 
 
 def endpoint_of(
@@ -24,7 +29,21 @@ def endpoint_of(
     found = endpoint(redis_url)
     if provider is None:
         return found
-    return endpoint(found, credentials=_credentials(found, provider))
+    return endpoint(found, credentials=_credentials(found, _check(provider)))
+
+
+def _check(provider: CredentialProvider) -> CredentialProvider:
+    """Return *provider* if it can be asked; raise `InvalidFormat` if not."""
+    if not callable(provider):
+        raise InvalidFormat(_OPTION, provider, _RULE)
+    try:
+        inspect.signature(provider).bind(None)
+    except TypeError as error:
+        raise InvalidFormat(_OPTION, provider, _RULE) from error
+    except ValueError:
+        # What is written in C may not tell.
+        pass
+    return provider
 
 
 def _credentials(found: Endpoint, provider: CredentialProvider) -> Credentials:
@@ -32,17 +51,19 @@ def _credentials(found: Endpoint, provider: CredentialProvider) -> Credentials:
 
     def ask() -> Login | Awaitable[Login]:
         answer = provider(None if found.path else f"{host}:{port}")
-        if isinstance(answer, tuple):
-            return _login(answer)
-        return _awaited(answer)
+        return awaited(answer) if inspect.isawaitable(answer) else _login(provider, answer)
+
+    async def awaited(answer: Awaitable[tuple[str | None, str | None]]) -> Login:
+        return _login(provider, await answer)
 
     return ask
 
 
-async def _awaited(answer: Awaitable[tuple[str | None, str | None]]) -> Login:
-    return _login(await answer)
-
-
-def _login(pair: tuple[str | None, str | None]) -> Login:
+def _login(provider: CredentialProvider, pair: Any) -> Login:
+    is_pair = isinstance(pair, tuple | list) and len(pair) == 2  # noqa: PLR2004  (user and password)
+    if not is_pair or not all(each is None or isinstance(each, str) for each in pair):
+        # Not what it returned: that may be a password.
+        rule = f"it must return user and password, each text or None, not {type(pair).__name__}"
+        raise InvalidFormat(_OPTION, provider, rule)
     user, password = pair
     return user or "", password or ""

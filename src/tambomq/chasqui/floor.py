@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 
 from tambomq.chasqui import worker_ops
 from tambomq.chasqui.hand import Hand
-from tambomq.chasqui.job import Envelope, Job
+from tambomq.chasqui.job import Envelope, Job, make_job
 from tambomq.chasqui.keys import fits_page
 from tambomq.chasqui.options import Duties
 from tambomq.chasqui.outbox import Outbox, Parcel, WorkerStats
@@ -173,7 +173,7 @@ class Floor:
         began = perf_counter_ns()
         try:
             data = decode_payload(envelope.payload)
-            job = Job(id, name, data, envelope.attempt, envelope.created_at_ms, self)
+            job = make_job(id, name, data, envelope.attempt, envelope.created_at_ms, self)
             if self._is_async:
                 value = await self._handler(job)
             else:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -108,8 +109,23 @@ class Envelope(msgspec.Struct, gc=False):
     retry: RetryOverride | None = None
 
 
-class Job(msgspec.Struct, eq=False):
-    """A job, as its producer gets it back and its handler is given it."""
+class _JobType(msgspec.StructMeta):
+    """Lets a job be made as the engine's users do, with *attempt*: the runs before this one."""
+
+    def __call__(self, *args: Any, attempt: int | None = None, **fields: Any) -> Any:
+        if attempt is not None:
+            if len(args) > 3 or "attempts_made" in fields:  # noqa: PLR2004  (id, name and data)
+                raise InvalidValue("attempt", attempt, "left out where attempts_made is given")
+            fields["attempts_made"] = check_whole("attempt", attempt, U32)
+        return super().__call__(*args, **fields)
+
+
+class Job(msgspec.Struct, eq=False, metaclass=_JobType):
+    """A job, as its producer gets it back and its handler is given it.
+
+    For tests of handlers it is made with *attempts_made* or, as the engine's users do, *attempt*:
+    both are the runs before this one.
+    """
 
     id: str
     name: str
@@ -119,6 +135,21 @@ class Job(msgspec.Struct, eq=False):
     created_at_ms: int
     _home: Any = None
     """The queue or worker it belongs to."""
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            id: str,
+            name: str,
+            data: Any,
+            attempts_made: int = ...,
+            created_at_ms: int = ...,
+            _home: Any = ...,
+            *,
+            attempt: int | None = ...,
+        ) -> None:
+            """Take what `_JobType` does."""
 
     @property
     def attempt(self) -> int:
@@ -159,6 +190,10 @@ class Job(msgspec.Struct, eq=False):
         return "Job(id={!r}, name={!r}, data={!r}, attempts_made={}, created_at_ms={})".format(
             *self._values()
         )
+
+
+make_job: Callable[..., Job] = partial(msgspec.StructMeta.__call__, Job)
+"""Makes a job of its fields, in their order, in a sixth of the time."""
 
 
 class DeadLetter(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from tambomq.chasqui import convert_ops, ops, repeat_ops
 from tambomq.chasqui.add_options import check_together, due_at
-from tambomq.chasqui.job import BackoffLike, Job, retry_override
+from tambomq.chasqui.job import BackoffLike, Job, make_job, retry_override
 from tambomq.chasqui.keys import Keys, check_job_id, check_name
 from tambomq.chasqui.ops import Draft, Policy, RoomyAdd
 from tambomq.chasqui.packing import encode_payload
@@ -71,7 +71,7 @@ class Production:
             outcomes = yield (self._enqueue(job, self._has),)
         self._learn(now_ms, results(outcomes))
         yield from self._convert(outcomes)
-        return Job(job.id, name, data, 0, now_ms, self._home)
+        return make_job(job.id, name, data, 0, now_ms, self._home)
 
     def add_quickly(self, now_ms: int, name: str, data: Any) -> tuple[Job, Call[None]] | None:
         """Return a job without options and the call that adds it, where one command does.
@@ -85,7 +85,7 @@ class Production:
         if name is not self._checked:
             self._checked = check_name(name)
         call = self._roomy.call(self._producer_of(id), id, name, body)
-        return Job(id, name, data, 0, now_ms, self._home), call
+        return make_job(id, name, data, 0, now_ms, self._home), call
 
     def add_bulk(self, now_ms: int, batch: Iterable[dict[str, Any]]) -> Plan[list[Job]]:
         """Add jobs in one trip; options are those of `add`, each by its name."""
@@ -120,7 +120,7 @@ class Production:
         """Make no call, but fill *made*: after the calls, while the server is busy with them."""
         for job, given in zip(drafts, jobs, strict=True):
             id = job.key if isinstance(job, RepeatSpec) else job.id
-            made.append(Job(id, given["name"], given["data"], 0, now_ms, self._home))
+            made.append(make_job(id, given["name"], given["data"], 0, now_ms, self._home))
         yield from ()
 
     def _parts(self, drafts: _Drafts) -> list[_Part]:
@@ -265,7 +265,7 @@ class Production:
         spec = self._spec(name, data, **options)
         outcomes = yield (repeat_ops.upsert(self._keys, spec, now_ms, self._policy.dialect),)
         results(outcomes)
-        return Job(spec.key, name, data, 0, now_ms, self._home)
+        return make_job(spec.key, name, data, 0, now_ms, self._home)
 
     def _spec(  # noqa: PLR0913  (the options of upsert_repeatable_job)
         self,
