@@ -39,7 +39,7 @@ def test_a_job_that_fails_too_often_is_buried_with_the_fields_of_the_engine(
     eventually(lambda: len(letters(scene)) == 3 and scene.is_empty())
     attempts = Counter(run.id for run in scene.ran())
     assert attempts == {"named": 3, "unnamed": 1, "poison": 1}
-    more = (b"detail",) if pair.consumer.is_ours else ()
+    more = (b"detail", b"error_type", b"traceback") if pair.consumer.is_ours else ()
     for fields in letters(scene):
         dead = decode_envelope(fields[b"d"])
         name = () if dead.id == "unnamed" else (b"n",)

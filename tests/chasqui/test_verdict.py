@@ -14,10 +14,10 @@ from tambomq.chasqui.verdict import (
     Rules,
     after_failure,
     arrival,
-    text_of,
 )
 from tambomq.chasqui.wire import decode_envelope, encode_envelope
 from tambomq.errors import Reject, UnrecoverableError
+from tambomq.failures import text_of
 from tests.chasqui.vectors import Vector, table, vector, vectors
 
 GATE: dict[str, Any] = table("attempt_gate")  # type: ignore[assignment]
@@ -127,9 +127,9 @@ def test_the_backoff_of_a_job_wins_over_the_workers(own: BackoffSpec | None, exp
 def test_the_last_failure_is_the_end_and_does_not_count_itself() -> None:
     envelope = Envelope("a", b"\x01", 1, 2)
     death = after_failure(envelope, "job", ValueError("boom"), Rules(3), no_jitter)
-    assert death == Death(
-        "retries_exhausted", encode_envelope(envelope), "boom", "a", "job", attempt=3
-    )
+    raised = ("ValueError", "ValueError: boom")
+    body = encode_envelope(envelope)
+    assert death == Death("retries_exhausted", body, "boom", "a", "job", 3, *raised)
 
 
 class NoSuchCustomer(UnrecoverableError):

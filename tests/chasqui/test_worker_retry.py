@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 import redis
@@ -13,6 +14,7 @@ from tambomq.chasqui.keys import Keys
 from tambomq.chasqui.wire import decode_envelope, decode_member, encode_envelope
 from tambomq.clock import now_ms
 from tambomq.errors import Reject
+from tambomq.failures import type_of
 from tests.chasqui import working
 from tests.chasqui.conftest import Work
 from tests.chasqui.working import buried, completed, die_with, pending, told
@@ -220,6 +222,8 @@ async def test_a_job_that_always_fails_is_a_letter_with_what_it_said_last(
             (b"source_id", entry),
             (b"reason", b"retries_exhausted"),
             (b"detail", b"boom"),
+            (b"error_type", b"ValueError"),
+            (b"traceback", ANY),
         ]
     ]
     (letter,) = await queue.peek_dlq()
@@ -263,6 +267,8 @@ async def test_a_verdict_of_the_handler_buries_at_once(
             (b"source_id", entry),
             (b"reason", b"unrecoverable"),
             (b"detail", b"no such customer"),
+            (b"error_type", type_of(error()).encode()),
+            (b"traceback", ANY),
         ]
     ]
 

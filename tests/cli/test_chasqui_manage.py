@@ -147,6 +147,25 @@ def test_json_has_what_the_job_was_given_or_the_bytes_that_are_no_job(
     assert no_job["payload"] == {"base64": "wQ=="}
 
 
+def test_an_error_is_shown_with_its_type_and_on_request_with_its_traceback(
+    run: Run, db: redis.Redis
+) -> None:
+    raised: dict[Any, Any] = {
+        "detail": "'to'",
+        "error_type": "KeyError",
+        "traceback": "Traceback …\n  a\nKeyError",
+    }
+    db.xadd(KEYS.dlq, {"d": letter("j1", {}), "reason": "x", **raised}, id="1-1")
+    db.xadd(KEYS.dlq, {"d": "", "reason": "malformed"}, id="2-1")
+    assert "┆ KeyError: 'to' ┆" in run("dlq", "peek", "emails").out
+    shown = run("dlq", "peek", "emails", "--traceback").out
+    assert shown.endswith(
+        "\n1-1  KeyError: 'to'\nTraceback …\n  a\nKeyError\n\n2-1  \n(no traceback)\n"
+    )
+    entry, _ = told(run("dlq", "peek", "emails", "--json"))["entries"]
+    assert {name: entry[name] for name in raised} == raised
+
+
 def test_replay_takes_those_that_are_chosen(run: Run, db: redis.Redis) -> None:
     ids = [
         stored.bury(db, KEYS, letter(f"j{number}"), name, reason)

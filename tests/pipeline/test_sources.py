@@ -94,9 +94,20 @@ def test_a_dead_letter_keeps_its_body_and_all_that_is_known_of_it(
     good, bad = rows(store, f"chasqui:dlq:{NAME}")
     assert (good["event"], good["id"], good["reason"]) == ("dlq", "j", "unrecoverable")
     assert (good["detail"], good["body"]) == ("no such user", b"\x2a")
+    assert bad["detail"] is None
     assert msgspec.json.decode(good["others"]) == {"source_id": "5-0", "created_ms": 1234}
     assert (bad["id"], bad["body"]) == (None, b"garbage")
     assert "error" in msgspec.json.decode(bad["others"])
+
+
+def test_a_dead_letter_tells_the_type_of_the_error_and_keeps_the_traceback(
+    store: Store, db: redis.Redis
+) -> None:
+    raised: Any = {"detail": "'to'", "error_type": "KeyError", "traceback": "Traceback …"}
+    db.xadd(Keys(NAME).dlq, {"d": encode_fresh("j", b"\x2a", 1234), "reason": "x", **raised})
+    [row] = rows(store, f"chasqui:dlq:{NAME}")
+    assert row["detail"] == "KeyError: 'to'"
+    assert msgspec.json.decode(row["others"])["traceback"] == "Traceback …"
 
 
 def test_a_record_of_a_journal_keeps_its_body(store: Store) -> None:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from tambomq.chasqui import event_ops, ops
+from tambomq.chasqui import dlq_ops, event_ops, ops
 from tambomq.chasqui.ends import PAGE, End, Ends, first_look, second_look
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.waiting import BLOCK_MS, LOOK_EVERY_S, RESULT_LAG_S, check_wait
+from tambomq.chasqui.waiting import (
+    BLOCK_MS,
+    LOOK_EVERY_S,
+    RESULT_LAG_S,
+    check_wait,
+    failed_job,
+)
 from tambomq.clock import Deadline
-from tambomq.errors import JobFailed
 from tambomq.store.sync import Store
 
 
@@ -53,7 +58,9 @@ def _settled(store: Store, keys: Keys, job_id: str, end: End, poll_s: float) -> 
     lag = Deadline(RESULT_LAG_S)
     while (value := store.run(ops.result(keys, job_id))) is None:
         if end.reason is not None:
-            raise JobFailed(keys.queue, job_id, end.reason)
+            plan = dlq_ops.buried_at(keys, job_id, end.event_id)
+            letter = store.follow(plan)
+            raise failed_job(keys.queue, job_id, end.reason, letter)
         if lag.passed:
             break
         time.sleep(min(poll_s, RESULT_LAG_S / 10))

@@ -18,6 +18,11 @@ from tambomq.store.call import Arg, Call, Plan, load_script, results
 PAGE = 250
 """So many letters are looked at, and replayed, at a time."""
 
+_JUST_BEFORE_MS = 100
+"""A letter and the event that tells of it are written by one script, the letter first."""
+_LATEST = 4
+"""So many pages are searched for the letter of a job."""
+
 Where: TypeAlias = Callable[[DeadLetter], bool]
 
 _REPLAY = load_script("tambomq.chasqui", "replay", "note", "room")
@@ -31,6 +36,34 @@ def peek(keys: Keys, limit: int, after: str = "-", until: str = "+") -> Call[lis
         return Call("ECHO", (), ("",), _none, repeatable=True)
     args = (after, until, "COUNT", count)
     return Call("XRANGE", (keys.dlq,), args, _letters, repeatable=True)
+
+
+def buried_at(keys: Keys, job_id: str, event_id: str) -> Plan[DeadLetter | None]:
+    """Return the letter of a job whose ``dlq`` event is *event_id*; `None` if it is gone.
+
+    Those that another engine writes may be too far from their event to be found.
+    """
+    at_ms = int(event_id.partition("-")[0])
+    before = str(at_ms)
+    for _ in range(_LATEST):
+        args = (before, max(0, at_ms - _JUST_BEFORE_MS), "COUNT", PAGE)
+        call = Call("XREVRANGE", (keys.dlq,), args, _letters, repeatable=True)
+        page: list[DeadLetter] = results((yield (call,)))[0]
+        for letter in page:
+            if job_of(letter) == job_id:
+                return letter
+        if len(page) < PAGE:
+            break
+        before = f"({page[-1].dlq_id}"
+    return None
+
+
+def job_of(letter: DeadLetter) -> str | None:
+    """Return the id of the job that *letter* was; `None` if it was none."""
+    try:
+        return decode_envelope(letter.payload).id
+    except RemoteProtocolError:
+        return None
 
 
 def replay(

@@ -26,10 +26,11 @@ from tambomq.chasqui.keys import fits_page
 from tambomq.chasqui.options import Duties
 from tambomq.chasqui.outbox import Outbox, Parcel, WorkerStats
 from tambomq.chasqui.packing import decode_payload, encode_payload
-from tambomq.chasqui.verdict import Death, after_failure, arrival, text_of
+from tambomq.chasqui.verdict import Death, after_failure, arrival
 from tambomq.chasqui.worker_ops import Delivery, Ran, Seat
 from tambomq.clock import now_ms
 from tambomq.errors import InvalidFormat, TamboError
+from tambomq.failures import FailureLog, headline, text_of
 from tambomq.store.aio import AsyncStore
 
 log = logging.getLogger(__name__)
@@ -65,6 +66,7 @@ class Floor:
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self._tasks: list[asyncio.Task[None]] = []
         self._threads: ThreadPoolExecutor | None = None
+        self._failures = FailureLog(log, "job", seat.keys.queue, self._loop.call_later)
         self.running = 0
         """Jobs that run."""
 
@@ -120,6 +122,7 @@ class Floor:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
+        self._failures.flush()
 
     # ── runners ──────────────────────────────────────────────────────────────
 
@@ -215,8 +218,7 @@ class Floor:
     ) -> None:
         took_us = (perf_counter_ns() - began) // 1000
         self._stats.failed += 1
-        queue = self._seat.keys.queue
-        log.info("job %r of %r failed", envelope.id, queue, exc_info=error)
+        self._failures.failed(envelope.id, envelope.attempt + 1, error)
         verdict = after_failure(envelope, name, error, self._duties.rules, random.randrange)
         if isinstance(verdict, Death):
             self._bury(entry, verdict, took_us)
@@ -232,7 +234,10 @@ class Floor:
 
     def _bury(self, entry: str, death: Death, took_us: int | None) -> None:
         queue = self._seat.keys.queue
-        log.error("job %r of queue %r is dead: %s %r", death.id, queue, death.reason, death.detail)
+        told = headline(death.reason, headline(death.error_type, death.detail))
+        log.error(
+            "job %r of queue %r is dead after %d runs: %s", death.id, queue, death.attempt, told
+        )
         call = worker_ops.bury(self._seat, entry, death, self._duties.dlq_cap, now_ms(), took_us)
         self._outbox.post(Parcel(entry, call, "buried"))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from tambomq.errors import InvalidFormat, InvalidValue
+from tambomq.failures import headline
 
 MAX_ATTEMPTS = 25
 MAX_DELAY_S = 30 * 24 * 3600
@@ -203,9 +204,19 @@ class DeadLetter(msgspec.Struct, frozen=True):
     source_id: str
     reason: str
     detail: str | None
+    """What the handler's error said, or what is wrong with the job."""
     payload: bytes
     """The envelope as it was stored, or what was there instead of one."""
     name: str
+    error_type: str | None = None
+    """The type of what the handler raised; `None` where nobody said."""
+    traceback: str | None = None
+    """Where it was raised, bounded in length; `None` where nobody said."""
+
+    @property
+    def error(self) -> str:
+        """Type and text of what the handler raised: ``KeyError: 'to'``; empty if nobody said."""
+        return headline(self.error_type, self.detail)
 
     def __getitem__(self, field: str) -> Any:
         if field not in self.__struct_fields__:

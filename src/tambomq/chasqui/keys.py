@@ -4,7 +4,8 @@ All keys of a queue begin with the same hash tag, so on a cluster they are on
 one node. The fields::
 
     stream   d n                                     envelope, dispatch name
-    dlq      d n source_id reason detail             and where it was, why it is here
+    dlq      d n source_id reason detail             and where it was, why it is here,
+             error_type traceback                    and what its handler raised
     events   e id ts n …                             see docs/protocols/chasqui.md
     spec     spec fired                              of repeat:spec:<key>, a hash
     lease    owner label until hidden_until          who has it, until when (ms)

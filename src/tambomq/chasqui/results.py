@@ -6,12 +6,19 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
-from tambomq.chasqui import event_ops, ops
+from tambomq.chasqui import dlq_ops, event_ops, ops
 from tambomq.chasqui.ends import ENDED, End, Ends, Look, first_look, second_look
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.waiting import BLOCK_MS, LINGER_S, LOOK_EVERY_S, RESULT_LAG_S, check_wait
+from tambomq.chasqui.waiting import (
+    BLOCK_MS,
+    LINGER_S,
+    LOOK_EVERY_S,
+    RESULT_LAG_S,
+    check_wait,
+    failed_job,
+)
 from tambomq.clock import Deadline, pauses
-from tambomq.errors import JobFailed, TamboError
+from tambomq.errors import TamboError
 from tambomq.store.aio import AsyncStore
 
 
@@ -75,7 +82,9 @@ class Results:
         lag = Deadline(RESULT_LAG_S)
         while (value := await self._store.run(ops.result(self._keys, job_id))) is None:
             if end.reason is not None:
-                raise JobFailed(self._keys.queue, job_id, end.reason)
+                plan = dlq_ops.buried_at(self._keys, job_id, end.event_id)
+                letter = await self._store.follow(plan)
+                raise failed_job(self._keys.queue, job_id, end.reason, letter)
             if lag.passed:
                 break
             await asyncio.sleep(min(poll_s, RESULT_LAG_S / 10))

@@ -20,6 +20,7 @@ from tambomq.chasqui.job import (
 )
 from tambomq.chasqui.wire import decode_envelope, encode_envelope, read_entry
 from tambomq.errors import Reject, RemoteProtocolError
+from tambomq.failures import text_of, traceback_of, type_of
 
 MAX_PAYLOAD_BYTES = 1 << 20
 MOST_DETAIL = 4000
@@ -44,6 +45,9 @@ class Death(msgspec.Struct, frozen=True):
     name: str = ""
     attempt: int = 0
     """Runs it has had."""
+    error_type: str = ""
+    """Of what its last run raised; '' if it did not run."""
+    traceback: str = ""
 
 
 class Retry(msgspec.Struct, frozen=True):
@@ -84,18 +88,19 @@ def after_failure(
     if isinstance(error, Reject) or ran >= _budget(envelope, rules):
         reason = UNRECOVERABLE if isinstance(error, Reject) else RETRIES_EXHAUSTED
         body = encode_envelope(envelope)
-        return Death(reason, body, text_of(error)[:MOST_DETAIL], envelope.id, name, ran)
+        return Death(
+            reason=reason,
+            payload=body,
+            detail=text_of(error)[:MOST_DETAIL],
+            id=envelope.id,
+            name=name,
+            attempt=ran,
+            error_type=type_of(error),
+            traceback=traceback_of(error),
+        )
     override = envelope.retry.backoff if envelope.retry else None
     wait = wait_ms(override, ran, draw, rules.backoff)
     return Retry(encode_envelope(msgspec.structs.replace(envelope, attempt=ran)), wait)
-
-
-def text_of(error: BaseException) -> str:
-    """Return what *error* says, or what it is if it cannot say it."""
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001  (somebody else's `__str__`)
-        return type(error).__name__
 
 
 def _budget(envelope: Envelope, rules: Rules) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tambomq.errors import InvalidValue
+from tambomq.chasqui.job import DeadLetter
+from tambomq.errors import InvalidValue, JobFailed
 
 LOOK_EVERY_S = 1.0
 """A worker without events is noticed by looking; one with events is heard."""
@@ -18,3 +19,17 @@ def check_wait(timeout: float, poll_interval: float) -> None:
     for what, value in (("timeout", timeout), ("poll_interval", poll_interval)):
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
             raise InvalidValue(what, value, "a positive number of seconds")
+
+
+def failed_job(queue: str, id: str, reason: str, letter: DeadLetter | None) -> JobFailed:
+    """Return the error that tells that a job is dead, with what its *letter* says."""
+    if letter is None:
+        return JobFailed(queue, id, reason)
+    return JobFailed(
+        queue,
+        id,
+        reason,
+        error_type=letter.error_type or "",
+        detail=letter.detail or "",
+        traceback=letter.traceback or "",
+    )

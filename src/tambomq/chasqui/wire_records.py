@@ -24,14 +24,19 @@ _DIGITS = 20
 def read_dead_letter(id: bytes, fields: Sequence[bytes]) -> DeadLetter:
     """Return the dead letter that an entry of the dead-letter queue is."""
     found = by_name(fields)
-    detail = found.get(b"detail")
+    detail, error_type, traceback = (
+        None if (value := found.get(field)) is None else _text(value)
+        for field in (b"detail", b"error_type", b"traceback")
+    )
     return DeadLetter(
         dlq_id=_text(id),
         source_id=_text(found.get(b"source_id", b"")),
         reason=_text(found.get(b"reason", b"")),
-        detail=None if detail is None else _text(detail),
+        detail=detail,
         payload=found.get(keys.PAYLOAD, b""),
         name=_text(found.get(keys.NAME, b"")),
+        error_type=error_type,
+        traceback=traceback,
     )
 
 

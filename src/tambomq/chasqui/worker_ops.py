@@ -175,7 +175,8 @@ def bury(
     args = (
         seat.group, seat.consumer, entry, dlq_cap, death.reason, death.payload, death.name,
         _text(death.detail), seat.events_cap, ts, death.id, death.attempt,
-        "" if duration_us is None else duration_us,
+        "" if duration_us is None else duration_us, _text(death.error_type),
+        _text(death.traceback),
     )  # fmt: skip
     return Call(_BURY[seat.has.xackdel], where, args, bool, repeatable=True)
 

@@ -43,11 +43,12 @@ def dlq() -> None:
     metavar="COUNT",
     help=f"Up to so many. [{PEEK_LIMIT}]",
 )
+@click.option("--traceback", is_flag=True, help="Show below where each handler raised its error.")
 @every_command
-def peek(queue: str, *, limit: int, as_json: bool) -> None:
+def peek(queue: str, *, limit: int, traceback: bool, as_json: bool) -> None:
     """Show the oldest dead letters and how often each reason is among them.
 
-    Details are cut; --json has all of them, and what the jobs were given.
+    Details are cut; --json has all of them, tracebacks, and what the jobs were given.
     """
     letters = open_queue(queue).peek_dlq(limit)
     reasons = Counter(letter.reason or NO_REASON for letter in letters)
@@ -59,6 +60,10 @@ def peek(queue: str, *, limit: int, as_json: bool) -> None:
     emit_boxed(columns, [_row(letter) for letter in letters] or [("(empty)", *(None,) * 5)])
     emit("")
     emit_boxed(("reason", "count"), sorted(reasons.items()) or [("(no entries)", 0)])
+    if traceback:
+        for letter in letters:
+            below = (letter.traceback or "(no traceback)").splitlines()
+            emit("\n".join(("", f"{letter.dlq_id}  {letter.error}", *below)))
 
 
 @dlq.command(
@@ -115,7 +120,7 @@ def _row(letter: DeadLetter) -> tuple[object, ...]:
         letter.source_id,
         letter.name,
         letter.reason,
-        _cut(letter.detail),
+        _cut(letter.error),
         len(letter.payload),
     )
 
@@ -134,6 +139,8 @@ def _object(letter: DeadLetter) -> dict[str, object]:
         "name": letter.name,
         "reason": letter.reason,
         "detail": letter.detail,
+        "error_type": letter.error_type,
+        "traceback": letter.traceback,
         "payload_bytes": len(letter.payload),
     }
     try:

@@ -172,7 +172,12 @@ def _kind(kind: Kind) -> dict[str, Any]:
         "first_seen": _moment(kind.first_ms),
         "last_seen": _moment(kind.last_ms),
         "samples": [
-            {"id": each.id, "at": _moment(each.at_ms), "detail": each.detail}
+            {
+                "id": each.id,
+                "at": _moment(each.at_ms),
+                "detail": each.detail,
+                "traceback": each.traceback or None,
+            }
             for each in kind.samples
         ],
     }

@@ -104,6 +104,7 @@ def emit_peeked(messages: Sequence[Message], *, as_base64: bool) -> None:
                 "state": state(m, now),
                 "visible_in_ms": max(0, m.visible_at - now),
                 "reason": m.reason,
+                "traceback": m.traceback,
             }
             for m in messages
         ]

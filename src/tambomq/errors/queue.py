@@ -113,11 +113,27 @@ class ForeignLeader(QueueError):
 
 
 class JobFailed(QueueError):
-    """A job whose result was awaited is dead."""
+    """A job whose result was awaited is dead.
 
-    def __init__(self, queue: str, id: str, reason: str) -> None:
-        super().__init__(queue, f"job {id!r} of queue {queue!r} is dead: {reason}")
+    *error_type*, *detail* and *traceback* tell what its handler raised; empty where nobody said.
+    """
+
+    def __init__(
+        self,
+        queue: str,
+        id: str,
+        reason: str,
+        *,
+        error_type: str = "",
+        detail: str = "",
+        traceback: str = "",
+    ) -> None:
+        told = ": ".join(filter(None, (reason, error_type, detail)))
+        super().__init__(queue, f"job {id!r} of queue {queue!r} is dead: {told}")
         self.id, self.reason = id, reason
+        self.error_type, self.detail, self.traceback = error_type, detail, traceback
+        if traceback:
+            self.add_note(f"In its worker:\n{traceback}")
 
 
 class HandlersStuck(QueueError):

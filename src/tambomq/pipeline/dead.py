@@ -37,7 +37,9 @@ class Letter(msgspec.Struct, frozen=True):
     reason: str
     name: str
     detail: str
+    """Type and text of the error."""
     at_ms: int
+    traceback: str = ""
 
 
 class Kind(msgspec.Struct):

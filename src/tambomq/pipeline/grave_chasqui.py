@@ -83,8 +83,8 @@ class ChasquiGrave:
             after = f"({page[-1].dlq_id}"
             for each in page:
                 at = int(each.dlq_id.partition("-")[0])
-                words = (each.dlq_id, each.reason, each.name, each.detail or "")
-                yield Letter(str(self.address), *words, at)
+                words = (each.dlq_id, each.reason, each.name, each.error)
+                yield Letter(str(self.address), *words, at, each.traceback or "")
 
     def begin(self, told: Redrive) -> Redrive:
         """Begin a redrive, or go on with the one that has this id."""

@@ -15,6 +15,7 @@ from tambomq.pipeline.dead import Letter
 from tambomq.pipeline.picks import Pick
 from tambomq.rsmq import redrive_ops, scan_ops
 from tambomq.rsmq.keys import DEAD_SUFFIX, Keys, check_dead_queue
+from tambomq.rsmq.ops import reason_of
 from tambomq.rsmq.replies import moment, tally
 from tambomq.store.redrives import CHUNK, Moved, Redrive, Undone
 from tambomq.store.sync import Store
@@ -29,6 +30,7 @@ SCHEMA: Final = pa.schema(
         pa.field("reason", pa.string()),
         pa.field("died_at", _TIME),
         pa.field("rc", pa.int64()),
+        pa.field("traceback", pa.string()),
     ]
 )
 """What ``--where`` sees: what the table ``messages`` has that means something here, and why."""
@@ -52,7 +54,9 @@ class RsmqGrave:
             columns["queue"] += [self._queue] * len(ids)
             columns["id"] += [id.decode("utf-8", "replace") for id in ids]
             columns["body"] += found[::3]
-            columns["reason"] += [_text(each) for each in reasons]
+            told = [_told(each) for each in reasons]
+            columns["reason"] += [reason for reason, _ in told]
+            columns["traceback"] += [trace for _, trace in told]
             columns["died_at"] += [moment(each) * 1000 for each in scores]
             columns["rc"] += [tally(each) for each in found[1::3]]
         return spark.createDataFrame(pa.table(columns, schema=SCHEMA))
@@ -81,8 +85,9 @@ class RsmqGrave:
         """Yield all dead letters, the oldest first. Their reason is all that is known of them."""
         for ids, scores, _, reasons in self._pages():
             for id, score, why in zip(ids, scores, reasons, strict=True):
-                told = (id.decode("utf-8", "replace"), "", "", _text(why))
-                yield Letter(str(self.address), *told, moment(score))
+                reason, trace = _told(why)
+                words = (id.decode("utf-8", "replace"), "", "", reason)
+                yield Letter(str(self.address), *words, moment(score), trace or "")
 
     def begin(self, told: Redrive) -> Redrive:
         """Begin a redrive, or go on with the one that has this id."""
@@ -149,5 +154,5 @@ class RsmqGrave:
             low, skip = last.decode(), same + (skip if low == last.decode() else 0)
 
 
-def _text(why: bytes | None) -> str:
-    return (why or b"").decode("utf-8", "replace")
+def _told(why: bytes | None) -> tuple[str, str | None]:
+    return reason_of(why or b"")

@@ -6,7 +6,7 @@ The hash of a queue holds its attributes and, beside them, its messages::
     totalsent totalrecv                   after the first send and receive
     <id>                                  a body
     <id>:rc  <id>:fr                      receives, and when the first was (ms)
-    <id>:why                              in a dead-letter queue: why it is there
+    <id>:why                              in a dead-letter queue: why it is there, and a traceback
 
 The hash of a lease: who has it, and what it has::
 

@@ -35,6 +35,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     """Why it is in a dead-letter queue; only `peek_messages` tells."""
     token: str = ""
     """Names its last delivery; empty if it has none, or a client without receipts received it."""
+    traceback: str | None = None
+    """Where its handler raised the error that is the `reason`, if a worker said."""
 
     @property
     def sent(self) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from tambomq.errors import BatchIncomplete, MessageTooLong, TamboError
+from tambomq.failures import without_traceback
 from tambomq.ids import letters, names, unique
 from tambomq.rsmq.keys import ID_SUFFIX_LENGTH, Keys
 from tambomq.rsmq.model import Body, Message, check_count, check_seconds, to_bytes
@@ -212,21 +213,29 @@ def peek(keys: Keys, queue: str, count: int, *, first: int = 0) -> Call[list[Mes
     """Look at messages in the order they are or become visible, changing nothing."""
 
     def decode(reply: Any) -> list[Message]:
-        return [
-            Message(
+        found = []
+        for visible_at, id, body, rc, fr, why, receipt in existing(queue, reply):
+            reason, trace = (None, None) if why is None else reason_of(why)
+            message = Message(
                 id=_id(id),
                 body=body,
                 rc=tally(rc),
                 fr=tally(fr),
                 visible_at=moment(visible_at),
-                reason=why and why.decode("utf-8", "replace"),
+                reason=reason,
                 token=receipt.partition(b"-")[2].decode("ascii", "replace"),
+                traceback=trace,
             )
-            for visible_at, id, body, rc, fr, why, receipt in existing(queue, reply)
-        ]
+            found.append(message)
+        return found
 
     args = (check_count(first, least=0, most=2**53), check_count(count))
     return Call(_PEEK, keys.all_of(queue), args, decode, repeatable=True)
+
+
+def reason_of(why: bytes) -> tuple[str, str | None]:
+    """Return why a message is dead, and where its handler raised that, if a worker said."""
+    return without_traceback(why.decode("utf-8", "replace"))
 
 
 def _id(stored: bytes) -> str:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from tambomq.errors import InvalidValue
+from tambomq.failures import MAX_TRACEBACK, with_traceback, without_traceback
 from tambomq.rsmq.keys import Keys, check_dead_queue, check_id
 from tambomq.rsmq.model import Message, check_seconds
 from tambomq.rsmq.ops import CHUNK
@@ -22,7 +23,7 @@ Held: TypeAlias = str | Message | tuple[str, str]
 """A message to act on: by its id alone, or only while its receipt counts; or both as a pair."""
 
 MOST_REASON = 4000
-"""So many characters are kept of why a message is dead."""
+"""So many characters are kept of why a message is dead, besides the traceback."""
 
 _DELETE = load_script("tambomq.rsmq", "delete", "receipts")
 _DELETE_ONE = load_script("tambomq.rsmq", "delete_one", "receipts")
@@ -61,8 +62,10 @@ def bury(
     """Move a held message to queue *dead*; false if it is gone, or another's by now."""
     own, other = keys.of(queue), keys.of(check_dead_queue(dead, of=queue))
     where = (*own, keys.queues, *other, keys.receipts(queue))
-    # An error may quote anything, at any length.
-    reason = why[:MOST_REASON].encode("utf-8", "backslashreplace")
+    # An error may quote anything, at any length; a traceback has been cut already.
+    said, trace = without_traceback(why)
+    kept = with_traceback(said[:MOST_REASON], (trace or "")[:MAX_TRACEBACK])
+    reason = kept.encode("utf-8", "backslashreplace")
     args = (message.id, message.receipt, dead, reason, keys.notices(dead) if realtime else "")
     decode = partial(_is_done, queue)
     call = Call(_BURY, where, args, decode, repeatable=True)

@@ -102,7 +102,7 @@ class Settler:
             self._stats.retried += 1
 
     async def bury(self, message: Message, dead: str, why: str, *, realtime: bool) -> None:
-        """Move *message* to queue *dead*."""
+        """Move *message* to queue *dead*; *why* may have a traceback."""
         buried, tried = None, None
         while not buried and tried is not (message := self._last(message)):
             tried = message

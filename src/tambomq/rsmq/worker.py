@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from tambomq.clock import pauses
 from tambomq.errors import HandlersStuck, Reject, StoreRefused, StoreUnavailable
+from tambomq.failures import FailureLog, headline, text_of, traceback_of, type_of, with_traceback
 from tambomq.journal.recording import BOUNDS, Bounds, bounds_of
 from tambomq.rsmq import ops, queue_ops
 from tambomq.rsmq.backoff import Backoff
@@ -138,6 +139,7 @@ class RsmqWorker:
         self._beat = heartbeat(self._heartbeat, lease)
         self._settler = Settler(self._store, self._keys, self.queue, self._beat, self.stats)
         self._threads = HandlerThreads(self._handler, self._concurrency, self._timeout_s)
+        self._failures = FailureLog(log, "message", self.queue, self._loop.call_later)
         fetching = asyncio.create_task(self._fetch())
         runners = [asyncio.create_task(self._run_handlers()) for _ in range(self._concurrency)]
         try:
@@ -175,6 +177,7 @@ class RsmqWorker:
                     await self._settler.retry(self._inbox.get_nowait(), 0)
                 await self._settler.drain()
         self._threads.close()
+        self._failures.flush()
         await asyncio.to_thread(self._beat.close)
 
     # ── receive ──────────────────────────────────────────────────────────────
@@ -250,9 +253,10 @@ class RsmqWorker:
                 return
             await self._give_back(message)
             raise
-        except Exception as error:
-            log.warning("message %r of %r failed", message.id, self.queue, exc_info=error)
-            await self._failed(message, f"{type(error).__name__}: {error}".removesuffix(": "))
+        except Exception as error:  # noqa: BLE001  (whatever a handler raises)
+            self._failures.failed(message.id, message.rc, error)
+            why = headline(type_of(error), text_of(error))
+            await self._failed(message, why, error)
         else:
             self._settler.done(message)
 
@@ -263,17 +267,18 @@ class RsmqWorker:
         else:
             await self._threads.call(message)
 
-    async def _failed(self, message: Message, what: str) -> None:
+    async def _failed(self, message: Message, what: str, error: Exception | None = None) -> None:
         self.stats.failed += 1
         if self._max_receives is not None and message.rc >= self._max_receives:
-            await self._bury(message, what)
+            await self._bury(message, what, "" if error is None else traceback_of(error))
         else:
             await self._settler.retry(message, self._backoff.wait_s(message.rc))
             # Look again: the queue now says when the message is due.
             self._wake()
 
-    async def _bury(self, message: Message, why: str) -> None:
+    async def _bury(self, message: Message, why: str, trace: str = "") -> None:
         log.error("message %r goes from %r to %r: %r", message.id, self.queue, self.dead_queue, why)
+        why = with_traceback(why, trace)
         await self._settler.bury(message, self.dead_queue, why, realtime=self._realtime)
 
     async def _give_back(self, message: Message) -> None:

@@ -68,6 +68,8 @@ def letters(rows: Sequence[Row]) -> Values:
         "source_id": fields.column(b"source_id"),
         "reason": fields.column(_REASON),
         "detail": fields.column(b"detail"),
+        "error_type": fields.column(b"error_type"),
+        "traceback": fields.column(b"traceback"),
         "name": _names(fields),
         "died_at": moments(ids),
         **_opened(fields.values(PAYLOAD), entries),

@@ -18,12 +18,15 @@
 --       id           the job's, '' where it is not known
 --       attempt      runs it has had
 --       duration_us  how long the last took; '' if it did not run
+--       error_type   of what the last raised; '' if it did not run
+--       traceback    of the same
 -- REPLY 1 buried, 0 is another's by now, or gone
 
 local stream, dlq, events, stalls = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local group, consumer, entry, dlq_cap, reason = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local payload, name, detail = ARGV[6], ARGV[7], ARGV[8]
 local events_cap, ts, id, attempt, duration_us = ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13]
+local error_type, traceback = ARGV[14], ARGV[15]
 
 if not owns(stream, group, consumer, entry) then
   return 0
@@ -32,12 +35,13 @@ local row = {'d', payload}
 if name ~= '' then
   row[3], row[4] = 'n', name
 end
-for _, item in ipairs({'source_id', entry, 'reason', reason}) do
-  row[#row + 1] = item
-end
-if detail ~= '' then
-  row[#row + 1] = 'detail'
-  row[#row + 1] = detail
+local more = {'source_id', entry, 'reason', reason, 'detail', detail, 'error_type', error_type, 'traceback', traceback}
+for i = 1, #more, 2 do
+  -- Of these only the first two are there even if they are empty.
+  if i <= 3 or more[i + 1] ~= '' then
+    row[#row + 1] = more[i]
+    row[#row + 1] = more[i + 1]
+  end
 end
 redis.call('XADD', dlq, '*', unpack(row))
 ackdel(stream, group, {entry})

@@ -7,6 +7,8 @@
 after = function(reply)
   if reply == 1 then
     local id, _, _, why = unpack(ARGV)
-    tell(#why, 'dead', id, 'r', why)
+    -- The traceback, which may follow, stays with the letter.
+    local reason = why:sub(1, (why:find('\n--- traceback ---\n', 1, true) or 0) - 1)
+    tell(#reason, 'dead', id, 'r', reason)
   end
 end

@@ -12,6 +12,8 @@ local messages, data, dead_messages, dead_data = KEYS[1], KEYS[2], KEYS[3], KEYS
 watch.ZREM = function(command, key, id)
   local reply = made.call(command, key, id)
   local why = made.call('HGET', dead_data, id .. ':why') or ''
-  tell(#why, 'dead', id, 'r', why)
+  -- The traceback, which may follow, stays with the letter.
+  local reason = why:sub(1, (why:find('\n--- traceback ---\n', 1, true) or 0) - 1)
+  tell(#reason, 'dead', id, 'r', reason)
   return reply
 end

@@ -1,0 +1,153 @@
+"""What handlers raise, as text for logs and dead letters, bounded in length."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Protocol
+
+MAX_TRACEBACK: Final = 8_000
+"""So many characters are kept of a traceback: its beginning and its end."""
+MAX_FRAMES: Final = 30
+"""So many frames are shown of each exception of a chain: those next to where it was raised."""
+REPEATS_EVERY_S: Final = 10.0
+"""So long are repeats of a failure counted before a line tells how many there were."""
+MAX_KINDS: Final = 500
+"""So many kinds of failure are known to have been logged; a new one then replaces the oldest."""
+
+# What stands in a traceback between the worker's loop and the handler.
+_NOT_THE_HANDLER: Final = (
+    str(Path(__file__).parent) + "/",
+    str(Path(traceback.__file__).parent / "concurrent" / "futures") + "/",
+)
+# A script of RSMQ's journal knows it too.
+_SEPARATOR: Final = "\n--- traceback ---\n"
+_UNNAMED: Final = ("builtins", "__main__")
+
+
+def type_of(error: BaseException) -> str:
+    """Return the name of the error's type, with its module unless that says nothing."""
+    kind = type(error)
+    module = "" if kind.__module__ in _UNNAMED else f"{kind.__module__}."
+    return f"{module}{kind.__qualname__}"
+
+
+def text_of(error: BaseException) -> str:
+    """Return what *error* says, or its type if it cannot say it."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  (somebody else's `__str__`)
+        return type(error).__name__
+
+
+def headline(kind: str | None, message: str | None) -> str:
+    """Return type and message in one: ``KeyError: 'to'``."""
+    return ": ".join(filter(None, (kind, message)))
+
+
+def with_traceback(reason: str, trace: str) -> str:
+    """Return both as one text, for where there is one field for them; see `without_traceback`."""
+    return f"{reason}{_SEPARATOR}{trace}" if trace else reason
+
+
+def without_traceback(text: str) -> tuple[str, str | None]:
+    """Return the reason, and the traceback if *text* has one."""
+    reason, _, trace = text.partition(_SEPARATOR)
+    return reason, trace or None
+
+
+def traceback_of(error: BaseException) -> str:
+    """Return the traceback from the handler on, with its causes; at most `MAX_TRACEBACK` long."""
+    try:
+        told = traceback.TracebackException(
+            type(error), error, from_handler(error.__traceback__), limit=-MAX_FRAMES, compact=True
+        )
+        text = "".join(told.format()).rstrip("\n")
+    except Exception:  # noqa: BLE001  (somebody else's exception, with properties of its own)
+        return ""
+    if len(text) <= MAX_TRACEBACK:
+        return text
+    half = MAX_TRACEBACK // 2 - 10
+    return f"{text[:half]}\n  […]\n{text[-half:]}"
+
+
+def from_handler(found: TracebackType | None) -> TracebackType | None:
+    """Return *found* without our own frames at its head; all of it if there are no others."""
+    frame = found
+    while frame is not None and frame.tb_frame.f_code.co_filename.startswith(_NOT_THE_HANDLER):
+        frame = frame.tb_next
+    return frame or found
+
+
+class Timer(Protocol):
+    """What `FailureLog` needs of what ``call_later`` of an event loop returns."""
+
+    def cancel(self) -> None:
+        """Call nothing any more."""
+
+
+class FailureLog:
+    """Logs failed runs of one queue's handler as warnings, without a flood.
+
+    The first failure of a kind has its traceback; further ones are counted, and one line every
+    `REPEATS_EVERY_S` tells how many there were. A kind is a type and the line that raised it.
+    """
+
+    def __init__(
+        self,
+        log: logging.Logger,
+        what: str,
+        queue: str,
+        call_later: Callable[[float, Callable[[], None]], Timer],
+    ) -> None:
+        """*what* is a word for what failed: job, message."""
+        self._log, self._what, self._queue, self._call_later = log, what, queue, call_later
+        self._repeats: dict[tuple[Any, ...], int] = {}
+        self._last: dict[tuple[Any, ...], tuple[str, str]] = {}
+        self._timer: Timer | None = None
+
+    def failed(self, id: str, run: int, error: BaseException) -> None:
+        """Log, or count, that run number *run* of *id* raised *error*."""
+        kind, told = _kind(error), headline(type_of(error), text_of(error))
+        if kind in self._repeats:
+            self._repeats[kind] += 1
+            self._last[kind] = (id, told)
+            if self._timer is None:
+                self._timer = self._call_later(REPEATS_EVERY_S, self.flush)
+            return
+        if len(self._repeats) >= MAX_KINDS:
+            self.flush()
+            del self._repeats[next(iter(self._repeats))]
+        self._repeats[kind] = 0
+        where = from_handler(error.__traceback__)
+        self._log.warning(
+            "%s %r of queue %r failed in run %d: %s",
+            *(self._what, id, self._queue, run, told),
+            exc_info=(type(error), error, where),
+        )
+
+    def flush(self) -> None:
+        """Tell how often what was logged before has happened again."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+        for kind, (id, told) in self._last.items():
+            count = self._repeats[kind]
+            self._repeats[kind] = 0
+            self._log.warning(
+                "queue %r: failed %d more times, the last of them %s %r: %s",
+                *(self._queue, count, self._what, id, told),
+            )
+        self._last.clear()
+
+
+def _kind(error: BaseException) -> tuple[Any, ...]:
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if last is None:
+        return (type(error),)
+    return (type(error), last.tb_frame.f_code.co_filename, last.tb_lineno)

@@ -1,0 +1,156 @@
+"""What handlers raise, as text: types, tracebacks of bounded length, and a log without a flood."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tambomq import failures
+from tambomq.chasqui.keys import check_queue
+from tambomq.errors import InvalidFormat
+from tambomq.failures import (
+    MAX_TRACEBACK,
+    FailureLog,
+    headline,
+    text_of,
+    traceback_of,
+    type_of,
+    with_traceback,
+    without_traceback,
+)
+
+log = logging.getLogger("tambomq.tests.failures")
+
+
+class Later:
+    """A clock's alarm that rings when the test says so."""
+
+    def __init__(self) -> None:
+        self.calls: list[Callable[[], None]] = []
+        self.cancelled = 0
+
+    def __call__(self, _after_s: float, then: Callable[[], None]) -> Later:
+        self.calls.append(then)
+        return self
+
+    def cancel(self) -> None:
+        self.cancelled += 1
+
+
+def raised(make: Callable[[], Any]) -> BaseException:
+    try:
+        make()
+    except BaseException as error:  # noqa: BLE001  (any of them)
+        return error
+    raise AssertionError
+
+
+def no_key() -> Any:
+    return dict[str, Any]()["to"]
+
+
+def no_attribute() -> Any:
+    return None.to  # type: ignore[attr-defined]
+
+
+def test_a_key_error_is_told_with_its_type() -> None:
+    error = raised(no_key)
+    assert headline(type_of(error), text_of(error)) == "KeyError: 'to'"
+
+
+def test_a_type_has_its_module_unless_that_says_nothing() -> None:
+    assert type_of(raised(lambda: check_queue(""))) == f"{InvalidFormat.__module__}.InvalidFormat"
+    assert headline(type_of(ValueError()), text_of(ValueError())) == "ValueError"
+
+
+def test_a_traceback_has_the_line_that_raised() -> None:
+    found = traceback_of(raised(no_key)).splitlines()
+    assert found[0] == "Traceback (most recent call last):"
+    assert found[-1] == "KeyError: 'to'"
+    assert any('["to"]' in line for line in found)
+
+
+def test_a_traceback_begins_in_the_handler_and_ends_where_it_ends() -> None:
+    error = raised(lambda: check_queue(""))
+    assert error.__traceback__ is not None
+    # As if a worker of ours had called `check_queue`, which is ours as well: nothing is left out.
+    error.__traceback__ = error.__traceback__.tb_next.tb_next  # type: ignore[union-attr]
+    assert "in check_queue" in traceback_of(error)
+
+
+def deep(levels: int) -> None:
+    if levels:
+        deep(levels - 1)
+    raise ValueError("x" * 100_000)
+
+
+def test_a_traceback_is_bounded_and_keeps_both_ends() -> None:
+    found = traceback_of(raised(lambda: deep(300)))
+    assert len(found) <= MAX_TRACEBACK
+    assert found.startswith("Traceback (most recent call last):")
+    assert "in deep" in found
+    assert found.endswith("xxx")
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+def test_an_error_that_cannot_speak_is_told_all_the_same() -> None:
+    assert text_of(Mute()) == "Mute"
+    assert "Mute" in traceback_of(raised(lambda: (_ for _ in ()).throw(Mute())))
+
+
+@pytest.mark.parametrize(
+    ("reason", "trace"), [("x: y", "Traceback\n  z"), ("", None), ("a\nb", None)]
+)
+def test_a_reason_and_its_traceback_come_apart_again(reason: str, trace: str | None) -> None:
+    assert without_traceback(with_traceback(reason, trace or "")) == (reason, trace)
+
+
+def test_the_first_of_a_kind_is_logged_in_full_and_repeats_are_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    later = Later()
+    told = FailureLog(log, "job", "mails", later)
+    for number in range(760):
+        told.failed(f"j{number}", 1, raised(no_key))
+    told.failed("other", 2, raised(no_attribute))
+    first, other = caplog.records
+    assert {record.levelno for record in caplog.records} == {logging.WARNING}
+    assert first.getMessage() == "job 'j0' of queue 'mails' failed in run 1: KeyError: 'to'"
+    assert first.exc_info is not None
+    assert "in run 2: AttributeError" in other.getMessage()
+    [ring] = later.calls
+    ring()
+    assert caplog.records[2:][0].getMessage() == (
+        "queue 'mails': failed 759 more times, the last of them job 'j759': KeyError: 'to'"
+    )
+    told.flush()
+    assert len(caplog.records) == 3
+
+
+def test_repeats_that_were_not_told_are_told_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    later = Later()
+    told = FailureLog(log, "message", "mails", later)
+    told.failed("a", 1, raised(no_key))
+    told.failed("b", 1, raised(no_key))
+    told.flush()
+    assert "failed 1 more times" in caplog.text
+    assert later.cancelled == 1
+    told.failed("c", 1, raised(no_key))
+    assert len(later.calls) == 2
+
+
+def test_only_so_many_kinds_are_remembered(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failures, "MAX_KINDS", 1)
+    told = FailureLog(log, "job", "mails", Later())
+    for make in (no_key, no_attribute, no_key):
+        told.failed("a", 1, raised(make))
+    assert len([record for record in caplog.records if record.exc_info]) == 3
