@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-import traceback
+import types
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+if TYPE_CHECKING:
+    import logging
 
 MAX_TRACEBACK: Final = 8_000
 """So many characters are kept of a traceback: its beginning and its end."""
@@ -21,7 +23,7 @@ MAX_KINDS: Final = 500
 # What stands in a traceback between the worker's loop and the handler.
 _NOT_THE_HANDLER: Final = (
     str(Path(__file__).parent) + "/",
-    str(Path(traceback.__file__).parent / "concurrent" / "futures") + "/",
+    str(Path(types.__file__).parent / "concurrent" / "futures") + "/",
 )
 # A script of RSMQ's journal knows it too.
 _SEPARATOR: Final = "\n--- traceback ---\n"
@@ -61,6 +63,8 @@ def without_traceback(text: str) -> tuple[str, str | None]:
 
 def traceback_of(error: BaseException) -> str:
     """Return the traceback from the handler on, with its causes; at most `MAX_TRACEBACK` long."""
+    import traceback  # noqa: PLC0415  (slow to import, and most processes never need it)
+
     try:
         told = traceback.TracebackException(
             type(error), error, from_handler(error.__traceback__), limit=-MAX_FRAMES, compact=True
