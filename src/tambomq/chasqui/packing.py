@@ -18,6 +18,16 @@ Uint = Annotated[int, msgspec.Meta(ge=0)]
 Uint32 = Annotated[int, msgspec.Meta(ge=0, le=U32)]
 _Byte = Annotated[int, msgspec.Meta(ge=0, le=255)]
 
+_INSTEAD = {
+    "model_dump": 'model_dump(mode="json")',
+    "tolist": "tolist()",
+    "to_dict": "to_dict()",
+    "__fspath__": "text, str(path)",
+    "__iter__": "items, list(…)",
+}
+"""What gives a plain form of a value, by a method that such values have: models of pydantic, arrays
+and numbers of NumPy, and so on."""
+
 UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError)
 UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
 
@@ -28,7 +38,15 @@ def _plain(value: Any) -> Any:
     for base in bases:
         if isinstance(value, base):
             return base(value)
-    raise TypeError(f"{type(value).__name__} has no form in MessagePack")
+    raise TypeError(f"{type(value).__name__} has no form in MessagePack{_hint(value)}")
+
+
+def _hint(value: Any) -> str:
+    """What to give instead of *value*, if that is known."""
+    for method, instead in _INSTEAD.items():
+        if callable(getattr(value, method, None)):
+            return f": give its {instead}"
+    return ": give a dict, list, str, bytes, number, bool or None"
 
 
 encode = Encoder(enc_hook=_plain).encode
