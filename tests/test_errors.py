@@ -25,6 +25,7 @@ from tambomq import errors
         (errors.InvalidPayload(1j, "why"), "a payload of type complex cannot be encoded: why"),
         (errors.QueueFull("orders", 9), "queue 'orders' holds 9 jobs and takes no more"),
         (errors.QueueBusy("orders", 2), "2 jobs of queue 'orders' are"),
+        (errors.JobBusy("orders", "j1", "c-1"), "job 'j1' of queue 'orders' is in the hands of"),
         (errors.ForeignLeader("orders", "c-1"), "queue 'orders' is led by 'c-1', another engine"),
         (errors.JobFailed("orders", "j1", "x"), "job 'j1' of queue 'orders' is dead: x"),
         (

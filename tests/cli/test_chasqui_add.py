@@ -55,7 +55,8 @@ def test_id_is_printed_and_the_data_is_json(run: Run, db: redis.Redis) -> None:
         ("welcome", None),
     ]
     done = run("welcome", "1", "--id", "mine", "--json")
-    assert json.loads(done.out) == {"queue": "emails", "id": "mine", "name": "welcome"}
+    told = {"queue": "emails", "id": "mine", "name": "welcome", "added": True}
+    assert json.loads(done.out) == told
 
 
 def test_data_that_is_not_json_is_a_usage_error_with_a_way_out(run: Run, db: redis.Redis) -> None:
@@ -80,6 +81,8 @@ def test_delay_time_attempts_and_backoff_are_stored(run: Run, db: redis.Redis) -
 def test_once_means_once_for_all_commands(run: Run, db: redis.Redis) -> None:
     for _ in range(2):
         assert run("welcome", "--id", "a", "--once").out == "a\n"
+    again = run("welcome", "--id", "a", "--once", "--json")
+    assert json.loads(again.out)["added"] is False
     assert stored.ids(db, KEYS) == ["a"]
 
 

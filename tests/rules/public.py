@@ -13,6 +13,7 @@ from tests.rules import tree
 TWINS = [
     ("rsmq", "Rsmq", "AsyncRsmq"),
     ("chasqui", "BlockingQueue", "Queue"),
+    ("chasqui", "BlockingQueueAdmin", "QueueAdmin"),
     ("gomq", "GomqClient", "AsyncGomqClient"),
     ("kqueue", "Producer", "AsyncProducer"),
     ("kqueue", "Consumer", "AsyncConsumer"),

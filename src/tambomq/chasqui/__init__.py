@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tambomq.chasqui.blocking_queue import BlockingQueue
 from tambomq.chasqui.job import BackoffSpec, DeadLetter, Job, JobCounts, QueueEvent
+from tambomq.chasqui.job_info import HeldJob, JobInfo, WorkerInfo
 from tambomq.chasqui.repeat import MissedFiresPolicy, RepeatableMeta, RepeatPattern
 from tambomq.errors import UnrecoverableError
 
@@ -20,8 +21,10 @@ __all__ = [
     "BackoffSpec",
     "BlockingQueue",
     "DeadLetter",
+    "HeldJob",
     "Job",
     "JobCounts",
+    "JobInfo",
     "MissedFiresPolicy",
     "Queue",
     "QueueEvent",
@@ -30,6 +33,7 @@ __all__ = [
     "RepeatableMeta",
     "UnrecoverableError",
     "Worker",
+    "WorkerInfo",
     "WorkerStats",
 ]
 

@@ -159,16 +159,15 @@ def _drop_delayed(keys: Keys, events_cap: int, before_ms: int | None, limit: int
         del old[limit - dropped :]
         first += len(members) - len(old)
         if old:
-            dropped += results((yield (_forget(keys, events_cap, old),)))[0]
+            rows = [(member, job.id if job else "", name) for member, name, job in old]
+            dropped += results((yield (forget(keys, events_cap, rows),)))[0]
     return dropped
 
 
-def _forget(
-    keys: Keys, events_cap: int, rows: Sequence[tuple[bytes, str, Envelope | None]]
-) -> Call[int]:
+def forget(keys: Keys, events_cap: int, rows: Sequence[tuple[bytes, str, str]]) -> Call[int]:
+    """Forget delayed jobs: member, id and name of each; returns how many were there."""
     where, words = [keys.delayed, keys.events], list[Arg]()
-    for member, name, job in rows:
-        id = job.id if job else ""
+    for member, id, name in rows:
         where += (keys.marker(id), keys.index(id))
         words += (member, id, name)
     return Call(_DROP_DELAYED, tuple(where), (events_cap, *words), int, repeatable=True)

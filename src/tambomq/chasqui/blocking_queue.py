@@ -6,12 +6,13 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Self
 
-from tambomq.chasqui import admin_ops, dlq_ops, ops, repeat_ops, worker_ops
+from tambomq.chasqui import dlq_ops, ops, repeat_ops
 from tambomq.chasqui.add_options import check_together
 from tambomq.chasqui.address import CredentialProvider, endpoint_of
+from tambomq.chasqui.blocking_queue_admin import BlockingQueueAdmin
 from tambomq.chasqui.blocking_results import wait_for_result
 from tambomq.chasqui.dlq_ops import Where
-from tambomq.chasqui.job import MAX_DELAY_S, BackoffLike, DeadLetter, Job, JobCounts
+from tambomq.chasqui.job import MAX_DELAY_S, BackoffLike, DeadLetter, Job
 from tambomq.chasqui.keys import GROUP, Keys, check_job_id
 from tambomq.chasqui.ops import ADDED_TTL_S, EVENTS_CAP, MAX_STREAM_LEN, Policy
 from tambomq.chasqui.production import NO_OPTIONS, Production
@@ -22,7 +23,7 @@ from tambomq.store.connect import URL, Endpoint
 from tambomq.store.sync import Store
 
 
-class BlockingQueue:
+class BlockingQueue(BlockingQueueAdmin):
     """A queue, for those who add jobs and look after them.
 
     *max_stream_len*: jobs that may wait or run; *overflow*: ``"refuse"`` an add beyond that,
@@ -140,17 +141,19 @@ class BlockingQueue:
         backoff: BackoffLike | None = None,
         repeat: RepeatLike | None = None,
     ) -> Job:
-        """Add a job under an id of yours, which counts once: see `add`."""
-        return self.add(
-            name,
-            data,
-            delay_ms=delay_ms,
-            delay=delay,
-            attempts=attempts,
-            backoff=backoff,
-            job_id=check_job_id(job_id),
-            repeat=repeat,
-        )
+        """Add a job under an id of yours, which counts once: ``job.added`` tells whether it was.
+
+        What recurs is always taken, instead of what had the id before. See `add`.
+        """
+        check_job_id(job_id)
+        if repeat is not None:
+            pattern = check_together(repeat, None, delay_ms, delay)
+            return self.upsert_repeatable_job(
+                name, data, repeat=pattern, attempts=attempts, backoff=backoff, job_id=job_id
+            )
+        options = (delay_ms, delay, attempts, backoff, job_id)
+        plan = self._production.add(now_ms(), name, data, *options, tell=True)
+        return self._server.follow(plan)
 
     def add_bulk(self, jobs: Iterable[dict[str, Any]]) -> list[Job]:
         """Add jobs in one trip: each a dict with ``name``, ``data`` and the options of `add`.
@@ -253,41 +256,6 @@ class BlockingQueue:
     def remove_repeatable_by_key(self, key: str) -> bool:
         """Let a job recur no more; false if nothing has this key."""
         return self._server.run(repeat_ops.remove(self._keys, key))
-
-    # ── the queue as a whole ─────────────────────────────────────────────────
-
-    def get_job_counts(self) -> JobCounts:
-        """Return how many jobs are where."""
-        return self._server.follow(admin_ops.counts(self._keys, self._group))
-
-    def pause(self) -> None:
-        """Let workers start no job, from within a quarter of a second until `resume`."""
-        self._server.run(admin_ops.pause(self._keys))
-
-    def resume(self) -> bool:
-        """Let workers go on; false if the queue was not paused."""
-        return self._server.run(admin_ops.resume(self._keys))
-
-    def is_paused(self) -> bool:
-        """Whether the queue is paused."""
-        return self._server.run(worker_ops.is_paused(self._keys))
-
-    def drain(self, *, delayed: bool = False) -> int:
-        """Forget the jobs that wait, and those that are *delayed*; return how many."""
-        plan = admin_ops.drain(self._keys, self._group, self._policy.events_cap, delayed=delayed)
-        return self._server.follow(plan)
-
-    def clean(self, grace_ms: int = 0, *, limit: int = 1000, state: str = "dlq") -> int:
-        """Forget ``dlq``, ``waiting`` or ``delayed`` jobs older than *grace_ms*; count them."""
-        cap, before_ms = self._policy.events_cap, now_ms() - grace_ms
-        plan = admin_ops.clean(
-            self._keys, self._group, cap, before_ms=before_ms, limit=limit, state=state
-        )
-        return self._server.follow(plan)
-
-    def obliterate(self, *, force: bool = False) -> int:
-        """Forget the queue, also with jobs running if *force*, or raise `QueueBusy`; count keys."""
-        return self._server.follow(admin_ops.obliterate(self._keys, self._group, force=force))
 
     def close(self) -> None:
         """Hang up; a later call opens the queue again."""

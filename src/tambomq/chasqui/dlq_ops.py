@@ -105,6 +105,17 @@ def replay(
     return done
 
 
+def replay_letter(keys: Keys, policy: Policy, now_ms: int, letter: DeadLetter) -> Plan[bool]:
+    """Let one dead letter wait for a worker again; false if it is gone, or no job."""
+    job = _job(letter, None, None)
+    if job is None:
+        return False
+    replayed, full = results((yield (_replay(keys, policy, now_ms, [job]),)))[0]
+    if full:
+        raise QueueFull(keys.queue, policy.max_stream_len)
+    return bool(replayed)
+
+
 def _job(
     letter: DeadLetter, chosen: set[str] | None, where: Where | None
 ) -> tuple[Arg, ...] | None:

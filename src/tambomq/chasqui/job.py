@@ -136,6 +136,8 @@ class Job(msgspec.Struct, eq=False, metaclass=_JobType):
     created_at_ms: int
     _home: Any = None
     """The queue or worker it belongs to."""
+    added: bool | None = None
+    """Whether `add_unique` added it, or its id counted already; `None` where nobody asked."""
 
     if TYPE_CHECKING:
 

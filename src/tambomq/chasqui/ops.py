@@ -147,7 +147,7 @@ def _check_delay(policy: Policy, name: str, delay_ms: int) -> None:
 
 
 def add(keys: Keys, has: Features, policy: Policy, producer: str, job: Draft) -> Call[int]:
-    """Add *job*, unless its id counts already; returns how many jobs the stream holds."""
+    """Add *job*, unless its id counts already: `Known`; returns how many jobs the stream holds."""
     args = (
         producer, policy.max_stream_len, policy.overflow, policy.events_cap, policy.announced,
         job.created_at_ms, job.id, job.body, job.name,
@@ -159,7 +159,7 @@ def add(keys: Keys, has: Features, policy: Policy, producer: str, job: Draft) ->
 
 
 def add_once(keys: Keys, policy: Policy, job: Draft) -> Call[int]:
-    """Add *job*, unless any producer has added its id; returns how many the stream holds."""
+    """Add *job*, unless any producer has: `Known`; returns how many jobs the stream holds."""
     args = (
         policy.dedup_ttl_s, policy.max_stream_len, policy.overflow, policy.events_cap,
         policy.announced, job.created_at_ms, job.id, job.body, job.name,
@@ -272,10 +272,14 @@ def _recorded(keys: Keys, policy: Policy, call: Call[Any], jobs: Sequence[Draft]
     return recorded(keys, policy.journal, call, entries=len(jobs), size=size)
 
 
+class Known(int):
+    """How many jobs the stream holds, where nothing was added: the id counts already."""
+
+
 def _length(queue: str, policy: Policy, reply: int) -> int:
-    if reply < 0:
+    if reply == -1:
         raise QueueFull(queue, policy.max_stream_len)
-    return reply
+    return Known(-2 - reply) if reply < 0 else reply
 
 
 def _nothing(_: Any) -> None:

@@ -60,18 +60,22 @@ class Production:
         """The name that was checked last; most adds have it."""
         self._roomy = RoomyAdd(keys)
 
-    def add(self, now_ms: int, name: str, data: Any, *options: Any) -> Plan[Job]:
-        """Add one job; *options* are those of `_draft`, in its order."""
+    def add(
+        self, now_ms: int, name: str, data: Any, *options: Any, tell: bool = False
+    ) -> Plan[Job]:
+        """Add one job; *options* are those of `_draft`, in its order; *tell* sets `Job.added`."""
         job = self._draft(now_ms, name, data, *options)
         if self._has is None:
             self._has = yield from features()
-        outcomes = yield (self._enqueue(job, self._has),)
+        outcomes = yield (self._enqueue(job, self._has, quick=not tell),)
         if is_outdated(outcomes):
             self._has, self._room = (yield from features()), 0
-            outcomes = yield (self._enqueue(job, self._has),)
-        self._learn(now_ms, results(outcomes))
+            outcomes = yield (self._enqueue(job, self._has, quick=not tell),)
+        [taken] = results(outcomes)
+        self._learn(now_ms, outcomes)
         yield from self._convert(outcomes)
-        return make_job(job.id, name, data, 0, now_ms, self._home)
+        added = None if not tell else taken is not False and not isinstance(taken, ops.Known)
+        return make_job(job.id, name, data, 0, now_ms, self._home, added)
 
     def add_quickly(self, now_ms: int, name: str, data: Any) -> tuple[Job, Call[None]] | None:
         """Return a job without options and the call that adds it, where one command does.
@@ -155,13 +159,13 @@ class Production:
         """Whether *job* takes a call of its own."""
         return job.run_at_ms is not None or (job.keyed and self._policy.dedup == "strict")
 
-    def _enqueue(self, job: Draft, has: Features) -> Call[Any]:
+    def _enqueue(self, job: Draft, has: Features, *, quick: bool = True) -> Call[Any]:
         keys, policy, producer = self._keys, self._policy, self._producer_of(job.id)
         if job.run_at_ms is not None:
             return ops.schedule(keys, policy, producer, job)
         if job.keyed and policy.dedup == "strict":
             return ops.add_once(keys, policy, job)
-        if self._is_roomy(job.created_at_ms):
+        if quick and self._is_roomy(job.created_at_ms):
             return self._roomy.call(producer, job.id, job.name, job.body)
         return ops.add(keys, has, policy, producer, job)
 

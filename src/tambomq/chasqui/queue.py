@@ -6,14 +6,15 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Self
 
-from tambomq.chasqui import admin_ops, dlq_ops, ops, repeat_ops, worker_ops
+from tambomq.chasqui import dlq_ops, ops, repeat_ops
 from tambomq.chasqui.add_options import check_together
 from tambomq.chasqui.address import CredentialProvider, endpoint_of
 from tambomq.chasqui.dlq_ops import Where
-from tambomq.chasqui.job import MAX_DELAY_S, BackoffLike, DeadLetter, Job, JobCounts
+from tambomq.chasqui.job import MAX_DELAY_S, BackoffLike, DeadLetter, Job
 from tambomq.chasqui.keys import GROUP, Keys, check_job_id
 from tambomq.chasqui.ops import ADDED_TTL_S, EVENTS_CAP, MAX_STREAM_LEN, Policy
 from tambomq.chasqui.production import NO_OPTIONS, Production
+from tambomq.chasqui.queue_admin import QueueAdmin
 from tambomq.chasqui.repeat import MissedFiresLike, RepeatableMeta, RepeatLike
 from tambomq.chasqui.results import Results
 from tambomq.clock import now_ms
@@ -22,7 +23,7 @@ from tambomq.store.aio import AsyncStore
 from tambomq.store.connect import URL, Endpoint
 
 
-class Queue:
+class Queue(QueueAdmin):
     """A queue, for those who add jobs and look after them.
 
     *max_stream_len*: jobs that may wait or run; *overflow*: ``"refuse"`` an add beyond that,
@@ -141,17 +142,19 @@ class Queue:
         backoff: BackoffLike | None = None,
         repeat: RepeatLike | None = None,
     ) -> Job:
-        """Add a job under an id of yours, which counts once: see `add`."""
-        return await self.add(
-            name,
-            data,
-            delay_ms=delay_ms,
-            delay=delay,
-            attempts=attempts,
-            backoff=backoff,
-            job_id=check_job_id(job_id),
-            repeat=repeat,
-        )
+        """Add a job under an id of yours, which counts once: ``job.added`` tells whether it was.
+
+        What recurs is always taken, instead of what had the id before. See `add`.
+        """
+        check_job_id(job_id)
+        if repeat is not None:
+            pattern = check_together(repeat, None, delay_ms, delay)
+            return await self.upsert_repeatable_job(
+                name, data, repeat=pattern, attempts=attempts, backoff=backoff, job_id=job_id
+            )
+        options = (delay_ms, delay, attempts, backoff, job_id)
+        plan = self._production.add(now_ms(), name, data, *options, tell=True)
+        return await self._server.follow(plan)
 
     async def add_bulk(self, jobs: Iterable[dict[str, Any]]) -> list[Job]:
         """Add jobs in one trip: each a dict with ``name``, ``data`` and the options of `add`.
@@ -254,41 +257,6 @@ class Queue:
     async def remove_repeatable_by_key(self, key: str) -> bool:
         """Let a job recur no more; false if nothing has this key."""
         return await self._server.run(repeat_ops.remove(self._keys, key))
-
-    # ── the queue as a whole ─────────────────────────────────────────────────
-
-    async def get_job_counts(self) -> JobCounts:
-        """Return how many jobs are where."""
-        return await self._server.follow(admin_ops.counts(self._keys, self._group))
-
-    async def pause(self) -> None:
-        """Let workers start no job, from within a quarter of a second until `resume`."""
-        await self._server.run(admin_ops.pause(self._keys))
-
-    async def resume(self) -> bool:
-        """Let workers go on; false if the queue was not paused."""
-        return await self._server.run(admin_ops.resume(self._keys))
-
-    async def is_paused(self) -> bool:
-        """Whether the queue is paused."""
-        return await self._server.run(worker_ops.is_paused(self._keys))
-
-    async def drain(self, *, delayed: bool = False) -> int:
-        """Forget the jobs that wait, and those that are *delayed*; return how many."""
-        plan = admin_ops.drain(self._keys, self._group, self._policy.events_cap, delayed=delayed)
-        return await self._server.follow(plan)
-
-    async def clean(self, grace_ms: int = 0, *, limit: int = 1000, state: str = "dlq") -> int:
-        """Forget ``dlq``, ``waiting`` or ``delayed`` jobs older than *grace_ms*; count them."""
-        cap, before_ms = self._policy.events_cap, now_ms() - grace_ms
-        plan = admin_ops.clean(
-            self._keys, self._group, cap, before_ms=before_ms, limit=limit, state=state
-        )
-        return await self._server.follow(plan)
-
-    async def obliterate(self, *, force: bool = False) -> int:
-        """Forget the queue, also with jobs running if *force*, or raise `QueueBusy`; count keys."""
-        return await self._server.follow(admin_ops.obliterate(self._keys, self._group, force=force))
 
     async def close(self) -> None:
         """Hang up; a later call opens the queue again."""

@@ -11,6 +11,7 @@ import click
 from tambomq.cli import (
     chasqui_add,
     chasqui_dlq,
+    chasqui_jobs,
     chasqui_lead,
     chasqui_listen,
     chasqui_look,
@@ -54,6 +55,8 @@ for _command in (
     chasqui_look.inspect,
     chasqui_look.watch,
     chasqui_look.counts,
+    chasqui_jobs.workers,
+    chasqui_jobs.job,
     chasqui_listen.events,
     chasqui_listen.result,
     chasqui_add.add,

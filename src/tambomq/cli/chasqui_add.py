@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import click
@@ -151,14 +152,17 @@ def add(queue: str, name: str | None, data: str | None, *, as_json: bool, **give
         _tell_many(queue, _add_many(desk, name, data, options, given), as_json=as_json)
         return
     with flags_in_faults():
-        job = desk.add(name or "", payload(data), repeat=repeat, **options)
+        is_unique = "job_id" in options and repeat is None
+        add_it = desk.add_unique if is_unique else partial(desk.add, repeat=repeat)
+        job = add_it(name or "", payload(data), **options)
     tell_added(queue, job, recurs=repeat is not None, as_json=as_json)
 
 
 def tell_added(queue: str, job: Job, *, recurs: bool, as_json: bool) -> None:
     """Print the id of a job, or the key of one that recurs."""
     if as_json:
-        emit_json({"queue": queue, "key" if recurs else "id": job.id, "name": job.name})
+        told = {"queue": queue, "key" if recurs else "id": job.id, "name": job.name}
+        emit_json(told if job.added is None else {**told, "added": job.added})
     else:
         emit(job.id)
 

@@ -22,6 +22,7 @@ TamboError
 │   ├── JournalFull            its journal holds as much as it may, unread
 │   ├── LimitReached           a consumer has as many peers or keys as it may
 │   ├── QueueBusy              jobs are running that the operation would take away
+│   ├── JobBusy                a worker has the job that was to be removed
 │   ├── ForeignLeader          another engine leads it, which could not read this
 │   ├── JobFailed              a job whose result was awaited is dead
 │   ├── HandlersStuck          a worker's threads all run handlers that have timed out
@@ -70,6 +71,7 @@ from tambomq.errors.queue import (
     BatchIncomplete,
     ForeignLeader,
     HandlersStuck,
+    JobBusy,
     JobFailed,
     JournalFull,
     LimitReached,
@@ -109,6 +111,7 @@ __all__ = [
     "InvalidFormat",
     "InvalidPayload",
     "InvalidValue",
+    "JobBusy",
     "JobFailed",
     "JournalFull",
     "LakeConflict",

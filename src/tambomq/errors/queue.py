@@ -100,6 +100,18 @@ class QueueBusy(QueueError):
         self.active = active
 
 
+class JobBusy(QueueError):
+    """A worker has the job that was to be removed; nothing was done."""
+
+    def __init__(self, queue: str, id: str, worker: str) -> None:
+        super().__init__(
+            queue,
+            f"job {id!r} of queue {queue!r} is in the hands of worker {worker!r}: "
+            "it can be removed when it has ended",
+        )
+        self.id, self.worker = id, worker
+
+
 class ForeignLeader(QueueError):
     """Another engine leads a queue and could not read what was to be stored; nothing was."""
 

@@ -10,8 +10,9 @@ local function is_known(window, id, near)
 end
 
 local function put(stream, window, producer, id, near, ...)
-  redis.call('XADD', stream, 'IDMP', producer, id, '*', ...)
+  local entry = redis.call('XADD', stream, 'IDMP', producer, id, '*', ...)
   if near then
     remember(window, id)
   end
+  return entry
 end

@@ -9,6 +9,7 @@ local function is_known(window, id, near)
 end
 
 local function put(stream, window, producer, id, near, ...)
-  redis.call('XADD', stream, '*', ...)
+  local entry = redis.call('XADD', stream, '*', ...)
   remember(window, id)
+  return entry
 end

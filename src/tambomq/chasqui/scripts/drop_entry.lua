@@ -1,0 +1,32 @@
+-- drop_entry: forget a job that waits, unless a worker has it.
+--
+-- KEYS  stream      stream  {chasqui:<queue>}:stream
+--       events      stream  {chasqui:<queue>}:events
+-- ARGV  entry       the job's
+--       returned    in whose name those lie that workers gave back
+--       events_cap  events that are kept; 0 writes none
+--       id          the job's
+--       name        its name, '' for none
+-- REPLY 1 forgotten, 0 is not there; the worker's name if one has it
+
+local stream, events = KEYS[1], KEYS[2]
+local entry, returned, events_cap, id, name = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+
+if #redis.call('XRANGE', stream, entry, entry) == 0 then
+  return 0
+end
+local given_back = {}
+for _, group in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
+  local row = redis.call('XPENDING', stream, group[2], entry, entry, 1)[1]
+  if row and row[2] ~= returned then
+    return row[2]
+  elseif row then
+    given_back[#given_back + 1] = group[2]
+  end
+end
+for _, group in ipairs(given_back) do
+  redis.call('XACK', stream, group, entry)
+end
+redis.call('XDEL', stream, entry)
+note_cancelled(events, events_cap, id, name)
+return 1
