@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tambomq.errors import BrokerUnavailable, SettingsError
+from tambomq.errors import BrokerUnavailable, InvalidValue, SettingsError
 from tambomq.kqueue import AsyncConsumer, AsyncProducer, KqueueServer, Message
 from tambomq.store.connect import Tls
 from tambomq.tls import ServerTls
@@ -41,6 +41,30 @@ def test_without_a_server_every_call_says_so(kind: str) -> None:
         ):
             with pytest.raises(BrokerUnavailable, match=rf"127\.0\.0\.1:{port}"):
                 call()
+
+
+def test_with_patience_a_server_is_waited_for(kind: str) -> None:
+    with Served("asyncio") as served:
+        served.run(served.server.stop())
+        served.server._port = served.port
+        tried = threading.Timer(0.1, lambda: served.run(served.server.start()))
+        with (
+            consuming(kind, served.port, patience_s=60) as consumer,
+            producing(kind, served.port, patience_s=60) as producer,
+        ):
+            tried.start()
+            consumer.subscribe("a")
+            has(served, 1)
+            producer.send("a", "1")
+            assert consumer.receive(60) == Message(b"a", b"1")
+        tried.join()
+
+
+@pytest.mark.parametrize("patience_s", [-1, float("nan"), True, "1"])
+def test_what_is_no_patience_is_refused(kind: str, patience_s: Any) -> None:
+    for make in (consuming, producing):
+        with pytest.raises(InvalidValue, match="patience_s"), make(kind, 1, patience_s=patience_s):
+            pass
 
 
 def test_a_consumer_comes_back_with_all_it_was_subscribed_to(kind: str) -> None:

@@ -13,7 +13,7 @@ MODULE_LINES, TEST_LINES, FUNCTION_LINES = 300, 400, 40
 
 # What may be longer, how long, and why: "path" or "path:function".
 LONGER: dict[str, tuple[int, str]] = {
-    "src/tambomq/chasqui/worker.py:__init__": (56, "28 options, a line for each"),
+    "src/tambomq/chasqui/worker.py:__init__": (58, "29 options, a line for each"),
 }
 
 _KEY = re.compile(

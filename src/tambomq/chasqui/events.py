@@ -14,7 +14,7 @@ from tambomq.chasqui.keys import Keys
 from tambomq.clock import pauses
 from tambomq.errors import TamboError
 from tambomq.store.aio import AsyncStore
-from tambomq.store.connect import URL, Endpoint
+from tambomq.store.connect import PATIENCE_S, URL, Endpoint
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,8 @@ class QueueEvents:
     """The events of a queue, one after the other: ``async for event in QueueEvents("emails")``.
 
     *last_event_id*: begin after this one; ``"$"`` hears what happens from now on,
-    ``"0"`` all that is kept. Nothing falls between two reads.
+    ``"0"`` all that is kept. Nothing falls between two reads. *patience_s*: how long
+    `open` tries to reach the server.
     """
 
     def __init__(
@@ -39,10 +40,12 @@ class QueueEvents:
         block_ms: int = 5_000,
         count: int = 100,
         credential_provider: CredentialProvider | None = None,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         """Check the options; the first event that is asked for connects."""
         self._keys = Keys(queue_name)
-        self._store = AsyncStore(endpoint_of(redis_url, tls=tls, provider=credential_provider))
+        endpoint = endpoint_of(redis_url, tls=tls, provider=credential_provider)
+        self._store = AsyncStore(endpoint, patience_s=patience_s)
         self._after = last_event_id
         self._block_ms = min(check_whole("block_ms", block_ms, U32, least=1), MOST_BLOCK_MS)
         self._count = check_whole("count", count, U32, least=1)

@@ -20,7 +20,7 @@ from tambomq.chasqui.results import Results
 from tambomq.clock import now_ms
 from tambomq.journal.recording import Bounds, bounds_of
 from tambomq.store.aio import AsyncStore
-from tambomq.store.connect import URL, Endpoint
+from tambomq.store.connect import PATIENCE_S, URL, Endpoint
 
 
 class Queue(QueueAdmin):
@@ -31,6 +31,7 @@ class Queue(QueueAdmin):
     as the engine has it, or is ``"strict"`` for all during *dedup_ttl_secs*. *dialect*
     of delayed jobs: ``"auto"``, as all who share it read. *announce*: an event for each add.
     *journal*: each job that is added is recorded, with its data, in the queue's journal.
+    A server that is away is tried again for *patience_s* seconds.
     """
 
     def __init__(  # noqa: PLR0913  (options, all by keyword)
@@ -50,6 +51,7 @@ class Queue(QueueAdmin):
         announce: bool = False,
         journal: bool | Bounds = False,
         group: str = GROUP,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         """Check the options; the first call connects."""
         self._keys, self._group = Keys(name), group
@@ -65,7 +67,8 @@ class Queue(QueueAdmin):
             bounds_of(journal),
         )
         endpoint = endpoint_of(redis_url, tls=tls, provider=credential_provider)
-        self._store, self._listens = AsyncStore(endpoint), AsyncStore(endpoint)
+        self._store = AsyncStore(endpoint.within(patience_s), patience_s=patience_s)
+        self._listens = AsyncStore(endpoint, patience_s=patience_s)
         self._production = Production(self._keys, self._policy, self)
         self._results: Results | None = None
         self._closed = False

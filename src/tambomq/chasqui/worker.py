@@ -35,7 +35,7 @@ from tambomq.chasqui.worker_ops import Seat
 from tambomq.errors import TamboError
 from tambomq.journal.recording import Bounds, bounds_of
 from tambomq.store.aio import AsyncStore
-from tambomq.store.connect import URL, Endpoint
+from tambomq.store.connect import PATIENCE_S, URL, Endpoint, check_patience
 from tambomq.store.features import features
 from tambomq.store.heartbeat import check_how
 
@@ -58,7 +58,8 @@ class Worker:
     *claim_min_idle_ms*; after so long a silence others take it over. *limiter*:
     ``(jobs, ms)`` that may start over all workers of the queue. *grace_s*: how
     long `close` lets handlers go on. *journal*: while it leads what recurs, each
-    job that it makes is recorded, with its data, in the queue's journal.
+    job that it makes is recorded, with its data, in the queue's journal. `run` waits
+    for a server that is away as long as it takes, *patience_s* seconds at a time.
     """
 
     def __init__(  # noqa: PLR0913  (options, all by keyword)
@@ -91,6 +92,7 @@ class Worker:
         limiter: tuple[int, int] | None = None,
         grace_s: float = 30.0,
         journal: bool | Bounds = False,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         """Check the options; nothing is connected, and no consumer id drawn, before `run`."""
         self._keys, self._handler = Keys(queue_name), check_handler(handler)
@@ -111,6 +113,7 @@ class Worker:
         self._promotes, self._schedules = delayed_enabled, run_scheduler
         self._events_cap, self._journal = EVENTS_CAP if events_enabled else 0, bounds_of(journal)
         self._heartbeat, self._grace_s = check_how(heartbeat), grace_s
+        self._patience_s = check_patience(patience_s)
         self._running: asyncio.Task[None] | None = None
         self._intake: Intake | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -191,7 +194,7 @@ class Worker:
 
     async def _work(self) -> None:
         self._loop = asyncio.get_running_loop()
-        reads, asks = AsyncStore(self._endpoint), AsyncStore(self._endpoint)
+        reads, asks = (AsyncStore(self._endpoint, patience_s=self._patience_s) for _ in range(2))
         try:
             seat = await self._sit_down(asks)
             if not self._closed:

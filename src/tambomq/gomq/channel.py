@@ -26,7 +26,7 @@ from tambomq.gomq.caller import ACK, BATCH, MAX, PEER, TIMEOUT, Gate
 from tambomq.gomq.methods import METHODS, SERVICE
 from tambomq.gomq.model import Record
 from tambomq.ids import draw_in_children, letters
-from tambomq.store.connect import Tls
+from tambomq.store.connect import Tls, check_patience
 
 Payload: TypeAlias = str | bytes
 Words: TypeAlias = tuple[tuple[str, str], ...]
@@ -155,10 +155,8 @@ class Line:
         _check_address(address)
         if not timeout_s > 0:
             raise InvalidValue("timeout_s", timeout_s, "more than 0")
-        if not patience_s >= 0:
-            raise InvalidValue("patience_s", patience_s, "0 or more")
         self.address, self._tls = address, tls
-        self._timeout_s, self._patience_s = timeout_s, patience_s
+        self._timeout_s, self._patience_s = timeout_s, check_patience(patience_s)
         self._token = token
         if peer is None:
             self.draw()

@@ -19,13 +19,14 @@ from tambomq.kqueue.connection import Role
 from tambomq.kqueue.decoder import MessageDecoder
 from tambomq.kqueue.frames import LIMITS, Limits, Message, Text, encode_message, pack_messages
 from tambomq.kqueue.wishes import Wishes
-from tambomq.store.connect import Tls
+from tambomq.store.connect import Tls, check_patience
 
 
 class AsyncProducer:
     """Sends messages; for any number of tasks.
 
-    *timeout_s* is how long connecting may take, and how long the server may take nothing.
+    *timeout_s* is how long connecting may take, and how long the server may take nothing. One
+    that cannot be reached is tried again for *patience_s*; by default not at all.
     *limits* are the server's: what exceeds them is refused here.
     """
 
@@ -36,10 +37,11 @@ class AsyncProducer:
         *,
         tls: Tls | None = None,
         timeout_s: float = 5.0,
+        patience_s: float = 0.0,
         limits: Limits = LIMITS,
     ) -> None:
         """Remember where the server is; the first message connects."""
-        self._host, self._port, self._tls, self._timeout_s = host, port, tls, timeout_s
+        self._server, self._patience_s = (host, port, tls, timeout_s), check_patience(patience_s)
         self._limits, self._lock = limits, asyncio.Lock()
         self._link: AsyncLink | None = None
 
@@ -90,9 +92,7 @@ class AsyncProducer:
             try:
                 link = self._link
                 if link is None:
-                    link = self._link = await AsyncLink.connect(
-                        self._host, self._port, self._tls, self._timeout_s
-                    )
+                    link = self._link = await AsyncLink.reach(self._patience_s, *self._server)
                     await link.send(Role.PRODUCER.value)
                 link.discard()
                 await link.send(frames)
@@ -107,7 +107,8 @@ class AsyncConsumer:
     """Receives the messages of the queues it is subscribed to; for one task at a time.
 
     What was subscribed to is subscribed to again when a new connection has to be made.
-    *timeout_s* is how long connecting may take, and how long the server may take nothing.
+    *timeout_s* is how long connecting may take, and how long the server may take nothing. One
+    that cannot be reached is tried again for *patience_s*; by default not at all.
     """
 
     def __init__(
@@ -117,10 +118,11 @@ class AsyncConsumer:
         *,
         tls: Tls | None = None,
         timeout_s: float = 5.0,
+        patience_s: float = 0.0,
         limits: Limits = LIMITS,
     ) -> None:
         """Remember where the server is; the first operation connects."""
-        self._host, self._port, self._tls, self._timeout_s = host, port, tls, timeout_s
+        self._server, self._patience_s = (host, port, tls, timeout_s), check_patience(patience_s)
         self._limits, self._wishes = limits, Wishes(limits)
         self._link: AsyncLink | None = None
         self._decoder = MessageDecoder(limits)
@@ -200,7 +202,7 @@ class AsyncConsumer:
 
     async def _connected(self) -> AsyncLink:
         if self._link is None:
-            self._link = await AsyncLink.connect(self._host, self._port, self._tls, self._timeout_s)
+            self._link = await AsyncLink.reach(self._patience_s, *self._server)
             await self._link.send(self._wishes.opening())
         return self._link
 

@@ -10,6 +10,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Final, Self
 
+from tambomq.clock import Patience
 from tambomq.errors import BrokerUnavailable
 from tambomq.store.connect import Tls
 
@@ -47,6 +48,20 @@ class AsyncLink(asyncio.Protocol):
         except (OSError, OverflowError, UnicodeError) as error:
             raise BrokerUnavailable(link.address, error) from error
         return link
+
+    @classmethod
+    async def reach(
+        cls, patience_s: float, host: str, port: int, tls: Tls | None, timeout_s: float
+    ) -> Self:
+        """Connect; a server that cannot be reached is tried again for *patience_s*."""
+        patience = Patience(patience_s)
+        while True:
+            try:
+                return await cls.connect(host, port, tls, timeout_s)
+            except BrokerUnavailable:
+                if patience.over:
+                    raise
+                await asyncio.sleep(patience.next_pause_s())
 
     # ── what the loop tells ──────────────────────────────────────────────────
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import select
 import socket
 import ssl
+import time
 from collections import deque
 from contextlib import suppress
-from typing import Final
+from typing import Final, Self
 
-from tambomq.clock import Deadline
+from tambomq.clock import Deadline, Patience
 from tambomq.errors import BrokerUnavailable
 from tambomq.store.connect import Tls
 
@@ -42,6 +43,20 @@ class Link:
             raise BrokerUnavailable(self.address, error) from error
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
+
+    @classmethod
+    def reach(
+        cls, patience_s: float, host: str, port: int, tls: Tls | None, timeout_s: float
+    ) -> Self:
+        """Connect; a server that cannot be reached is tried again for *patience_s*."""
+        patience = Patience(patience_s)
+        while True:
+            try:
+                return cls(host, port, tls, timeout_s)
+            except BrokerUnavailable:
+                if patience.over:
+                    raise
+                time.sleep(patience.next_pause_s())
 
     def send(self, data: bytes) -> None:
         """Hand all of *data* to the network."""

@@ -24,7 +24,7 @@ from tambomq.rsmq.model import (
     check_seconds,
 )
 from tambomq.rsmq.recorded import recording_keys
-from tambomq.store.connect import PATIENCE_S, URL, Credentials, Tls
+from tambomq.store.connect import PATIENCE_S, URL, Credentials, Tls, endpoint
 from tambomq.store.sync import Store
 
 
@@ -34,6 +34,7 @@ class Rsmq:
     *ns* is the namespace of all keys; on a cluster put it in braces, such as
     ``{rsmq}``. With *realtime* each send is announced, so that waiting
     receivers wake at once. *credentials* is asked at each new connection.
+    A server that is away is tried again for *patience_s* seconds.
     *journal*: what this client does with queues of these names or patterns, such as
     ``audit-*``, is recorded in their journals, within *journal_bounds*.
     """
@@ -53,11 +54,10 @@ class Rsmq:
         """Remember where the server is; the first operation connects."""
         self._keys = recording_keys(ns, journal, journal_bounds)
         self._realtime = realtime
-        self._store = (
-            url
-            if isinstance(url, Store)
-            else Store(url, tls=tls, credentials=credentials, patience_s=patience_s)
-        )
+        if not isinstance(url, Store):
+            server = endpoint(url, tls=tls, credentials=credentials).within(patience_s)
+            url = Store(server, patience_s=patience_s)
+        self._store = url
 
     # ── queues ───────────────────────────────────────────────────────────────
 

@@ -30,7 +30,7 @@ from tambomq.rsmq.settling import Settler, WorkerStats
 from tambomq.rsmq.signalled import run_until_signalled
 from tambomq.rsmq.threads import HandlerThreads, is_async
 from tambomq.store.aio import AsyncStore
-from tambomq.store.connect import URL, Credentials, Tls
+from tambomq.store.connect import PATIENCE_S, URL, Credentials, Tls
 from tambomq.store.ears import Hearing
 from tambomq.store.heartbeat import heartbeat
 
@@ -56,7 +56,8 @@ class RsmqWorker:
     ``None`` tries for ever. *timeout_s*: a handler that takes longer has failed; a plain
     function keeps its thread until it ends, and `run` raises `HandlersStuck` if none is left.
     *grace_s*: how long `stop` waits for handlers before it gives their messages back.
-    *journal*: what becomes of messages is recorded in the queue's journal.
+    *journal*: what becomes of messages is recorded in the queue's journal. `run` waits for a
+    server that goes away as long as it takes, *patience_s* seconds at a time.
     """
 
     def __init__(  # noqa: PLR0913  (options, all by keyword)
@@ -78,16 +79,16 @@ class RsmqWorker:
         tls: Tls | None = None,
         credentials: Credentials | None = None,
         journal: bool | Bounds = False,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         """Check the options; nothing is connected before `run`."""
         self.queue = check_queue(queue)
         self.dead_queue = check_dead_queue(dead_queue or queue + DEAD_SUFFIX, of=queue)
-        journalled = (queue,) if journal else ()
-        self._keys = recording_keys(ns, journalled, bounds_of(journal) or BOUNDS)
+        self._keys = recording_keys(ns, (queue,) if journal else (), bounds_of(journal) or BOUNDS)
         self._handler, self._realtime = handler, realtime
         self._is_async, self._own_store = is_async(handler), not isinstance(url, AsyncStore)
         if not isinstance(url, AsyncStore):
-            url = AsyncStore(url, tls=tls, credentials=credentials)
+            url = AsyncStore(url, tls=tls, credentials=credentials, patience_s=patience_s)
         self._store = url
         self._concurrency = check_count(concurrency)
         self._vt = None if vt is None else check_seconds("vt", vt)

@@ -14,7 +14,15 @@ from tambomq.clock import Patience
 from tambomq.errors import StoreError, StoreUnavailable, TamboError
 from tambomq.store.call import Call, Outcome, Plan, Script, results
 from tambomq.store.choice import REPLICA_FOR_S, Choice
-from tambomq.store.connect import PATIENCE_S, URL, Credentials, Endpoint, Tls, endpoint
+from tambomq.store.connect import (
+    PATIENCE_S,
+    URL,
+    Credentials,
+    Endpoint,
+    Tls,
+    check_patience,
+    endpoint,
+)
 from tambomq.store.ears import Ears, Hearing
 from tambomq.store.lane import Lane
 from tambomq.store.trip import Address, Trip
@@ -39,7 +47,7 @@ class AsyncStore:
     ) -> None:
         """Remember where the server is; the first call connects."""
         self.endpoint = endpoint(url, tls=tls, credentials=credentials)
-        self._patience_s = patience_s
+        self._patience_s = check_patience(patience_s)
         self._choice = Choice(self.endpoint.nodes)
         self._homes: dict[int, Address] = {}
         self._loops: dict[asyncio.AbstractEventLoop, _Here] = {}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from tambomq.errors import SettingsError
+from tambomq.errors import InvalidValue, SettingsError
 from tambomq.store.call import Arg
 from tambomq.store.local_login import local_login
 from tambomq.store.trip import Address
@@ -21,10 +21,20 @@ REPLY_TIMEOUT_S = 30.0
 PATIENCE_S = 10.0
 # On a machine that is busy with other work a healthy server may take a few tenths of a second.
 SHORTEST_TIMEOUT_S = 0.5
+# A reply to a command that waits for up to a second is not late before that.
+SHORTEST_REPLY_S = 3.0
 
 Login: TypeAlias = tuple[str, str]
 Credentials: TypeAlias = Callable[[], Login | Awaitable[Login]]
 """Asked for user and password at each new connection: the way to use tokens that rotate."""
+
+
+def check_patience(patience_s: float) -> float:
+    """Return *patience_s* if it is a time to wait for; raise `InvalidValue` if not."""
+    is_number = isinstance(patience_s, int | float) and not isinstance(patience_s, bool)
+    if not is_number or not patience_s >= 0:
+        raise InvalidValue("patience_s", patience_s, "0 or more seconds")
+    return patience_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +97,20 @@ class Endpoint:
             self,
             connect_timeout_s=min(self.connect_timeout_s, timeout_s),
             reply_timeout_s=min(self.reply_timeout_s, timeout_s),
+        )
+
+    def within(self, patience_s: float) -> Endpoint:
+        """Return the same server, for one who has less patience than `PATIENCE_S`.
+
+        Time-outs end a try at a server that is silent; they must not be longer than all tries
+        together are to take. Raises `InvalidValue`.
+        """
+        if check_patience(patience_s) >= PATIENCE_S:
+            return self
+        return replace(
+            self,
+            connect_timeout_s=min(self.connect_timeout_s, max(patience_s, SHORTEST_TIMEOUT_S)),
+            reply_timeout_s=min(self.reply_timeout_s, max(patience_s, SHORTEST_REPLY_S)),
         )
 
     def login(self) -> Login:
