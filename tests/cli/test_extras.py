@@ -9,6 +9,7 @@ import pytest
 
 from tambomq.cli.extras import extras_required
 from tambomq.cli.output import USAGE
+from tambomq.extras import how_to_install
 
 WITHOUT_ARROW = """
 import subprocess
@@ -23,7 +24,7 @@ def test_a_command_without_its_extra_says_what_to_install() -> None:
     command = [sys.executable, "-c", WITHOUT_ARROW]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == USAGE
-    assert done.stderr.endswith("needs it: pip install 'tambomq[spark]'\n")
+    assert done.stderr.endswith(f"needs it: {how_to_install('spark')}\n")
     assert done.stderr.count("\n") == 1
 
 

