@@ -125,8 +125,10 @@ class GomqSettings:
     enabled: bool = switch("Serve it.", on=True)
     host: str = setting(Host(), "127.0.0.1", _WHERE.format("token and TLS"))
     port: int = setting(Port(), 10001, _PORT)
-    transport: Literal["grpc", "envoy"] = setting(
-        OneOf("grpc", "envoy"), "grpc", "What speaks gRPC; envoy is faster and an extra."
+    transport: Literal["auto", "grpc", "envoy"] = setting(
+        OneOf("auto", "grpc", "envoy"),
+        "auto",
+        "What speaks gRPC; auto is envoy, which is faster, where that extra is installed.",
     )
     peer_timeout_s: float = setting(
         Seconds(), 30.0, "A peer that has not observed for so long is disconnected."

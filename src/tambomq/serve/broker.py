@@ -57,23 +57,29 @@ class BrokerDoor:
         self.name = name
         self._make, self._counted = make, counted
         self._at, self._about, self._try_it = at, about, try_it
+        self._advice = ""
         self._made: Server | None = None
 
     @property
     def endpoints(self) -> Sequence[Endpoint]:
         """Where it listens."""
         address = spelled(self._server.address)
-        return (Endpoint(self.name, address, self._about, self._try_it.format(address)),)
+        try_it = self._try_it.format(address)
+        return (Endpoint(self.name, address, self._about, try_it, self._advice),)
 
     async def start(self) -> None:
         """Listen. Raises `DoorFailed`."""
         try:
-            self._made = self._make()
-            await self._made.start()
+            await self._open()
         except DoorFailed:
             raise
         except (TamboError, OSError) as error:
             raise cannot_open(self.name, self._at, error) from error
+
+    async def _open(self) -> None:
+        """Make the server and start it. Raises what it raises."""
+        self._made = self._make()
+        await self._made.start()
 
     async def watch(self) -> None:
         """Wait for a server that is a process of its own to end; one in this process does not."""

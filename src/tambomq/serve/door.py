@@ -17,6 +17,8 @@ class Endpoint:
     """What it is."""
     try_it: str = ""
     """A command that shows it works."""
+    advice: str = ""
+    """How to have it otherwise; what stands on a second line is a command."""
 
 
 @dataclass(frozen=True, slots=True)
