@@ -69,6 +69,7 @@ _PRINTED = re.compile(r"^ *print\(.*\)  # (.+)$", re.MULTILINE)
 _TARGET = re.compile(r"^(\w+):.*\n((?:\t.*\n)*)", re.MULTILINE)
 _SPARK_COMMAND = re.compile(r"\btambo pipeline (?:run|report|sql|replay|dlq redrive)\b")
 _PROGRAMS = {"tambo": tambo, "rsmqctl": rsmqctl}
+_DEMO_FLAG = re.compile(r" \\\n +--\w+-(?:url|address) \S*127\.0\.0\.1:(?:6379|10001|8000)")
 _SHELL_WORD = re.compile(r"[|&;<>()$`]+")
 
 
@@ -343,13 +344,12 @@ def _default_ports(said: str, words: list[str]) -> str:
         if (flag := f"--{door}-port") in words:
             ports[door] = words[words.index(flag) + 1]
     for door, port in ports.items():
-        # A door's line begins with its name; RSMQ and ChasquiMQ are where Redis is.
-        names = ("redis", "rsmq", "chasqui") if door == "redis" else (door,)
-        said = "".join(
-            _ADDRESS.sub(f"127.0.0.1:{port}", line) if line.startswith(names) else line
-            for line in said.splitlines(keepends=True)
-        )
-    return said
+        # A door's line begins with its name.
+        lines = [line for line in said.splitlines() if line.startswith(f"{door} ")]
+        for address in _ADDRESS.findall("".join(lines)):
+            said = said.replace(address, f"127.0.0.1:{port}")
+    # On the default ports, the demo needs no flags.
+    return _DEMO_FLAG.sub("", said)
 
 
 def _squeezed(line: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import tambomq
 from tests.serve.processes import (
     FREE_PORTS,
     Serving,
@@ -39,9 +40,10 @@ def gone(url: str) -> bool:
 def test_it_tells_where_everything_is(tmp_path: Path) -> None:
     with serving(tmp_path) as serve:
         assert ask(serve.url, "PING") == b"PONG"
-        head, *rows = serve.stdout.splitlines()
-        assert head.split() == ["what", "where", "try", "it", "with"]
-        assert [row.split()[0] for row in rows] == DOORS
+        first, _, head, *rows = serve.stdout.splitlines()
+        assert first == f"TamboMQ {tambomq.__version__} is ready. Ctrl-C stops it."
+        assert head.split() == ["what", "where", "about"]
+        assert [row.split()[0] for row in rows[: len(DOORS)]] == DOORS
         assert serve.url in rows[0]
         assert str(tmp_path / "data") in rows[1]
         assert all(each["address"] in serve.stdout for each in serve.ready["endpoints"].values())

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import click
 
+import tambomq
 from tambomq import log, settings
 from tambomq.cli.output import (
     Command,
+    emit,
     emit_json,
     emit_table,
     forget_reader,
@@ -20,6 +26,13 @@ from tambomq.forms import Flag, Names
 from tambomq.serve import process
 from tambomq.serve.door import Endpoint
 from tambomq.serve.ready import report
+
+_OF_DEMO: Final = {
+    "redis": ("--redis-url", "redis://127.0.0.1:6379"),
+    "gomq": ("--gomq-address", "127.0.0.1:10001"),
+    "kqueue": ("--kqueue-address", "127.0.0.1:8000"),
+}
+"""What `tambo demo` speaks with: the flag that tells where it is, and where it is looked for."""
 
 
 class GroupedCommand(click.Command):
@@ -96,7 +109,41 @@ def announce(endpoints: Sequence[Endpoint], *, as_json: bool) -> None:
         if as_json:
             emit_json(report(endpoints))
         else:
-            rows = [(f"{e.name} ({e.about})", e.address, e.try_it) for e in endpoints]
-            emit_table(("what", "where", "try it with"), rows)
+            _say_ready(endpoints)
     except BrokenPipeError:
         forget_reader()
+
+
+def _say_ready(endpoints: Sequence[Endpoint]) -> None:
+    """Print what there is, then each command on a line of its own: no terminal wraps it."""
+    emit(f"TamboMQ {tambomq.__version__} is ready. Ctrl-C stops it.\n")
+    emit_table(("what", "where", "about"), [(e.name, e.address, e.about) for e in endpoints])
+    emit(f"\nNext, in another terminal{_activation()}:")
+    for command in (*demo_command(endpoints), *(e.try_it for e in endpoints if e.try_it)):
+        emit(f"  {command}")
+    for advice in (e.advice for e in endpoints if e.advice):
+        text, _, command = advice.partition("\n")
+        emit(f"\n{text}" + (f"\n  {command}" if command else ""))
+
+
+def demo_command(endpoints: Sequence[Endpoint]) -> Sequence[str]:
+    """Return ``tambo demo`` with the addresses that it cannot guess.
+
+    Nothing where a door is missing, or where it needs a password or a certificate too.
+    """
+    found = {each.name: each.address for each in endpoints}
+    needs_more = any("--tls" in each.try_it or "***" in each.address for each in endpoints)
+    if needs_more or not found.keys() >= _OF_DEMO.keys():
+        return ()
+    flags = (
+        f"{flag} {found[name]}" for name, (flag, usual) in _OF_DEMO.items() if found[name] != usual
+    )
+    return (" \\\n    ".join(("tambo demo", *flags)),)
+
+
+def _activation() -> str:
+    """Return how to make our commands known to a shell that does not know them."""
+    here = Path(sys.executable).parent
+    if shutil.which("tambo") or sys.prefix == sys.base_prefix:
+        return ""
+    return f", after `. {shlex.quote(str(here / 'activate'))}`"

