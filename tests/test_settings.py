@@ -102,7 +102,6 @@ def test_a_file_that_was_asked_for_must_be_there() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "complaint"),
     [
-        ("TAMBO_REDIS_PRT", "1", "TAMBO_REDIS_PRT: no such variable; did you mean TAMBO_REDIS_P"),
         ("TAMBO_REDIS_PORT", "65536", "TAMBO_REDIS_PORT: expected a port from 0 to 65535, not"),
         ("TAMBO_LOG_LEVEL", "loud", "TAMBO_LOG_LEVEL: expected debug, info, warning or error"),
     ],
@@ -114,7 +113,34 @@ def test_a_wrong_variable_is_named(name: str, value: str, complaint: str) -> Non
 
 
 def test_variables_of_the_tests_and_of_others_are_not_settings() -> None:
-    assert settings.load(env={"TAMBO_TEST_REDIS8": "x", "PATH": "y"}) == settings.Settings()
+    env = {"TAMBO_TEST_REDIS8": "x", "PATH": "y", "TAMBO_LAKE": "lake"}
+    assert settings.load(env=env) == settings.Settings()
+    assert settings.unknown_variables(env) == []
+
+
+def test_an_unknown_variable_is_ignored_and_told() -> None:
+    env = {"TAMBO_REDIS_PRT": "1", "TAMBO_GOMQ_PORT": "2", "TAMBO_XYZZY": "3"}
+    assert settings.load(env=env).gomq.port == 2
+    assert settings.unknown_variables(env) == [
+        "TAMBO_REDIS_PRT: no such variable, it is ignored; did you mean TAMBO_REDIS_PORT?",
+        "TAMBO_XYZZY: no such variable, it is ignored",
+    ]
+
+
+@pytest.mark.parametrize("service", ["TAMBO", "TAMBO_REDIS", "TAMBO_GOMQ", "TAMBO_A_B"])
+def test_what_kubernetes_tells_of_services_is_no_setting(service: str) -> None:
+    env = {
+        f"{service}_SERVICE_HOST": "10.0.0.11",
+        f"{service}_SERVICE_PORT": "6379",
+        f"{service}_SERVICE_PORT_REDIS": "6379",
+        f"{service}_PORT": "tcp://10.0.0.11:6379",
+        f"{service}_PORT_6379_TCP": "tcp://10.0.0.11:6379",
+        f"{service}_PORT_6379_TCP_PROTO": "tcp",
+        f"{service}_PORT_6379_TCP_PORT": "6379",
+        f"{service}_PORT_6379_TCP_ADDR": "10.0.0.11",
+    }
+    assert settings.load(env=env) == settings.Settings()
+    assert settings.unknown_variables(env) == []
 
 
 @pytest.mark.parametrize("url", ["http://h", "redis://", "", 5])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -45,12 +46,18 @@ __all__ = [
     "example_toml",
     "load",
     "specs",
+    "unknown_variables",
 ]
 
 CONFIG_FILE: Final = "tambo.toml"
 _ENV: Final = "TAMBO_"
-# Variables of our own tests, which share the prefix and set nothing here.
-_NOT_SETTINGS: Final = "TAMBO_TEST_"
+# Variables that share the prefix and set nothing here: those of our tests and of other commands,
+_NOT_SETTINGS: Final = ("TAMBO_TEST_", "TAMBO_LAKE")
+# and what Kubernetes tells every container of a Service named tambo, or tambo-redis and the like.
+_OF_SERVICES: Final = re.compile(
+    r"TAMBO_(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_\d+_(?:TCP|UDP|SCTP)(?:_\w+)?)"
+)
+_SERVICE_URL: Final = re.compile(r"(?:tcp|udp|sctp)://")
 
 # Sections whose keys stand alone in variables and flags: --redis-url, not --server-redis-url.
 _UNPREFIXED: Final = frozenset({"server"})
@@ -141,6 +148,16 @@ def load(
     return Settings(**{s: kind(**values[s]) for s, kind in _sections().items()})
 
 
+def unknown_variables(env: Mapping[str, str] | None = None) -> list[str]:
+    """Return a sentence for every ``TAMBO_*`` variable that is no setting and nobody's else."""
+    known = {spec.variable: spec for spec in specs()}
+    return [
+        f"{name}: no such variable, it is ignored{_did_you_mean(name, known, or_list=False)}"
+        for name, _ in _ours(os.environ if env is None else env)
+        if name not in known
+    ]
+
+
 def example_toml() -> str:
     """Render ``tambo.example.toml``: every setting with its default and what it is for."""
     lines = [
@@ -188,14 +205,20 @@ def _parsed(path: Path) -> dict[str, Any]:
 
 def _from_env(env: Mapping[str, str]) -> _Found:
     known = {spec.variable: spec for spec in specs()}
-    for name, value in env.items():
-        if not name.startswith(_ENV) or name.startswith(_NOT_SETTINGS):
-            continue
-        if name not in known:
-            raise SettingsError(f"{name}: no such variable{_did_you_mean(name, known)}")
+    for name, value in _ours(env):
         # An empty variable is how a shell or a unit file says "not set".
-        if value:
+        if name in known and value:
             yield known[name], value, name
+
+
+def _ours(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the variables that somebody may have meant for us."""
+    for name, value in env.items():
+        is_port = name.endswith("_PORT") and _SERVICE_URL.match(value)
+        if is_port or not name.startswith(_ENV) or name.startswith(_NOT_SETTINGS):
+            continue
+        if not _OF_SERVICES.fullmatch(name):
+            yield name, value
 
 
 def _from_flags(flags: Mapping[str, object]) -> _Found:
@@ -209,9 +232,10 @@ def _sections() -> dict[str, Any]:
     return {each.name: each.default_factory for each in dataclasses.fields(Settings)}
 
 
-def _did_you_mean(name: str, known: Mapping[str, object]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(known)}"
+def _did_you_mean(name: str, known: Mapping[str, object], *, or_list: bool = True) -> str:
+    if close := difflib.get_close_matches(name, known, n=1):
+        return f"; did you mean {close[0]}?"
+    return f"; there are {', '.join(known)}" if or_list else ""
 
 
 def _but(spec: Spec, value: object) -> str:

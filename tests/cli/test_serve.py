@@ -199,6 +199,14 @@ def test_wrong_setting_is_a_usage_error(tmp_path: Path) -> None:
     )
 
 
+def test_an_unknown_variable_is_warned_of_and_those_of_kubernetes_are_not(tmp_path: Path) -> None:
+    ours = {"TAMBO_REDIS_PRT": "1", "TAMBO_GOMQ_PORT": "tcp://10.0.0.1:10001"}
+    refused = tambo("serve", "--ready-file", str(tmp_path / "no" / "r"), cwd=tmp_path, **ours)
+    warning, fault = refused.stderr.splitlines()
+    assert " WARNING cli.serve  TAMBO_REDIS_PRT: no such variable, it is ignored;" in warning
+    assert "--ready-file: cannot write" in fault
+
+
 def test_ready_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     flags = ["--data-dir", str(tmp_path / "data"), *FREE_PORTS]
     refused = tambo("serve", *flags, "--ready-file", str(tmp_path / "no" / "r"), cwd=tmp_path)

@@ -149,12 +149,12 @@ def serving(
             process.wait()
 
 
-def tambo(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run ``tambo`` to its end."""
+def tambo(*args: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run ``tambo`` to its end, with some variables of its own."""
     return subprocess.run(
         [*_COMMAND, *args],
         cwd=cwd,
-        env=clean_environment(),
+        env=clean_environment() | env,
         capture_output=True,
         text=True,
         timeout=30,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 import shutil
 import sys
@@ -26,6 +27,8 @@ from tambomq.forms import Flag, Names
 from tambomq.serve import process
 from tambomq.serve.door import Endpoint
 from tambomq.serve.ready import report
+
+_log: Final = logging.getLogger(__name__)
 
 _OF_DEMO: Final = {
     "redis": ("--redis-url", "redis://127.0.0.1:6379"),
@@ -96,6 +99,8 @@ def serve(config: Path | None, ready_file: Path | None, *, as_json: bool, **flag
     """
     told = settings.load(config, flags=flags)
     log.set_up(told.log.level, told.log.format)
+    for sentence in settings.unknown_variables():
+        _log.warning("%s", sentence)
 
     def on_ready(endpoints: Sequence[Endpoint]) -> None:
         announce(endpoints, as_json=as_json)
