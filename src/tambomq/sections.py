@@ -210,7 +210,7 @@ class JournalSettings:
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """Health and numbers, over HTTP: /healthz, /readyz, /metrics, /stats."""
+    """Health and numbers, over HTTP: /healthz, /readyz, /metrics, /stats, /endpoints."""
 
     enabled: bool = switch("Serve it.", on=True)
     host: str = setting(

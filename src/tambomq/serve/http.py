@@ -24,6 +24,8 @@ from tambomq.serve.health import Health
 from tambomq.serve.http_limits import LIMITS, HttpLimits, limited
 from tambomq.serve.listening import cannot_open, spelled
 from tambomq.serve.metrics import Metrics
+from tambomq.serve.ready import report
+from tambomq.serve.taken import ENDPOINTS
 from tambomq.settings import HttpSettings
 
 INDEX: Final = """\
@@ -33,6 +35,7 @@ TamboMQ
 /readyz    200 while all doors are open, 503 before and from the first signal to stop
 /metrics   numbers for Prometheus
 /stats     the same numbers of the doors as JSON
+/endpoints where everything is, as in the ready file
 """
 _NOT_KEPT: Final = {"Cache-Control": "no-store"}
 _PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -120,12 +123,21 @@ def app(health: Health) -> Starlette:
     async def numbers(_: Request) -> Response:
         return Response(await metrics.text(), headers=_NOT_KEPT, media_type=_PROMETHEUS)
 
+    async def endpoints(_: Request) -> Response:
+        places = [place for door in health.open_doors for place in door.endpoints]
+        return JSONResponse(report(places), headers=_NOT_KEPT)
+
     async def stats(_: Request) -> Response:
         return JSONResponse(await metrics.stats(), headers=_NOT_KEPT)
 
     paths = {
-        "/": index, "/healthz": healthz, "/readyz": readyz, "/metrics": numbers, "/stats": stats
-    }  # fmt: skip
+        "/": index,
+        "/healthz": healthz,
+        "/readyz": readyz,
+        "/metrics": numbers,
+        "/stats": stats,
+        ENDPOINTS: endpoints,
+    }
     return Starlette(routes=[Route(path, answer) for path, answer in paths.items()])
 
 

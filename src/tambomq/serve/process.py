@@ -29,6 +29,7 @@ from tambomq.serve.kqueue import kqueue_door
 from tambomq.serve.ready import ready_file
 from tambomq.serve.rsmq import RsmqDoor
 from tambomq.serve.store import store_door
+from tambomq.serve.taken import refuse_taken
 from tambomq.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -64,6 +65,7 @@ def run(settings: Settings, *, on_ready: OnReady, ready_path: Path | None = None
     _allow_many_files()
     health = Health()
     opened = doors(settings, health)
+    refuse_taken(settings)
     process = Process(opened, on_ready=on_ready, ready_path=ready_path, health=health)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(process.run())
