@@ -33,6 +33,31 @@ def test_what_does_not_exist_is_a_usage_error(
     assert "nonsense" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("srve", "`tambo serve`"),
+        ("pipline", "`tambo pipeline`"),
+        ("rsqm", "`tambo rsmq`"),
+        ("queues", "`tambo chasqui queues`"),
+        ("audit", "`tambo pipeline audit`"),
+        ("stats", "`tambo gomq stats` or `tambo kqueue stats`"),
+    ],
+)
+def test_a_typing_error_gets_a_suggestion(
+    typed: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(main.tambo, "tambo", [typed]) == 2
+    complaint = capsys.readouterr().err.splitlines()[-1]
+    assert complaint == f"Error: No such command {typed!r}. Did you mean {meant}?"
+
+
+def test_a_typing_error_below_gets_one_too(capsys: pytest.CaptureFixture[str]) -> None:
+    for typed, meant in (("compct", "compact"), ("redrive", "dlq redrive")):
+        assert run(main.tambo, "tambo", ["pipeline", typed]) == 2
+        assert f"Did you mean `tambo pipeline {meant}`?" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", main.COMMANDS)
 def test_every_command_can_be_imported(name: str) -> None:
     context = click.Context(main.tambo)

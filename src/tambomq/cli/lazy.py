@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -36,6 +38,28 @@ class LazyGroup(click.Group):
             return None
         command = getattr(import_module(entry.module), entry.name)
         return command if isinstance(command, click.Command) else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; one that does not exist gets what may have been meant."""
+        name = args[0]
+        if name in self._entries or name.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        meant = [f"`{ctx.command_path} {each}`" for each in self._meant(ctx, name)]
+        hint = f" Did you mean {' or '.join(meant)}?" if meant else ""
+        raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
+
+    def _meant(self, ctx: click.Context, name: str) -> list[str]:
+        """Return commands that have *name* one level below; if none, those with a name like it."""
+        below = []
+        for each in self._entries:
+            # One whose extra is not installed is not searched.
+            with suppress(ModuleNotFoundError):
+                group = self.get_command(ctx, each)
+                if isinstance(group, click.Group) and name in group.list_commands(ctx):
+                    below.append(f"{each} {name}")
+        return below or get_close_matches(name, self._entries)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  (as above)
         """Write the names and their lines."""
