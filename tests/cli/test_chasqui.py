@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -102,7 +103,8 @@ def test_line_of_each_command_in_the_help_is_whole(run: Run) -> None:
 def test_tambo_has_it_too(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CHASQUI_REDIS_URL", raising=False)
     done = call(tambo, "tambo", "chasqui", "counts", "emails", "--json", url=server.url)
-    assert told(done)[0]["queue"] == "emails"
+    missing = {"queue": "emails", "error": "queue 'emails' does not exist"}
+    assert (done.code, json.loads(done.out)) == (3, [missing])
     assert call(tambo, "tambo", "chasqui", "queues", url=server.url) == Done(
         3, "", "tambo: there are no queues\n"
     )
@@ -113,14 +115,14 @@ def test_flag_wins_over_the_variables_and_its_own_variable_over_the_others(
 ) -> None:
     nowhere = "redis://127.0.0.1:1"
     monkeypatch.setenv("CHASQUI_REDIS_URL", server.url)
-    assert call(chasqui, "chasqui", "counts", "q", url=nowhere).code == 0
+    assert call(chasqui, "chasqui", "counts", "q", url=nowhere).code == 3
     monkeypatch.setenv("CHASQUI_REDIS_URL", nowhere)
     for args in (
         ("--redis-url", server.url, "counts", "q"),
         ("counts", "q", "--redis-url", server.url),
         ("--redis-url", nowhere, "counts", "q", "--redis-url", server.url),
     ):
-        assert call(chasqui, "chasqui", *args, url=nowhere).code == 0
+        assert call(chasqui, "chasqui", *args, url=nowhere).code == 3
 
 
 def test_server_that_is_not_there_is_named_with_what_to_do(run: Run) -> None:
@@ -151,22 +153,38 @@ def test_start_imports_nothing_slow(server: Server) -> None:
 # ── inspect ──────────────────────────────────────────────────────────────────
 
 
-def test_queue_that_nobody_has_used_shows_zeros(run: Run) -> None:
-    assert run("inspect", "emails") == Done(
-        0,
-        """\
-┌─────────────────────────┬───────────────────────┐
-│ queue: emails           ┆ group: default        │
-╞═════════════════════════╪═══════════════════════╡
-│ stream depth            ┆ 0                     │
-│ pending                 ┆ 0 (group not created) │
-│ DLQ depth               ┆ 0                     │
-│ delayed depth           ┆ 0                     │
-│ oldest delayed lag (ms) ┆ -                     │
-│ repeatable count        ┆ 0                     │
-└─────────────────────────┴───────────────────────┘
-""",
-    )
+@pytest.mark.parametrize(
+    "command", [("inspect",), ("counts",), ("dlq", "peek"), ("repeatable", "list")], ids=" ".join
+)
+def test_queue_that_is_not_there_is_exit_3_and_that_sentence(
+    run: Run, command: tuple[str, ...], server: Server
+) -> None:
+    missing = "queue 'emails' does not exist\n"
+    assert run(*command, "emails") == Done(3, "", f"chasqui: {missing}")
+    typed = ("chasqui", *command, "emails")
+    assert call(tambo, "tambo", *typed, url=server.url) == Done(3, "", f"tambo: {missing}")
+
+
+def test_queue_that_was_emptied_is_still_there(run: Run, emails: BlockingQueue) -> None:
+    emails.add("a", 1)
+    emails.drain()
+    assert run("inspect", "emails").code == 0
+    assert "stream depth            ┆ 0 " in run("inspect", "emails").out
+
+
+def test_tambo_draws_tables_as_everywhere_and_tells_times_in_utc(
+    server: Server, emails: BlockingQueue
+) -> None:
+    emails.add("a", 1)
+    emails.upsert_repeatable_job("c", 1, repeat={"kind": "every", "interval_ms": 60_000})
+    typed = partial(call, tambo, "tambo", "chasqui", url=server.url)
+    head, row = typed("counts", "emails").out.splitlines()
+    columns = ["queue", "waiting", "active", "delayed", "dead", "repeatable", "paused"]
+    assert head.split() == columns
+    assert row.split() == ["emails", "1", "0", "0", "0", "1", "no"]
+    listed = typed("repeatable", "list", "emails").out
+    assert re.search(r"c::every:60000 +c +every 60000ms +- +\d{4}-\d\d-\d\dT\S+Z +-", listed)
+    assert "(ms)" not in listed
 
 
 def test_inspect_shows_what_is_where(run: Run, emails: BlockingQueue, db: redis.Redis) -> None:
@@ -215,7 +233,9 @@ def test_job_that_was_trimmed_while_it_ran_is_pending_and_not_in_the_stream(
     assert (found["stream_depth"], found["pending"]) == (0, 1)
 
 
-def test_names_cannot_steer_a_terminal(run: Run) -> None:
+def test_names_cannot_steer_a_terminal(run: Run, server: Server) -> None:
+    with BlockingQueue("\x1b[31mred\n", redis_url=server.url) as red:
+        red.add("a", 1)
     assert "\x1b" not in run("inspect", "\x1b[31mred\n").out
     assert r"queue: \x1b[31mred\n" in run("inspect", "\x1b[31mred\n").out
 
@@ -254,8 +274,11 @@ def test_server_without_queues_is_nothing_there(run: Run) -> None:
 
 def test_counts_are_of_the_queues_that_are_named(run: Run, emails: BlockingQueue) -> None:
     emails.add("a", 1)
-    found = told(run("counts", "nope", "emails", "--json"))
-    assert [(each["queue"], each["waiting"]) for each in found] == [("nope", 0), ("emails", 1)]
+    done = run("counts", "nope", "emails", "--json")
+    assert (done.code, done.err) == (3, "chasqui: queue 'nope' does not exist\n")
+    missing, found = json.loads(done.out)
+    assert missing == {"queue": "nope", "error": "queue 'nope' does not exist"}
+    assert (found["queue"], found["waiting"]) == ("emails", 1)
 
 
 # ── result ───────────────────────────────────────────────────────────────────

@@ -84,7 +84,8 @@ def start_one(db: redis.Redis) -> None:
 # ── dead letters ─────────────────────────────────────────────────────────────
 
 
-def test_empty_dlq_says_so_in_both_tables(run: Run) -> None:
+def test_empty_dlq_says_so_in_both_tables(run: Run, emails: BlockingQueue) -> None:
+    emails.add("a", 1)
     assert run("dlq", "peek", "emails") == Done(
         0,
         """\
@@ -254,6 +255,7 @@ def test_what_is_removed_recurs_no_more(run: Run, emails: BlockingQueue) -> None
     gone = remove()
     assert (gone.code, gone.out) == (3, "not found\n")
     assert remove("--json") == Done(3, '{"queue": "emails", "key": "k", "removed": false}\n')
+    emails.pause()
     assert "(empty)" in run("repeatable", "list", "emails").out
 
 

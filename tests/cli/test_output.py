@@ -32,7 +32,7 @@ def raising(error: BaseException) -> click.Command:
 @pytest.mark.parametrize(
     ("error", "code", "told"),
     [
-        (QueueNotFound("q"), 1, "tambo: queue 'q' does not exist\n"),
+        (QueueNotFound("q"), 3, "tambo: queue 'q' does not exist\n"),
         (SettingsError("--x: wrong"), 2, "tambo: --x: wrong\n"),
         (output.NothingThere("no message"), 3, "tambo: no message\n"),
         (output.NothingThere(), 3, ""),

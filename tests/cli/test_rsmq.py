@@ -95,7 +95,7 @@ def test_process_keeps_result_fault_and_exit_code_apart(server: Server) -> None:
     for args, code, out, err in (
         (("queue", "list", "--json"), 3, b"[]\n", b""),
         (("queue", "list"), 3, b"", b"tambo: there are no queues\n"),
-        (("queue", "describe", "-n", "nope"), 1, b"", b"tambo: queue 'nope' does not exist\n"),
+        (("queue", "describe", "-n", "nope"), 3, b"", b"tambo: queue 'nope' does not exist\n"),
     ):
         done = subprocess.run(
             [sys.executable, "-c", _MAIN, "rsmq", *args],

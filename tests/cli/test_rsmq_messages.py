@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 import redis
 
+from tambomq.cli.chasqui_values import moment
 from tambomq.cli.main import tambo
-from tambomq.cli.rsmq_show import duration, moment
+from tambomq.cli.rsmq_show import duration
+from tambomq.cli.times import utc
 from tambomq.rsmq import Rsmq
 from tests.cli.transcript import Done, call
 from tests.servers.run import Server
@@ -250,4 +252,9 @@ def test_durations_are_said_as_people_do(ms: int, words: str) -> None:
 
 
 def test_time_that_is_none_is_shown_as_it_is() -> None:
-    assert moment(10**20) == str(10**20)
+    assert utc(10**20) == str(10**20)
+
+
+def test_a_time_is_told_in_utc_and_read_by_the_options_that_take_one() -> None:
+    assert utc(1_896_084_000_123) == "2030-01-31T10:00:00.123Z"
+    assert moment(utc(1_896_084_000_123)).timestamp() == 1_896_084_000.123

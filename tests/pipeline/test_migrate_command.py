@@ -74,7 +74,7 @@ def test_namespaces_are_places_of_their_own(run: Run, orders: Rsmq, server: Serv
     [
         (("orders", "chasqui:b"), 2, "'orders' names no queue"),
         (("rsmq:orders", "kqueue:b"), 2, "'kqueue:b' names no queue"),
-        (("rsmq:nope", "gomq:b"), 1, "queue 'nope' does not exist"),
+        (("rsmq:nope", "gomq:b"), 3, "queue 'nope' does not exist"),
         (("rsmq:orders", "rsmq:orders"), 2, "cannot be migrated to itself"),
         (("gomq:empty", "chasqui:b"), 3, "gomq:empty is empty: nothing was moved"),
         (("rsmq:orders", "gomq:b", "--wait", "soon"), 2, "a time is written like"),

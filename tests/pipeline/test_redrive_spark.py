@@ -170,7 +170,7 @@ def test_a_canary_that_fails_is_told(dlq: Run, db: redis.Redis) -> None:
         (("redrive", "chasqui:orders", "--where", "name ="), 2, "SQL: "),
         (("redrive", "orders"), 2, "names no queue"),
         (("redrive", "gomq:orders"), 2, "expected one of chasqui:<queue>, rsmq:<queue>"),
-        (("redrive", "rsmq:nope"), 1, "does not exist"),
+        (("redrive", "rsmq:nope"), 3, "does not exist"),
         (("redrive", "chasqui:orders", "--rate", "fast"), 2, "like 200/s"),
         (("redrive", "chasqui:orders", "--set", "name = 'x'"), 2, "--set wants payload ="),
         (("redrive", "chasqui:orders", "--dead", "x"), 2, "--dead is for RSMQ"),

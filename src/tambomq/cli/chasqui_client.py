@@ -13,7 +13,7 @@ from typing import Any, Final
 import click
 
 from tambomq.chasqui.blocking_queue import BlockingQueue
-from tambomq.chasqui.keys import GROUP
+from tambomq.chasqui.keys import GROUP, Keys
 from tambomq.cli.output import Command, json_option, verbose_option, visible
 from tambomq.clock import now_ms
 from tambomq.errors import (
@@ -22,7 +22,9 @@ from tambomq.errors import (
     QueueBusy,
     QueueError,
     QueueFull,
+    QueueNotFound,
 )
+from tambomq.store.call import Call
 from tambomq.store.connect import URL
 from tambomq.store.sync import Store
 
@@ -102,6 +104,19 @@ def open_store() -> Store:
 def open_queue(queue: str, **options: Any) -> Desk:
     """Return a queue of the server; *options* are those of `BlockingQueue`."""
     return Desk(queue, open_store(), **options)
+
+
+def is_there(queue: str) -> bool:
+    """Return whether anybody has ever used *queue*, and not all of that is gone."""
+    keys = Keys(queue)
+    parts = (keys.stream, keys.delayed, keys.dlq, keys.repeat, keys.events, keys.paused)
+    return bool(open_store().run(Call("EXISTS", parts, (), int, repeatable=True)))
+
+
+def require_queue(queue: str) -> None:
+    """Raise `QueueNotFound` unless *queue* is there."""
+    if not is_there(queue):
+        raise QueueNotFound(queue)
 
 
 def confirm(question: str, *, yes: bool) -> None:

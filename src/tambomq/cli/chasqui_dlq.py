@@ -17,8 +17,9 @@ from tambomq.cli.chasqui_client import (
     flags_in_faults,
     open_queue,
     queue_argument,
+    require_queue,
 )
-from tambomq.cli.chasqui_tables import emit_boxed
+from tambomq.cli.chasqui_tables import emit_rows
 from tambomq.cli.chasqui_values import with_text_keys
 from tambomq.cli.output import NothingThere, emit, emit_json, example, yes_option
 from tambomq.errors import RemoteProtocolError
@@ -48,8 +49,10 @@ def dlq() -> None:
 def peek(queue: str, *, limit: int, traceback: bool, as_json: bool) -> None:
     """Show the oldest dead letters and how often each reason is among them.
 
-    Details are cut; --json has all of them, tracebacks, and what the jobs were given.
+    Details are cut; --json has all of them, tracebacks, and what the jobs were given. Exit 3 when
+    there is no such queue.
     """
+    require_queue(queue)
     letters = open_queue(queue).peek_dlq(limit)
     reasons = Counter(letter.reason or NO_REASON for letter in letters)
     if as_json:
@@ -57,9 +60,9 @@ def peek(queue: str, *, limit: int, traceback: bool, as_json: bool) -> None:
         emit_json({"queue": queue, "entries": entries, "reasons": dict(sorted(reasons.items()))})
         return
     columns = (f"dlq peek: {queue}", "source_id", "name", "reason", "detail", "payload bytes")
-    emit_boxed(columns, [_row(letter) for letter in letters] or [("(empty)", *(None,) * 5)])
+    emit_rows(columns, [_row(letter) for letter in letters] or [("(empty)", *(None,) * 5)])
     emit("")
-    emit_boxed(("reason", "count"), sorted(reasons.items()) or [("(no entries)", 0)])
+    emit_rows(("reason", "count"), sorted(reasons.items()) or [("(no entries)", 0)])
     if traceback:
         for letter in letters:
             below = (letter.traceback or "(no traceback)").splitlines()

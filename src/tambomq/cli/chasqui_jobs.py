@@ -18,9 +18,10 @@ from tambomq.cli.chasqui_client import (
     open_queue,
     queue_argument,
 )
-from tambomq.cli.chasqui_tables import emit_boxed
-from tambomq.cli.chasqui_values import iso_ms, with_text_keys
+from tambomq.cli.chasqui_tables import emit_rows
+from tambomq.cli.chasqui_values import with_text_keys
 from tambomq.cli.output import NothingThere, emit, emit_json, example, yes_option
+from tambomq.cli.times import utc
 
 HELD_LIMIT = 20
 
@@ -52,7 +53,7 @@ def show(queue: str, id: str, *, group: str, as_json: bool) -> None:
         emit_json({"queue": queue, **_fields(found)})
         return
     rows = [(name, value) for name, value in _fields(found).items() if value is not None]
-    emit_boxed((f"job: {queue}", "value"), [(name, _shown(name, value)) for name, value in rows])
+    emit_rows((f"job: {queue}", "value"), [(name, _shown(name, value)) for name, value in rows])
     if found.traceback:
         emit("\n" + found.traceback)
 
@@ -109,7 +110,7 @@ def workers(queue: str, *, limit: int, group: str, as_json: bool) -> None:
         emit_json({"queue": queue, "group": group, "workers": [*map(msgspec.to_builtins, found)]})
     elif found:
         columns = (f"workers: {queue}", "idle (ms)", "held", "job", "name", "deliveries")
-        emit_boxed(columns, [row for worker in found for row in _rows(worker)])
+        emit_rows(columns, [row for worker in found for row in _rows(worker)])
     if not found:
         raise NothingThere("" if as_json else f"the queue {queue} has no workers in {group!r}")
 
@@ -128,7 +129,7 @@ def _fields(found: JobInfo) -> dict[str, Any]:
 
 def _shown(name: str, value: Any) -> object:
     if name.endswith("_at_ms"):
-        return iso_ms(value)
+        return utc(value)
     return "below" if name == "traceback" else value
 
 

@@ -12,8 +12,9 @@ from tambomq.chasqui import event_ops
 from tambomq.chasqui.job import QueueEvent
 from tambomq.chasqui.keys import Keys
 from tambomq.cli.chasqui_client import Desk, every_command, open_queue, open_store, queue_argument
-from tambomq.cli.chasqui_values import iso_ms, with_text_keys
+from tambomq.cli.chasqui_values import with_text_keys
 from tambomq.cli.output import NothingThere, emit, emit_json, example, explain
+from tambomq.cli.times import utc
 from tambomq.errors import StoreRefused, StoreUnavailable
 
 COUNT: Final = 100
@@ -100,7 +101,7 @@ def _next_page(keys: Keys, after: str) -> tuple[list[QueueEvent], str]:
 def _line(event: QueueEvent) -> str:
     others = {key: value for key, value in event.fields.items() if key != "ts"}
     words = [
-        iso_ms(_time_ms(event)),
+        utc(_time_ms(event)),
         event.event_id,
         event.name or "-",
         f"id={event.job_id or '-'}",
@@ -112,7 +113,7 @@ def _line(event: QueueEvent) -> str:
 
 def _object(event: QueueEvent) -> dict[str, object]:
     return {
-        "time": iso_ms(_time_ms(event)),
+        "time": utc(_time_ms(event)),
         "event_id": event.event_id,
         "event": event.name,
         "job_id": event.job_id,

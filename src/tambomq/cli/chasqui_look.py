@@ -12,13 +12,20 @@ import click
 from tambomq.chasqui import admin_ops
 from tambomq.chasqui.job import JobCounts
 from tambomq.chasqui.keys import Keys
-from tambomq.cli.chasqui_client import every_command, group_option, open_store, queue_argument
-from tambomq.cli.chasqui_tables import boxed, emit_boxed
-from tambomq.cli.chasqui_values import iso_ms
+from tambomq.cli.chasqui_client import (
+    every_command,
+    group_option,
+    is_there,
+    open_store,
+    queue_argument,
+    require_queue,
+)
+from tambomq.cli.chasqui_tables import emit_rows, rows_text
 from tambomq.cli.journal_state import journal_fields, journal_rows
 from tambomq.cli.output import NothingThere, emit, emit_json, example, explain
+from tambomq.cli.times import utc
 from tambomq.clock import now_ms
-from tambomq.errors import StoreUnavailable, TamboError
+from tambomq.errors import QueueNotFound, StoreUnavailable, TamboError
 from tambomq.journal import ops as journal_ops
 from tambomq.journal.keys import Keys as JournalKeys
 from tambomq.log import spelled_out
@@ -58,15 +65,16 @@ class Seen:
 def inspect(queue: str, *, group: str, as_json: bool) -> None:
     """Show what is in a queue.
 
-    A queue that nobody has used yet shows zeros. `pending` are the jobs that workers have read
-    and not settled; they count for `stream depth` too.
+    `pending` are the jobs that workers have read and not settled; they count for `stream depth`
+    too. Exit 3 when there is no such queue.
     """
+    require_queue(queue)
     seen = _look(queue, group)
     journal = open_store().run(journal_ops.state(JournalKeys("chasqui", queue)))
     if as_json:
         emit_json({"queue": queue, "group": group, **seen.fields, **journal_fields(journal)})
     else:
-        emit_boxed(_header(queue, group), [*_rows(seen), *journal_rows(journal)])
+        emit_rows(_header(queue, group), [*_rows(seen), *journal_rows(journal)])
 
 
 @click.command(epilog=example("chasqui watch emails --interval-ms 500"))
@@ -115,8 +123,14 @@ def queues(*, group: str, as_json: bool) -> None:
 @group_option
 @every_command
 def counts(names: Sequence[str], *, group: str, as_json: bool) -> None:
-    """Tell how many jobs wait, run, are delayed, dead, or recur."""
-    _show_counts(names, group, as_json=as_json)
+    """Tell how many jobs wait, run, are delayed, dead, or recur.
+
+    Exit 3 when there is no queue of one of the names.
+    """
+    missing = [name for name in names if not is_there(name)]
+    _show_counts(names, group, missing, as_json=as_json)
+    if missing:
+        raise QueueNotFound(missing[0])
 
 
 def _look(queue: str, group: str) -> Seen:
@@ -158,7 +172,7 @@ def _show_look(
     queue: str, group: str, interval_ms: int, before: Seen | None, now: Seen, *, as_json: bool
 ) -> None:
     if as_json:
-        emit_json({"time": iso_ms(now_ms()), "queue": queue, "group": group, **now.fields})
+        emit_json({"time": utc(now_ms()), "queue": queue, "group": group, **now.fields})
         return
     header: tuple[str, ...] = _header(queue, group)
     rows: list[tuple[object, ...]] = list(_rows(now))
@@ -170,9 +184,9 @@ def _show_look(
         }
         rows = [(*row, _change(changes.get(str(row[0])))) for row in rows]
     # Drawn before the screen is cleared: nobody sees it empty.
-    table = boxed(header, rows)
+    table = rows_text(header, rows)
     click.clear()
-    emit(f"chasqui watch {queue}  refresh={interval_ms}ms  {iso_ms(now_ms())}  (Ctrl+C to exit)")
+    emit(f"chasqui watch {queue}  refresh={interval_ms}ms  {utc(now_ms())}  (Ctrl+C to exit)")
     click.echo(table)
 
 
@@ -182,14 +196,18 @@ def _change(by: int | None) -> str:
     return f"+{by}" if by > 0 else str(by)
 
 
-def _show_counts(names: Sequence[str], group: str, *, as_json: bool) -> None:
-    found = {name: _counted(name, group) for name in names}
+def _show_counts(
+    names: Sequence[str], group: str, missing: Sequence[str] = (), *, as_json: bool
+) -> None:
+    found = {
+        name: QueueNotFound(name) if name in missing else _counted(name, group) for name in names
+    }
     if as_json:
         emit_json([_listed(name, seen) for name, seen in found.items()])
         return
     good = {name: seen for name, seen in found.items() if isinstance(seen, JobCounts)}
     if good:
-        emit_boxed(
+        emit_rows(
             ("queue", "waiting", "active", "delayed", "dead", "repeatable", "paused"),
             [
                 (
@@ -205,7 +223,7 @@ def _show_counts(names: Sequence[str], group: str, *, as_json: bool) -> None:
             ],
         )
     for name, seen in found.items():
-        if isinstance(seen, TamboError):
+        if isinstance(seen, TamboError) and name not in missing:
             emit(spelled_out(f"{name}: {seen}"))
 
 

@@ -9,10 +9,11 @@ import click
 
 from tambomq.chasqui.repeat import RepeatableMeta, RepeatPattern
 from tambomq.cli.chasqui_add import pattern_of, repeat_options, retry_options, tell_added
-from tambomq.cli.chasqui_client import every_command, open_queue, queue_argument
-from tambomq.cli.chasqui_tables import emit_boxed
+from tambomq.cli.chasqui_client import every_command, open_queue, queue_argument, require_queue
+from tambomq.cli.chasqui_tables import emit_rows, is_tambo
 from tambomq.cli.chasqui_values import missed_fires, moment, payload
 from tambomq.cli.output import NothingThere, emit, emit_json, example
+from tambomq.cli.times import utc
 
 LIST_LIMIT: Final = 100
 
@@ -33,13 +34,15 @@ def repeatable() -> None:
 )
 @every_command
 def list_repeatable(queue: str, *, limit: int, as_json: bool) -> None:
-    """List the jobs that recur, the next to fire first."""
+    """List the jobs that recur, the next to fire first. Exit 3 when there is no such queue."""
+    require_queue(queue)
     found = open_queue(queue).get_repeatable_jobs(limit)
     if as_json:
         emit_json([_object(meta) for meta in found])
         return
-    columns = (f"repeatable: {queue}", "job_name", "pattern", "tz", "next fire (ms)", "limit")
-    emit_boxed(columns, [_row(meta) for meta in found] or [("(empty)", *(None,) * 5)])
+    fire = "next fire" if is_tambo() else "next fire (ms)"
+    columns = (f"repeatable: {queue}", "job_name", "pattern", "tz", fire, "limit")
+    emit_rows(columns, [_row(meta) for meta in found] or [("(empty)", *(None,) * 5)])
 
 
 @repeatable.command(
@@ -104,7 +107,8 @@ def remove(queue: str, key: str, *, as_json: bool) -> None:
 
 def _row(meta: RepeatableMeta) -> tuple[object, ...]:
     pattern, tz = _shown(meta.pattern)
-    return meta.key, meta.job_name, pattern, tz, meta.next_fire_ms, meta.limit
+    fire = utc(meta.next_fire_ms) if is_tambo() else meta.next_fire_ms
+    return meta.key, meta.job_name, pattern, tz, fire, meta.limit
 
 
 def _shown(pattern: RepeatPattern) -> tuple[str, str]:

@@ -87,15 +87,6 @@ def with_text_keys(value: Any) -> Any:
     return str(value)
 
 
-def iso_ms(epoch_ms: int) -> str:
-    """Return the time in UTC: ``2030-01-31T09:00:00.000Z``."""
-    try:
-        told = datetime.fromtimestamp(epoch_ms / 1000, UTC)
-    except (OverflowError, OSError, ValueError):  # somebody stored no time there
-        return str(epoch_ms)
-    return told.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def _key(key: Any) -> str:
     return key.decode("utf-8", "backslashreplace") if isinstance(key, bytes) else str(key)
 

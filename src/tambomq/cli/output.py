@@ -27,6 +27,7 @@ from tambomq.errors import (
     BrokerUnavailable,
     DataDirBusy,
     PortTaken,
+    QueueNotFound,
     SettingsError,
     StoreUnavailable,
     TamboError,
@@ -108,7 +109,13 @@ def emit_json(value: object) -> None:
 
 
 def emit_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print *rows* under *columns*; numbers stand at the right.
+    """Print *rows* under *columns*, as `table` draws them."""
+    if sys.stdout is not None:  # not closed before we started
+        click.echo(table(columns, rows), nl=False)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return *rows* under *columns*; numbers stand at the right.
 
     A terminal gets a table that fits it. A pipe gets whole cells: nothing is cut or wrapped there.
     """
@@ -117,21 +124,19 @@ def emit_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None
     from rich.text import Text
 
     cells = [list(row) for row in rows]
-    if sys.stdout is None:  # closed before we started
-        return
-    terminal = sys.stdout.isatty()
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for index, column in enumerate(columns):
         numeric = bool(cells) and all(_is_number(row[index]) for row in cells)
-        table.add_column(
+        made.add_column(
             Text(_cell(column)),
             justify="right" if numeric else "left",
             no_wrap=numeric or not terminal,
             overflow="fold",
         )
     for row in cells:
-        table.add_row(*(Text(_cell(value)) for value in row))
-    click.echo(drawn(table, terminal=terminal), nl=False)
+        made.add_row(*(Text(_cell(value)) for value in row))
+    return drawn(made, terminal=terminal)
 
 
 def emit_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -191,8 +196,17 @@ def run(command: click.Command, prog: str, args: Sequence[str] | None = None) ->
         if manner.verbose:
             traceback.print_exception(error)
         click.echo(f"{prog}: {explain(error)}", err=True)
-        return USAGE if isinstance(error, SettingsError) else FAILED
+        return _exit_code(error)
     return code if isinstance(code, int) else OK
+
+
+def _exit_code(error: TamboError) -> int:
+    match error:
+        case SettingsError():
+            return USAGE
+        case QueueNotFound():
+            return NOTHING
+    return FAILED
 
 
 def forget_reader() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
@@ -12,6 +11,7 @@ import click
 from tambomq.cli.output import NothingThere, emit, emit_json, emit_table, example
 from tambomq.cli.pipeline_client import counted, every_command, open_store, redis_url
 from tambomq.cli.pipeline_redrive import redrive
+from tambomq.cli.times import utc
 from tambomq.errors import QueueError, WrongType
 from tambomq.log import spelled_out
 from tambomq.pipeline.address import address, numbered
@@ -98,7 +98,7 @@ def redrives(queues: tuple[str, ...], *, ns: str, as_json: bool) -> None:
     columns = ("id", "state", "begun", "selected", "moved", "put back", "where")
     rows = [
         (
-            *(f"{grave.address}/{each.id}", each.state, _moment(each.begun_ms)),
+            *(f"{grave.address}/{each.id}", each.state, utc(each.begun_ms)),
             *(each.selected, each.moved, each.undone, each.where),
         )
         for grave, each in found
@@ -158,7 +158,7 @@ def _left_out(grave: Grave, *, unless: bool) -> Iterator[None]:
 def _row(kind: Kind) -> tuple[object, ...]:
     return (
         *(kind.queue, kind.count, kind.reason or None, kind.name or None, kind.shape or None),
-        *(_moment(kind.first_ms), _moment(kind.last_ms), kind.samples[0].id),
+        *(utc(kind.first_ms), utc(kind.last_ms), kind.samples[0].id),
     )
 
 
@@ -169,12 +169,12 @@ def _kind(kind: Kind) -> dict[str, Any]:
         "reason": kind.reason,
         "name": kind.name,
         "error": kind.shape,
-        "first_seen": _moment(kind.first_ms),
-        "last_seen": _moment(kind.last_ms),
+        "first_seen": utc(kind.first_ms),
+        "last_seen": utc(kind.last_ms),
         "samples": [
             {
                 "id": each.id,
-                "at": _moment(each.at_ms),
+                "at": utc(each.at_ms),
                 "detail": each.detail,
                 "traceback": each.traceback or None,
             }
@@ -187,7 +187,7 @@ def _redrive(grave: Grave, told: Redrive) -> dict[str, Any]:
     return {
         "id": f"{grave.address}/{told.id}",
         "state": told.state,
-        "begun": _moment(told.begun_ms),
+        "begun": utc(told.begun_ms),
         "where": told.where,
         "set": told.rewrite,
         "attempts": told.attempts,
@@ -196,7 +196,3 @@ def _redrive(grave: Grave, told: Redrive) -> dict[str, Any]:
         "moved": told.moved,
         "put_back": told.undone,
     }
-
-
-def _moment(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(sep=" ", timespec="seconds")

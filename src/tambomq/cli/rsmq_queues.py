@@ -10,7 +10,8 @@ from tambomq.cli.journal_state import journal_fields, journal_rows
 from tambomq.cli.output import NothingThere, emit, emit_json, emit_table, example, yes_option
 from tambomq.cli.rsmq_client import look_at_journal, name_option, open_client
 from tambomq.cli.rsmq_options import confirm, every_command, settings_options
-from tambomq.cli.rsmq_show import duration, moment
+from tambomq.cli.rsmq_show import duration
+from tambomq.cli.times import utc
 from tambomq.errors import StoreUnavailable, TamboError
 from tambomq.journal.ops import State
 from tambomq.log import spelled_out
@@ -189,8 +190,8 @@ def _rows(found: QueueAttributes) -> list[tuple[str, str]]:
         ("of them hidden", str(found.hiddenmsgs)),
         ("ever sent", str(found.totalsent)),
         ("ever received", str(found.totalrecv)),
-        ("created", moment(found.created)),
-        ("changed", moment(found.modified)),
+        ("created", utc(found.created * 1000)),
+        ("changed", utc(found.modified * 1000)),
     ]
 
 

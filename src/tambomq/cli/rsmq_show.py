@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 from tambomq.cli.output import emit_json, emit_table
@@ -23,14 +22,6 @@ def duration(ms: int) -> str:
         if ms >= 2 * size:
             return f"{ms // size} {unit}"
     return f"{ms} ms" if ms < _SECOND_MS else "1 s"
-
-
-def moment(epoch_s: int) -> str:
-    """Return the time, by the clock on this wall."""
-    try:
-        return str(datetime.fromtimestamp(epoch_s, UTC).astimezone())
-    except (OverflowError, OSError, ValueError):  # somebody stored no time there
-        return str(epoch_s)
 
 
 def state(message: Message, now_ms: int) -> str:
