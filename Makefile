@@ -23,7 +23,7 @@ CHECKED := src tests $(dir $(wildcard benchmarks/__init__.py))
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: $(VENV)/.core ## start everything on this machine; ARGS="--redis-port 7000"
+run: $(VENV)/.serve ## start everything on this machine; ARGS="--redis-port 7000"
 	@exec $(BIN)/tambo serve $(ARGS)
 
 spark: $(VENV)/.spark ## add Spark, for `tambo pipeline` and tambomq.spark
@@ -82,14 +82,14 @@ $(BIN)/python:
 	@PYTHON='$(PYTHON)' scripts/venv $(VENV)
 
 # Stamps: nothing is installed twice unless one of these two files changed.
-$(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) -e .
+$(VENV)/.serve: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e '.[serve]'
 	@touch $@
 
 $(VENV)/.spark: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) -e '.[spark]'
-	@touch $@ $(VENV)/.core
+	$(PIP) -e '.[serve,spark]'
+	@touch $@ $(VENV)/.serve
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) -e '.[envoy,spark,dev]'
-	@touch $@ $(VENV)/.spark $(VENV)/.core
+	$(PIP) -e '.[all,dev]'
+	@touch $@ $(VENV)/.spark $(VENV)/.serve

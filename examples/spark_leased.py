@@ -1,6 +1,6 @@
 """A queue as a stream: each message is in the files once, and some go back to the queue.
 
-Needs `pip install 'tambomq[spark]'`. Start a server with `make run`, then run this file. REDIS_URL
+Needs the extra [spark]: `make spark`. Start a server with `make run`, then run this file. REDIS_URL
 names another server.
 """
 

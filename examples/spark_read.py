@@ -1,6 +1,6 @@
 """RSMQ queues as tables of Spark: read with Python, with SQL, many at once. Nothing is consumed.
 
-Needs `pip install 'tambomq[spark]'`. Start a server with `make run`, then run this file. REDIS_URL
+Needs the extra [spark]: `make spark`. Start a server with `make run`, then run this file. REDIS_URL
 names another server.
 """
 

@@ -1,6 +1,6 @@
 """Rows of Spark become RSMQ messages: at once, under a name, and from a stream. Each row once.
 
-Needs `pip install 'tambomq[spark]'`. Start a server with `make run`, then run this file. REDIS_URL
+Needs the extra [spark]: `make spark`. Start a server with `make run`, then run this file. REDIS_URL
 names another server.
 """
 

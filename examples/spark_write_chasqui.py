@@ -1,6 +1,6 @@
 """Rows of Spark become ChasquiMQ jobs: values of any type, ids that count once, delays, and SQL.
 
-Needs `pip install 'tambomq[spark]'`. Start a server with `make run`, then run this file. REDIS_URL
+Needs the extra [spark]: `make spark`. Start a server with `make run`, then run this file. REDIS_URL
 names another server.
 """
 

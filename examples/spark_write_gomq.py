@@ -1,6 +1,6 @@
 """Rows of Spark are published to GOMQ keys: at once, by SQL, and from a stream. Each row once.
 
-Needs `pip install 'tambomq[spark]'`. Start a server with `make run`, then run this file.
+Needs the extra [spark]: `make spark`. Start a server with `make run`, then run this file.
 GOMQ_ADDRESS names another one, REDIS_URL the Redis behind it.
 """
 

@@ -1,6 +1,6 @@
 """Rows of Spark become entries of a journal: a past that somebody else has kept, told anew.
 
-Needs `pip install 'tambomq[spark]'`. Start a server with `make run`, then run this file. REDIS_URL
+Needs the extra [spark]: `make spark`. Start a server with `make run`, then run this file. REDIS_URL
 names another server.
 """
 

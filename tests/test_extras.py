@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
+import tomllib
 from collections.abc import Callable
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 
 from tambomq.extras import EXTRAS, how_to_install, is_installed
 
+ROOT = Path(__file__).parents[1]
 REQUIRES = """\
 Requires-Dist: hiredis>=3.0
 Requires-Dist: rich>=13; extra == "cli"
@@ -80,6 +84,30 @@ def test_where_the_sources_are_gone_what_the_extra_consists_of_is_named(
 def test_without_pip_uv_is_told_where(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pip", None)
     assert how_to_install("spark").startswith(f"uv pip install --python {sys.executable} ")
+
+
+def test_several_extras_are_installed_at_once(install: Install, tmp_path: Path) -> None:
+    install(None)
+    assert shlex.split(how_to_install("cli,spark"))[-1] == "tambomq[cli,spark]"
+    install({"url": (tmp_path / "gone").as_uri(), "dir_info": {}})
+    wanted = ["pandas<3,>=2", "rich>=13"]
+    assert shlex.split(how_to_install("cli,connect")) == [*PIP, *wanted]
+
+
+def test_every_module_of_an_extra_is_in_that_extra_and_not_in_the_base() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    found = packages_distributions()
+    for module, extra in EXTRAS.items():
+        listed = {_name(each) for each in project["optional-dependencies"][extra]}
+        # py4j and Envoy come with those that need them.
+        brought = {"py4j": {"pyspark"}, "envoy": {"pyvoy"}}.get(module)
+        names = brought or {_name(each) for each in found[module]}
+        assert names & listed, (module, extra)
+        assert not names & {_name(each) for each in project["dependencies"]}, module
+
+
+def _name(requirement: str) -> str:
+    return re.split(r"[^\w-]", requirement.lower().replace("_", "-"))[0]
 
 
 def test_an_extra_of_which_a_part_is_missing_is_not_installed(

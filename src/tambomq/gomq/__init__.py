@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tambomq.extras import explained
 from tambomq.gomq.model import Options, Record
 
 if TYPE_CHECKING:
@@ -22,4 +23,7 @@ def __getattr__(name: str) -> Any:
     """Import what needs gRPC when it is first asked for."""
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    try:
+        return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    except ModuleNotFoundError as error:
+        raise explained(error) from error

