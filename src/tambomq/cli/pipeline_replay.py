@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
 from typing import Any, Final
 
 import click
@@ -16,7 +16,7 @@ from tambomq.cli.pipeline_client import (
     open_store,
     redis_url,
 )
-from tambomq.cli.pipeline_spark import master_option, open_lake, open_spark
+from tambomq.cli.pipeline_spark import lake_option, master_option, open_lake, open_spark
 from tambomq.ids import letters
 from tambomq.pipeline import pace
 from tambomq.pipeline.address import address
@@ -38,15 +38,7 @@ _WHAT: Final = ("sent", "dead", "all")
 @click.option(
     "--to", "target", required=True, metavar="QUEUE", help="Where to: rsmq:…, chasqui:…, gomq:…"
 )
-@click.option(
-    "--from",
-    "lake",
-    type=click.Path(path_type=Path, file_okay=False),
-    envvar="TAMBO_LAKE",
-    show_envvar=True,
-    metavar="DIR",
-    help="The lake. [beside the data of `tambo serve`]",
-)
+@partial(lake_option, name="--from")
 @click.option("--where", default="", metavar="SQL", help="Which rows of bronze. [all]")
 @click.option(
     "--what",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from tambomq.cli.output import Command
+from tambomq.pipeline.lake_path import lake_path
 
 if TYPE_CHECKING:
     from tambomq.pipeline.lake import Lake
@@ -28,11 +29,20 @@ def master_option(command: Command) -> Command:
     )(command)
 
 
-def lake_option(command: Command) -> Command:
-    """Give *command* ``--lake``."""
+class _LakePath(click.Path):
+    """A lake's directory as an option has it: see `lake_path`."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the path; `SettingsError` says in one line what is wrong with a URL."""
+        return super().convert(str(lake_path(value)), param, ctx)
+
+
+def lake_option(command: Command, name: str = "--lake") -> Command:
+    """Give *command* ``--lake``, or an option called *name*, which arrives as ``lake``."""
     return click.option(
-        "--lake",
-        type=click.Path(path_type=Path, file_okay=False),
+        name,
+        "lake",
+        type=_LakePath(path_type=Path, file_okay=False),
         envvar="TAMBO_LAKE",
         show_envvar=True,
         metavar="DIR",

@@ -34,6 +34,7 @@ from tambomq.errors import SettingsError, TamboError
 from tambomq.pipeline import folders, gold, silver, tables
 from tambomq.pipeline.lake_files import sync
 from tambomq.pipeline.lake_locks import oldest_ms, registered
+from tambomq.pipeline.lake_path import lake_path
 from tambomq.pipeline.table_log import File, Log, Version
 from tambomq.sections import default_data_dir
 from tambomq.spark.columns import Columns
@@ -86,7 +87,7 @@ class Lake:
     @classmethod
     def make(cls, path: Path | str) -> Lake:
         """Return the lake at *path*, made if nothing is there. Raises `SettingsError`."""
-        path = Path(path).expanduser().absolute()
+        path = lake_path(path)
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not any(path.iterdir()):
@@ -103,7 +104,7 @@ class Lake:
     @classmethod
     def open(cls, path: Path | str, *, writable: bool = False) -> Lake:
         """Return the lake at *path*; raise `SettingsError` if there is none, or not one for us."""
-        path = Path(path).expanduser().absolute()
+        path = lake_path(path)
         try:
             marker = msgspec.json.decode((path / MARKER).read_bytes(), type=Marker)
         except FileNotFoundError:
