@@ -29,6 +29,8 @@ class Broker:
     published: set[str] = field(default_factory=set)
     observed: dict[Seat, dict[str, list[str]]] = field(default_factory=dict)
     """What each has observed for good: popped, or acknowledged."""
+    held: set[str] = field(default_factory=set)
+    """Keys whose backlog waits for others to subscribe."""
     returned: set[str] = field(default_factory=set)
     """What was at some time back in its main queue."""
 
@@ -38,10 +40,12 @@ class Broker:
             self.main.setdefault(key, []).append(message)
             self.published.add(message)
 
-    def subscribe(self, key: str, seat: Seat) -> bool:
+    def subscribe(self, key: str, seat: Seat, *, hold: bool = False) -> bool:
         """Whether the consumer was not subscribed."""
         subscribers = self.consumers.setdefault(key, set())
         new = seat.consumer not in subscribers
+        if hold and self.main.get(key) and not self.receivers(key):
+            self.held.add(key)
         subscribers.add(seat.consumer)
         self.peers.setdefault(seat.consumer, set()).add(seat.peer)
         self._sit(seat.consumer)
@@ -51,6 +55,12 @@ class Broker:
         """All who are there to receive *key*."""
         consumers = self.consumers.get(key, ())
         return [Seat(c, p) for c in consumers for p in self.peers.get(c, ())]
+
+    def release(self, consumer: str) -> bool:
+        """Whether a backlog of its keys was held, which it is no longer."""
+        mine = self.held.intersection(self.subscriptions(consumer))
+        self.held -= mine
+        return bool(mine)
 
     def subscriptions(self, consumer: str) -> list[str]:
         """The keys of *consumer*."""

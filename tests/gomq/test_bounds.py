@@ -244,7 +244,7 @@ def test_a_consumer_has_no_more_peers_than_it_may(store: Store, db: redis.Redis)
     store.run(ops.observe("c", "p", options))
     be_silent(db, "q")
     assert store.follow(leave_ops.reap("c", options)).peers == 1
-    assert store.run(ops.observe("c", "r", options)).is_new
+    assert store.run(ops.observe("c", "r", options)).is_due
 
 
 def test_a_consumer_has_no_more_keys_than_it_may(store: Store, db: redis.Redis) -> None:

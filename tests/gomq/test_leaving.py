@@ -223,7 +223,7 @@ def test_a_consumer_whose_peers_are_gone_is_still_subscribed_and_drains_nothing(
     each.follow(leave_ops.reap("c", OPTIONS))
     assert send(each, "k", b"0").moved == 0
     assert each_db.smembers("CONSUMERS_k") == {b"c"}
-    assert each.run(ops.observe("c", P, OPTIONS)).is_new
+    assert each.run(ops.observe("c", P, OPTIONS)).is_due
     assert each.run(ops.dispatch("k")).moved == 1
     assert observe(each, "c", P) == [b"0"]
 
@@ -294,4 +294,4 @@ def test_nothing_waits_again_for_who_receives_it_no_more(each: Store, each_db: r
 
 def test_nothing_to_give_back_is_nothing(each: Store) -> None:
     join(each, "k", "c", P)
-    assert each.run(ops.give_back("c", P, Found(1, is_new=False, messages=[]))) == 0
+    assert each.run(ops.give_back("c", P, Found(1, is_due=False, messages=[]))) == 0

@@ -155,7 +155,7 @@ class Steps(RuleBasedStateMachine):
         if found is None or found.batch.encode() not in raw:
             return ""
         still = [(key, [m for m in some if _in(m.decode(), raw)]) for key, some in found.messages]
-        self._note(seat, ops.Found(1, is_new=False, messages=still))
+        self._note(seat, ops.Found(1, is_due=False, messages=still))
         return found.batch
 
     def _note(self, seat: Seat, found: ops.Found) -> None:

@@ -33,7 +33,7 @@ def test_publishing_to_several_keys_says_how_many_go_to_each() -> None:
 
 
 def test_what_would_appear_twice_is_never_repeated_by_itself() -> None:
-    found = Found(1, is_new=False, messages=[(b"FOO", [b"one"])])
+    found = Found(1, is_due=False, messages=[(b"FOO", [b"one"])])
     assert not ops.push("FOO", [b"one"]).repeatable
     assert not ops.push_all({"FOO": [b"one"]}).repeatable
     assert not ops.give_back("BAR", "p", found).repeatable
@@ -46,8 +46,11 @@ def test_what_is_popped_is_not_asked_for_again_but_what_is_kept_is() -> None:
 
 def test_a_dispatch_names_the_main_queue_and_how_all_others_begin() -> None:
     call = ops.dispatch("FOO")
-    assert (verb(call), call.keys) == ("dispatch", ("QUEUE_FOO", "CONSUMERS_FOO", "TALLY_FOO"))
-    assert call.args == ("PEERS_", "MESSAGES_FOO_", "gomq:", ops.COPIES, ops.BYTES)
+    assert verb(call) == "dispatch"
+    assert call.keys == ("QUEUE_FOO", "CONSUMERS_FOO", "TALLY_FOO", "HELD")
+    begin = ("PEERS_", "MESSAGES_FOO_", "gomq:", ops.COPIES, ops.BYTES, "FOO")
+    assert call.args == (*begin, ops.HOLD_MS)
+    assert ops.dispatch("FOO", observed=True).args == (*begin, 0)
     assert call.decode([2, 1, 3, 0]) == Dispatched(moved=2, left=1, peers=3)
     assert call.decode([0, 1, 3, 1]) == Dispatched(moved=0, left=1, peers=3, is_unsettled=True)
 
@@ -62,8 +65,10 @@ def test_who_subscribes_stands_in_all_three_sets() -> None:
         "TALLY_FOO",
         "LASTACTION_127.0.0.1:5467",
         "UNSUBSCRIBED_FOO",
+        "QUEUE_FOO",
+        "HELD",
     )
-    assert call.args[:4] == ("FOO", "BAR", "127.0.0.1:5467", "QUEUE_FOO")
+    assert call.args[:3] == ("FOO", "BAR", "127.0.0.1:5467")
     assert (call.decode(1), call.decode(0), call.decode(-1)) == (True, False, None)
 
 
@@ -76,7 +81,7 @@ def test_an_unsubscription_tells_none_from_nothing_returned() -> None:
 def test_the_last_action_is_kept_for_ten_timeouts_and_for_a_minute_at_least() -> None:
     for timeout_s, keep_s in ((30.0, 300), (0.5, 60), (86_400, 864_000)):
         options = Options(peer_timeout_s=timeout_s)
-        assert ops.subscribe("FOO", "BAR", "p", options).args[6] == keep_s
+        assert ops.subscribe("FOO", "BAR", "p", options).args[5] == keep_s
         assert ops.observe("BAR", "p", options).args[5] == keep_s
         assert leave_ops.reap_page("BAR", options).args[1:3] == (timeout_s, keep_s)
 
@@ -96,7 +101,7 @@ def test_both_ways_to_observe_begin_alike() -> None:
     assert (
         popped.keys
         == kept.keys
-        == ("SUBSCRIPTIONS_BAR", "PEERS_BAR", "LASTACTION_p", "HANDED_BAR_p")
+        == ("SUBSCRIPTIONS_BAR", "PEERS_BAR", "LASTACTION_p", "HANDED_BAR_p", "HELD")
     )
     assert (*popped.args, "b") == kept.args
 
@@ -105,14 +110,14 @@ def test_what_was_found_is_read_in_pairs() -> None:
     call = ops.observe("BAR", "p", OPTIONS)
     reply = [2, 1, [b"FOO", [b"one", b"two"], b"BAZ", [b"three"]]]
     messages = [(b"FOO", [b"one", b"two"]), (b"BAZ", [b"three"])]
-    assert call.decode(reply) == Found(2, is_new=True, messages=messages)
-    assert call.decode([0, 0, []]) == Found(0, is_new=False, messages=[])
+    assert call.decode(reply) == Found(2, is_due=True, messages=messages)
+    assert call.decode([0, 0, []]) == Found(0, is_due=False, messages=[])
     kept = ops.observe_kept("BAR", "p", OPTIONS, acked="", batch="b")
     assert kept.decode([*reply, b"older"]).batch == "older"
 
 
 def test_what_is_given_back_is_written_as_it_was_read() -> None:
-    found = Found(2, is_new=False, messages=[(b"FOO", [b"one", b"two"]), (b"BAZ", [b"three"])])
+    found = Found(2, is_due=False, messages=[(b"FOO", [b"one", b"two"]), (b"BAZ", [b"three"])])
     call = ops.give_back("BAR", "p", found)
     assert call.args[:3] == ("BAR", "p", "MESSAGES_")
     assert call.args[3:] == (b"FOO", 2, b"one", b"two", b"BAZ", 1, b"three")

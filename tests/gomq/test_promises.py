@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from tambomq.gomq import gomq_pb2 as pb
+from tambomq.gomq import ops
 from tambomq.gomq.model import Options
 from tests.gomq import doors as both
 from tests.gomq.doors import Client, Dial, Door, Doors, Serve, payloads
@@ -69,16 +70,20 @@ def test_an_id_is_an_xid_and_a_timestamp_a_unix_date(client: Client) -> None:
         assert re.fullmatch(date, record.value.timestamp)
 
 
-def test_what_is_published_with_nobody_listening_is_kept_for_the_first_subscriber(
-    client: Client, door: Door, dial: Dial, db: redis.Redis
+def test_what_is_published_with_nobody_listening_is_kept_for_the_first_subscribers(
+    client: Client, door: Door, dial: Dial, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # However slow this machine is.
+    monkeypatch.setattr(ops, "HOLD_MS", 3_600_000)
     client.publish("FOO", b"1", b"2", b"3")
     assert db.llen("QUEUE_FOO") == 3
-    first, second = dial(door), dial(door)
+    first, second, third = dial(door), dial(door), dial(door)
     first.subscribe("FOO", "BAR")
     second.subscribe("FOO", "QUX")
     assert first.observe("BAR") == [b"1", b"2", b"3"]
-    assert second.observe("QUX") == []
+    third.subscribe("FOO", "LATE")
+    assert second.observe("QUX") == [b"1", b"2", b"3"]
+    assert third.observe("LATE") == []
     assert not db.exists("QUEUE_FOO")
 
 

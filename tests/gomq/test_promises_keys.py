@@ -169,7 +169,9 @@ def test_what_is_observed_is_what_stood_in_the_list(client: Client, db: redis.Re
     client.publish("FOO", b"1")
     (stood,) = map(json.loads, elements(db, "QUEUE_FOO"))
     client.subscribe("FOO", "BAR")
-    (copied,) = map(json.loads, elements(db, f"MESSAGES_FOO_BAR_{only_peer(db, 'BAR')}"))
+    queue = f"MESSAGES_FOO_BAR_{only_peer(db, 'BAR')}"
+    eventually(lambda: bool(elements(db, queue)), within_s=20)
+    (copied,) = map(json.loads, elements(db, queue))
     found = client.start("Observe", pb.Identification(consumerID="BAR")).result()
     (value,) = (record.value for record in found.records)
     assert stood == copied == {"id": value.id, "timestamp": value.timestamp, "payload": "MQ=="}

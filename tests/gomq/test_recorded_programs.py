@@ -16,7 +16,7 @@ from tambomq.journal.recording import Recording
 from tambomq.store.call import Call, Script
 from tambomq.store.sync import Store
 from tests.gomq.model import Broker, Seat
-from tests.gomq.test_state_machine import COPIES, EXAMPLES, Programs, run_programs
+from tests.gomq.test_state_machine import COPIES, EXAMPLES, HOLD_MS, Programs, run_programs
 from tests.servers import Server
 
 T = TypeVar("T")
@@ -91,4 +91,5 @@ def test_no_program_makes_journals_and_model_differ(
     server: Server, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ops, "COPIES", COPIES)
+    monkeypatch.setattr(ops, "HOLD_MS", HOLD_MS)
     run_programs(RecordedPrograms, Telling(server.url), db, EXAMPLES)

@@ -195,11 +195,11 @@ def test_each_key_has_its_turn_to_be_the_first(each: Store) -> None:
 
 
 def test_a_peer_that_was_not_known_receives_from_now_on(each: Store, each_db: redis.Redis) -> None:
-    assert each.run(ops.observe("c", P, OPTIONS)) == Found(0, is_new=False, messages=[])
+    assert each.run(ops.observe("c", P, OPTIONS)) == Found(0, is_due=False, messages=[])
     assert each_db.dbsize() == 0
     join(each, "k", "c", P)
     send(each, "k", b"1")
-    assert each.run(ops.observe("c", Q, OPTIONS)) == Found(1, is_new=True, messages=[])
+    assert each.run(ops.observe("c", Q, OPTIONS)) == Found(1, is_due=True, messages=[])
     send(each, "k", b"2")
     assert observe(each, "c", Q) == [b"2"]
     assert observe(each, "c", P) == [b"1", b"2"]

@@ -32,9 +32,11 @@ from tests.servers import Server
 EXAMPLES = profiles.programs(0.6)
 # So few that one dispatch is not enough.
 COPIES = 9
+# So long that none passes by itself.
+HOLD_MS = 3_600_000
 OPTIONS = Options()
-# Times, a counter, and journals where there are some: see test_recorded_programs.py.
-BESIDE = ("LASTACTION_", "{tambo:")
+# Times, what waits for a second, and journals where there are some: see test_recorded_programs.py.
+BESIDE = ("LASTACTION_", "HELD", "{tambo:")
 
 keys = st.sampled_from(["a", "a", "a_b"])
 consumers = st.sampled_from(["x", "x", "y_z"])
@@ -99,6 +101,8 @@ class Programs(RuleBasedStateMachine):
     @rule(key=keys)
     def dispatch(self, key: str) -> None:
         receivers, waiting = len(self.model.receivers(key)), len(self.model.main.get(key, ()))
+        if waiting and key in self.model.held:
+            receivers = 0
         done = self.store.run(ops.dispatch(key))
         moved = min(waiting, max(1, COPIES // receivers)) if receivers else 0
         assert done == ops.Dispatched(moved, waiting - moved, receivers)
@@ -106,6 +110,7 @@ class Programs(RuleBasedStateMachine):
 
     @rule(key=keys)
     def dispatch_all(self, key: str) -> None:
+        self.a_second_passes()
         while self.model.receivers(key) and self.model.main.get(key):
             self.dispatch(key)
 
@@ -117,11 +122,17 @@ class Programs(RuleBasedStateMachine):
 
     # ── come and go ──────────────────────────────────────────────────────────
 
-    @rule(key=keys, seat=seats)
-    def subscribe(self, key: str, seat: Seat) -> None:
-        new = self.store.run(ops.subscribe(key, *seat, OPTIONS))
-        assert new is self.model.subscribe(key, seat)
+    @rule(key=keys, seat=seats, hold=st.booleans())
+    def subscribe(self, key: str, seat: Seat, hold: bool = False) -> None:
+        hold_ms = ops.HOLD_MS if hold else 0
+        new = self.store.run(ops.subscribe(key, *seat, OPTIONS, hold_ms=hold_ms))
+        assert new is self.model.subscribe(key, seat, hold=hold)
         self.silent.discard(seat.peer)
+
+    @rule()
+    def a_second_passes(self) -> None:
+        self.db.delete("HELD")
+        self.model.held.clear()
 
     @rule(key=keys, seat=seats, ack=acks)
     def unsubscribe(self, key: str, seat: Seat, ack: str) -> None:
@@ -225,7 +236,8 @@ class Programs(RuleBasedStateMachine):
 
     def _met(self, seat: Seat, found: ops.Found, *, known: bool) -> None:
         assert found.subscriptions == len(self.model.subscriptions(seat.consumer))
-        assert found.is_new is (found.subscriptions > 0 and not known)
+        released = self.model.release(seat.consumer)
+        assert found.is_due is (found.subscriptions > 0 and (released or not known))
         if found.subscriptions:
             self.silent.discard(seat.peer)
 
@@ -285,4 +297,5 @@ def test_no_program_makes_server_and_model_differ(
     server: Server, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ops, "COPIES", COPIES)
+    monkeypatch.setattr(ops, "HOLD_MS", HOLD_MS)
     run_programs(Programs, Store(server.url), db, EXAMPLES)

@@ -42,6 +42,9 @@ ORIGINS: Final = "ORIGINS_"
 # is not gone yet (set), and the number that was given last to what was set aside (string).
 UNSETTLED: Final = "UNSETTLED"
 ASIDE: Final = "ASIDE"
+# Keys whose backlog is not delivered yet, since the first to subscribe has only just come (zset of
+# the key and the time in ms at which it is): docs/protocols/gomq.md#backlog.
+HELD: Final = "HELD"
 # Of a key: its dedicated queues that were set aside, by number (zset of number and place), and the
 # consumers whose peers still have theirs (hash of consumer, number and place).
 LEAVING: Final = "LEAVING_"

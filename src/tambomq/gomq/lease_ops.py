@@ -85,7 +85,7 @@ def claim(options: Options, term: Term, number: int, mark: str, count: int) -> P
     if set(subscribed) - {term.queue}:
         told = f"lease {term.lease!r} has another key than {term.queue!r}: name one for each"
         raise QueueError(term.queue, told)
-    come = ops.subscribe(term.queue, who, who, options), ops.dispatch(term.queue)
+    come = ops.subscribe(term.queue, who, who, options), ops.dispatch(term.queue, observed=True)
     known, done = results((yield come))
     if known is None or done.is_unsettled:
         yield from leave_ops.settle(term.queue)

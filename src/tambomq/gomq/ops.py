@@ -25,6 +25,8 @@ PENDING: Final = 500
 """About so many main queues are looked at in one step."""
 RECEIVERS: Final = 5000
 """A key has no more peers, and no more consumers: a dispatch goes to all of them at once."""
+HOLD_MS: Final = 1000
+"""So long those who subscribe share a backlog, unless one of them observes before."""
 KEEP: Final = 10
 """The time of a peer's last action is kept for so many timeouts."""
 
@@ -35,9 +37,9 @@ def _load(name: str, *parts: str) -> Script:
 
 _DISPATCH = _load("dispatch")
 _PUBLISH_ALL = _load("publish_all")
-_SUBSCRIBE = _load("subscribe", "join")
-_OBSERVE = _load("observe", "join", "put_back", "kept", "unhand", "take")
-_OBSERVE_KEPT = _load("observe_kept", "join", "put_back", "kept", "take")
+_SUBSCRIBE = _load("subscribe", "join", "hold")
+_OBSERVE = _load("observe", "join", "put_back", "kept", "unhand", "take", "release")
+_OBSERVE_KEPT = _load("observe_kept", "join", "put_back", "kept", "take", "release")
 _GIVE_BACK = _load("give_back")
 _PENDING = _load("pending")
 
@@ -49,7 +51,7 @@ class Dispatched(msgspec.Struct, frozen=True):
     left: int
     """What the main queue still holds."""
     peers: int
-    """Who received each of them."""
+    """Who received each of them; none while the backlog is held."""
     is_unsettled: bool = False
     """Whether nothing is moved until what leavers were owed is settled: see `leave_ops`."""
 
@@ -59,8 +61,8 @@ class Found(msgspec.Struct, frozen=True):
 
     subscriptions: int
     """How many keys its consumer is subscribed to."""
-    is_new: bool
-    """Whether the peer was not known before."""
+    is_due: bool
+    """Whether the peer was not known before, or the backlog of a key was held: dispatch."""
     messages: list[tuple[bytes, list[bytes]]]
     """Of each key, in the order of their publishing."""
     batch: str = ""
@@ -81,19 +83,26 @@ def push_all(batches: Mapping[str, Sequence[bytes]]) -> Call[int]:
     return Call(_PUBLISH_ALL, queues, tuple(words), decode=int)
 
 
-def dispatch(key: str) -> Call[Dispatched]:
-    """Move the first messages of *key* to all who are to receive them."""
+def dispatch(key: str, *, observed: bool = False) -> Call[Dispatched]:
+    """Move the first messages of *key* to all who are to receive them.
+
+    A backlog that is held stays, unless one of them has *observed*.
+    """
+    hold_ms = 0 if observed else HOLD_MS
     return Call(
         _DISPATCH,
-        (keys.queue(key), keys.consumers(key), keys.tally(key)),
-        (keys.PEERS, keys.lists(key), keys.CHANNEL, COPIES, BYTES),
+        (keys.queue(key), keys.consumers(key), keys.tally(key), keys.HELD),
+        (keys.PEERS, keys.lists(key), keys.CHANNEL, COPIES, BYTES, key, hold_ms),
         decode=lambda reply: Dispatched(reply[0], reply[1], reply[2], bool(reply[3])),
     )
 
 
-def subscribe(key: str, consumer: str, peer: str, options: Options) -> Call[bool | None]:
+def subscribe(
+    key: str, consumer: str, peer: str, options: Options, *, hold_ms: int = 0
+) -> Call[bool | None]:
     """Let *consumer* and *peer* receive *key*; false when the consumer already did.
 
+    If nobody received it before, its backlog is held for *hold_ms* (at most `HOLD_MS`).
     `None`: what it was owed when it unsubscribed is not settled; `leave_ops.settle`, and ask again.
     Raises `LimitReached`.
     """
@@ -107,17 +116,20 @@ def subscribe(key: str, consumer: str, peer: str, options: Options) -> Call[bool
             keys.tally(key),
             keys.last_action(peer),
             keys.unsubscribed(key),
+            keys.queue(key),
+            keys.HELD,
         ),
         (
             key,
             consumer,
             peer,
-            keys.queue(key),
             keys.MESSAGES,
             keys.TALLY,
             keep_s(options),
             keys.channel(consumer),
             *(options.max_peers, options.max_keys, RECEIVERS),
+            keys.PEERS,
+            hold_ms,
         ),
         decode=partial(_subscribed, key, consumer, options),
         repeatable=True,
@@ -207,6 +219,7 @@ def _observed_keys(consumer: str, peer: str) -> tuple[str, ...]:
         keys.peers(consumer),
         keys.last_action(peer),
         keys.handed(consumer, peer),
+        keys.HELD,
     )
 
 
@@ -234,9 +247,9 @@ def _subscribed(key: str, consumer: str, options: Options, reply: int | bytes) -
 def _found(consumer: str, options: Options, reply: Any) -> Found:
     if isinstance(reply, bytes):
         raise _too_many(reply, consumer, options)
-    count, is_new, taken, *batch = reply
+    count, is_due, taken, *batch = reply
     pairs = zip(taken[::2], taken[1::2], strict=True)
-    return Found(count, bool(is_new), list(pairs), batch[0].decode() if batch else "")
+    return Found(count, bool(is_due), list(pairs), batch[0].decode() if batch else "")
 
 
 def _too_many(what: bytes, consumer: str, options: Options, key: str = "") -> LimitReached:

@@ -29,8 +29,18 @@ _TOLD = ("message_id", "told")
 _TELLING: Final = {
     script.name: script
     for script in (
-        _twin("observe", "join", "put_back", "kept", *_TOLD, "unhand", "take", "told_popped"),
-        _twin("observe_kept", "join", "put_back", "kept", *_TOLD, "take"),
+        _twin(
+            "observe",
+            "join",
+            "put_back",
+            "kept",
+            *_TOLD,
+            "unhand",
+            "take",
+            "told_popped",
+            "release",
+        ),
+        _twin("observe_kept", "join", "put_back", "kept", *_TOLD, "take", "release"),
         _twin("unsubscribe", "kept", "number", *_TOLD),
     )
 }

@@ -132,7 +132,8 @@ class Service:
         """Let the consumer, and the peer that calls, receive the key."""
         key, consumer = _checked(request)
         self._names.use(caller, time.monotonic())
-        call = ops.subscribe(key, consumer, caller.peer, self._options)
+        hold_ms = ops.HOLD_MS
+        call = ops.subscribe(key, consumer, caller.peer, self._options, hold_ms=hold_ms)
         while await self._store.run(call) is None:
             await self._store.follow(leave_ops.settle(key))
         await self._dispatcher.dispatch(key)
@@ -243,10 +244,10 @@ class Service:
         return told(self._recording, call, consumer, caller.ack or "")
 
     async def _joined(self, consumer: str, found: Found) -> bool:
-        """Whether the peer has just become one; then what waited for the first is dispatched."""
-        if found.is_new:
+        """Whether a dispatch was due: the peer has just come, or a backlog was held until now."""
+        if found.is_due:
             await self._dispatcher.dispatch(*await self._store.run(admin_ops.subscribed(consumer)))
-        return found.is_new
+        return found.is_due
 
     async def _undo(self, pop: asyncio.Future[Found], consumer: str, peer: str) -> None:
         with suppress(StoreError):

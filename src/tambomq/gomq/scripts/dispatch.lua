@@ -3,17 +3,21 @@
 -- KEYS  queue         list  QUEUE_<key>
 --       consumers     set   CONSUMERS_<key>
 --       tally         hash  TALLY_<key>
+--       held          zset  HELD
 -- ARGV  peers_prefix  how PEERS_<consumer> begins
 --       list_prefix   how the dedicated queues of the key begin
 --       channel       how the channel of a consumer's watchers begins
 --       copies        about so many may be made
 --       bytes         about so many of the main queue may be read
--- REPLY how many were moved, how many are left, how many peers there are, and 1 if nothing is moved
---       before the key is settled
+--       key
+--       hold_ms       for how long a backlog may be held, 0 to hold it no longer
+-- REPLY how many were moved, how many are left, how many peers there are, or 0 while the backlog is held,
+--       and 1 if nothing is moved before the key is settled
 
-local queue, consumers, tally = KEYS[1], KEYS[2], KEYS[3]
+local queue, consumers, tally, held = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local peers_prefix, list_prefix, channel = ARGV[1], ARGV[2], ARGV[3]
 local copies, bytes = tonumber(ARGV[4]), tonumber(ARGV[5])
+local key, hold_ms = ARGV[6], tonumber(ARGV[7])
 -- So many are read at once: when they are large, no more than these are too many.
 local SLICE = 64
 
@@ -30,6 +34,17 @@ end
 local waiting = redis.call('LLEN', queue)
 if #lists == 0 or waiting == 0 then
   return {0, waiting, #lists, 0}
+end
+
+-- A set that is none holds nothing, nor does a time that is further ahead than it was ever set.
+local until_ms = tonumber(redis.pcall('ZSCORE', held, key))
+if until_ms then
+  local time = redis.call('TIME')
+  local left_ms = until_ms - time[1] * 1000 - math.floor(time[2] / 1000)
+  if left_ms > 0 and left_ms <= hold_ms then
+    return {0, waiting, 0, 0}
+  end
+  redis.call('ZREM', held, key)
 end
 
 -- What is of another type is found before anything is written.

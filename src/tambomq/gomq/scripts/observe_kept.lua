@@ -5,6 +5,7 @@
 --       peers          set     PEERS_<consumer>
 --       last_action    string  LASTACTION_<peer>
 --       handed         string  HANDED_<consumer>_<peer>
+--       held           zset    HELD
 -- ARGV  consumer
 --       peer
 --       limit          messages of one key
@@ -20,6 +21,7 @@
 -- REPLY as observe, and the name of the batch, which may be an older one
 
 local subscriptions, peers, last_action, handed = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local held = KEYS[5]
 local consumer, peer, limit, room = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local turn, keep_s, lists_prefix, tally_prefix = tonumber(ARGV[5]), ARGV[6], ARGV[7], ARGV[8]
 local most_peers, most_received = tonumber(ARGV[9]), tonumber(ARGV[10])
@@ -59,4 +61,5 @@ if #keys > 0 then
   end
   redis.call('SET', last_action, redis.call('TIME')[1], 'EX', keep_s)
 end
-return {#keys, is_new, taken, batch}
+local due = (release(held, keys) or is_new == 1) and 1 or 0
+return {#keys, due, taken, batch}

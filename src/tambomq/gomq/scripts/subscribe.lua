@@ -7,10 +7,11 @@
 --       tally           hash    TALLY_<key>
 --       last_action     string  LASTACTION_<peer>
 --       unsubscribed    hash    UNSUBSCRIBED_<key>
+--       queue           list    QUEUE_<key>, whose name SUBSCRIBED_KEYS holds
+--       held            zset    HELD
 -- ARGV  key
 --       consumer
 --       peer
---       queue           the main queue's name, which SUBSCRIBED_KEYS holds
 --       lists_prefix    how every dedicated queue begins
 --       tally_prefix    how TALLY_<key> begins
 --       keep_s          for how long the time of the last action is kept
@@ -18,16 +19,20 @@
 --       most_peers      of a consumer
 --       most_keys       of a consumer
 --       most_receivers  of a key: consumers, and peers
+--       peers_prefix    how every PEERS_<consumer> begins
+--       hold_ms         for how long a backlog is held that nobody has received so far
 -- REPLY 1 if the consumer was not subscribed, 0 if it was; -1: settle the key first; 'peers', 'keys'
 --       or 'receivers' if there would be too many
 
 local consumers, subscriptions, peers = KEYS[1], KEYS[2], KEYS[3]
 local subscribed, tally, last_action, unsubscribed = KEYS[4], KEYS[5], KEYS[6], KEYS[7]
-local key, consumer, peer, queue = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local lists_prefix, tally_prefix = ARGV[5], ARGV[6]
-local keep_s, channel = ARGV[7], ARGV[8]
-local most_peers, most_keys = tonumber(ARGV[9]), tonumber(ARGV[10])
-local most_receivers = tonumber(ARGV[11])
+local queue, held = KEYS[8], KEYS[9]
+local key, consumer, peer = ARGV[1], ARGV[2], ARGV[3]
+local lists_prefix, tally_prefix = ARGV[4], ARGV[5]
+local keep_s, channel = ARGV[6], ARGV[7]
+local most_peers, most_keys = tonumber(ARGV[8]), tonumber(ARGV[9])
+local most_receivers = tonumber(ARGV[10])
+local peers_prefix, hold_ms = ARGV[11], tonumber(ARGV[12])
 
 -- What is of another type is found before anything is written.
 local keys = redis.call('SMEMBERS', subscriptions)
@@ -53,6 +58,22 @@ if new == 1 then
   end
 end
 
+-- Whether there is a backlog of which nobody has received anything.
+local function is_first()
+  local waiting = redis.pcall('LLEN', queue)
+  if waiting == 0 and redis.call('HEXISTS', tally, 'leaving') == 0 then
+    return false
+  end
+  for _, each in ipairs(redis.call('SMEMBERS', consumers)) do
+    if redis.call('EXISTS', peers_prefix .. each) == 1 then
+      return false
+    end
+  end
+  return true
+end
+if hold_ms > 0 and is_first() then
+  hold(held, key, hold_ms)
+end
 redis.call('SADD', subscribed, queue)
 redis.call('SADD', consumers, consumer)
 redis.call('SADD', subscriptions, key)
