@@ -118,3 +118,17 @@ def test_nothing_is_kept_between_whole_frames() -> None:
     assert connection._begun is not None
     connection.receive(frame[50:])
     assert connection._begun is None
+
+
+@given(st.lists(naive.names.map(lambda name: message(name, b"x")) | st.just(bytes(5)), max_size=20))
+def test_a_lenient_connection_reads_on_behind_nul_bytes(parts: list[bytes]) -> None:
+    connection: Connection[bytes] = Connection(AnyRoute(), SMALL, lenient=True)
+    received = connection.receive(bytes(5) + b"produce" + b"".join(parts))
+    frames = [part for part in parts if part != bytes(5)]
+    assert connection.role is received.role is Role.PRODUCER
+    assert sum(run[3] for run in received.runs) == len(frames)
+    # Whoever gets all of it gets it as one slice.
+    assert received.data == (b"produce" + b"".join(frames))
+    assert b"".join(received.data[run[0] : run[1]] for run in received.runs) == b"".join(frames)
+    assert received.error is None
+    assert connection.unfinished == 0

@@ -258,7 +258,43 @@ def test_it_says_ok_to_everything_if_asked_to(serve: Serve) -> None:
         assert producer.read(6) == b"OKOKOK"
         assert consumer.messages(2) == [(b"a", b"1"), (b"a", b"3")]
         producer.say(message(b"a", b"4") + b"?")
-        assert producer.rest() in (b"OK", b"")
+        assert producer.read(4) == b"OKOK"
+        assert consumer.message() == (b"a", b"4")
+
+
+def test_with_answers_what_is_no_frame_closes_nothing(serve: Serve) -> None:
+    served = serve(ok_replies=True)
+    with served.connect(b"consume") as consumer, served.connect(b"produce") as producer:
+        assert consumer.read(2) == producer.read(2) == b"OK"
+        for junk in (bytes(5), b"hello", message(b"a", b"from a consumer"), b"\xff" * 900):
+            consumer.say(junk)
+            assert consumer.read(2) == b"OK"
+        consumer.say(subscribe(b"a"))
+        assert consumer.read(2) == b"OK"
+        for junk in (bytes(5), subscribe(b"a"), b"*what a long name this would be"):
+            producer.say(junk)
+            assert producer.read(2) == b"OK"
+        producer.say(bytes(5) + message(b"a", b"1") + bytes(5) + message(b"a", b"2"))
+        assert producer.read(8) == b"OK" * 4
+        assert consumer.messages(2) == [(b"a", b"1"), (b"a", b"2")]
+    served.comes_to(lambda stats: stats.protocol_errors >= 9)
+
+
+def test_with_answers_bytes_before_the_role_are_left_out(serve: Serve) -> None:
+    served = serve(ok_replies=True)
+    with served.connect(bytes(5)) as client:
+        assert client.read(2) == b"OK"
+        client.say(b"produce" + message(b"a", b"1"))
+        assert client.read(4) == b"OKOK"
+        served.comes_to(lambda stats: stats.producers == 1)
+
+
+def test_with_answers_a_message_beyond_the_limit_still_closes(serve: Serve) -> None:
+    served = serve(ok_replies=True, limits=Limits(message_bytes=10))
+    with served.connect(b"produce") as producer:
+        assert producer.read(2) == b"OK"
+        producer.say(message(b"a", b"*" * 11))
+        assert producer.rest() == b""
 
 
 def test_it_says_nothing_if_not_asked_to(served: Served) -> None:

@@ -72,6 +72,10 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         return self.body.decode("utf-8")
 
 
+class MessageBeyondLimit(RemoteProtocolError):
+    """A frame that is one, with a longer body than is taken."""
+
+
 class Rest(NamedTuple):
     """What stands after the last whole frame."""
 
@@ -274,7 +278,7 @@ def _wanted(data: bytes, pos: int, allowed: bytes, limits: Limits) -> int:
         return wanted
     (size,) = size_at(data, pos + wanted - 4)
     if size > limits.message_bytes:
-        raise RemoteProtocolError(f"a message of {size} bytes exceeds {limits.message_bytes}")
+        raise MessageBeyondLimit(f"a message of {size} bytes exceeds {limits.message_bytes}")
     return wanted + int(size)
 
 

@@ -34,7 +34,9 @@ class Peer(asyncio.BufferedProtocol):
         self._room = room
         # With TLS the connection is made later, when that handshake is over.
         self._accepted_at = asyncio.get_running_loop().time()
-        self._connection = Connection(room.exchange.routes, room.rules.limits)
+        self._connection = Connection(
+            room.exchange.routes, room.rules.limits, lenient=room.rules.ok_replies
+        )
         self._is_in = self._is_over = self._is_paused = self._is_unfinished = self.full = False
         self._timer: asyncio.TimerHandle | None = None
 
@@ -88,8 +90,9 @@ class Peer(asyncio.BufferedProtocol):
                 self._obey(received.requests)
             except RemoteProtocolError as refusal:
                 error = refusal
+        room.counters.protocol_errors += received.junk
         if room.rules.ok_replies and not self._is_over:
-            done += len(received.requests) + sum(run[3] for run in received.runs)
+            done += received.junk + len(received.requests) + sum(run[3] for run in received.runs)
             room.flow.reply(self, done)
         if error is not None:
             room.counters.protocol_errors += 1
