@@ -43,7 +43,7 @@ def test_it_prints_what_the_tool_it_replaces_printed(ctl: Ctl) -> None:
         return ctl(*command[1:]).lines
 
     values = play(VECTORS / "rsmqctl.txt", {"$": shell})
-    assert len(steps(VECTORS / "rsmqctl.txt")) == 28
+    assert len(steps(VECTORS / "rsmqctl.txt")) == 29
     assert values["ID"] != values["ID2"]
 
 
@@ -90,7 +90,6 @@ def test_namespace_can_be_told(ctl: Ctl, db: redis.Redis) -> None:
 @pytest.mark.parametrize(
     ("option", "rule"),
     [
-        (("-m", "70000"), "maxsize must be between 1024 and 65536 bytes, or -1 for no limit"),
         (("-m", "10"), "maxsize must be between 1024 and 65536 bytes, or -1 for no limit"),
         (("-t", "-1"), "vt must be between 0 and 9999999 seconds"),
         (("-d", "10000000"), "delay must be between 0 and 9999999 seconds"),
@@ -103,6 +102,12 @@ def test_queue_with_an_impossible_number_is_not_made(
     assert (done.code, done.out) == (1, "")
     assert done.err == f"Failed to create queue: big: {rule}, not {option[1]}\n"
     assert ctl("queue", "list").out == "[]\n"
+
+
+def test_queue_for_larger_messages_than_there_are_gets_the_largest(ctl: Ctl) -> None:
+    done = ctl("queue", "create", "-n", "big", "-m", "70000")
+    assert (done.code, done.out, done.err) == (0, "", "")
+    assert json.loads(ctl("queue", "describe", "-n", "big").out)["maxsize"] == 65536
 
 
 def test_queue_without_a_limit_can_be_made(ctl: Ctl) -> None:

@@ -27,6 +27,7 @@ from tambomq.errors import (
     TamboError,
 )
 from tambomq.rsmq import Message, Rsmq
+from tambomq.rsmq.model import LARGEST_MAXSIZE
 
 PROG: Final = "rsmqctl"
 # One less than the library's own default, and what there is in existing queues.
@@ -116,14 +117,16 @@ def describe(name: str) -> None:
     "--maxsize",
     default=DEFAULT_MAXSIZE,
     metavar="BYTES",
-    help=f"The longest message, 1024 to 65536, or -1 for no limit. [{DEFAULT_MAXSIZE}]",
+    help=f"The longest message, from 1024 on, at most 65536; -1 for no limit. [{DEFAULT_MAXSIZE}]",
 )
 def create(name: str, vt: int, delay: int, maxsize: int) -> None:
     """Create a new queue."""
     failure = f"Failed to create queue: {name}"
     with client_for(name, failure) as client:
         try:
-            client.create_queue(name, vt=vt, delay=delay, maxsize=maxsize)
+            # Scripts ask for more than there is; they get the most there is, and no complaint.
+            most = min(maxsize, LARGEST_MAXSIZE)
+            client.create_queue(name, vt=vt, delay=delay, maxsize=most)
         except InvalidFormat as error:
             raise Failed(failure) from error
 
