@@ -19,6 +19,7 @@ from tambomq.errors import (
 from tambomq.rsmq import QueueAttributes, queue_ops
 from tambomq.rsmq.keys import Keys
 from tambomq.store.call import Call, Script
+from tambomq.store.sync import Store
 
 KEYS = Keys("ns")
 OWN = ("ns:q", "ns:q:Q")
@@ -111,8 +112,9 @@ def test_no_stored_bytes_crash_the_attributes(values: list[bytes | None]) -> Non
 def test_settings_are_changed_and_told_in_one_trip() -> None:
     plan = queue_ops.set_attributes(KEYS, "q", vt=5, delay=None, maxsize=-1)
     change, tell = next(plan)
-    assert (script(change), change.keys) == ("set_attributes", ("ns:q:Q",))
-    assert change.args == ("vt", 5, "maxsize", -1)
+    assert (script(change), change.keys[0]) == ("set_attributes", "ns:q:Q")
+    assert change.keys[1].startswith("ns:q:set:")
+    assert change.args == (queue_ops.KNOWN_S, "vt", 5, "maxsize", -1)
     assert script(tell) == "attributes"
     with pytest.raises(StopIteration) as end:
         plan.send([1, "told"])
@@ -130,3 +132,15 @@ def test_names_and_numbers_are_checked_before_anything_is_sent() -> None:
     for make in (queue_ops.drop, queue_ops.purge, queue_ops.attributes):
         with pytest.raises(InvalidFormat):
             make(KEYS, "QUEUES")
+
+
+def test_a_change_that_is_asked_for_again_undoes_no_other(store: Store) -> None:
+    store.run(queue_ops.create(KEYS, "q", vt=1, delay=1, maxsize=2048))
+    plan = queue_ops.set_attributes(KEYS, "q", vt=10, delay=None, maxsize=None)
+    # What a client sends once more if it has lost the reply.
+    calls = next(plan)
+    assert store.run_all(calls)[-1].vt == 10
+    store.follow(queue_ops.set_attributes(KEYS, "q", vt=20, delay=None, maxsize=None))
+    assert store.run_all(calls)[-1].vt == 20
+    store.follow(queue_ops.set_attributes(KEYS, "q", vt=10, delay=None, maxsize=None))
+    assert store.run(queue_ops.attributes(KEYS, "q")).vt == 10

@@ -46,6 +46,8 @@ ID_SUFFIX_LENGTH = 22
 
 _QUEUE = re.compile(r"[A-Za-z0-9_.-]{1,160}", re.ASCII)
 _ID = re.compile(r"[A-Za-z0-9:]{32}", re.ASCII)
+# An id that no client of ours makes, as `replies.id_text` shows it.
+_FOREIGN_ID = re.compile(r"(?=.*\\)(?:[^\\]|\\\\|\\x[0-9a-f]{2}){1,1024}", re.DOTALL)
 _LEASE = re.compile(r"[A-Za-z0-9_.-]{1,160}", re.ASCII)
 
 
@@ -72,7 +74,7 @@ def check_dead_queue(dead: str, *, of: str) -> str:
 
 def check_id(id: str) -> str:
     """Return *id* if it may be a message's; raise `InvalidFormat` if not."""
-    if not isinstance(id, str) or _ID.fullmatch(id) is None:
+    if not isinstance(id, str) or not (_ID.fullmatch(id) or _FOREIGN_ID.fullmatch(id)):
         raise InvalidFormat("message id", id, "32 of A-Z a-z 0-9 :")
     return id
 
@@ -123,6 +125,10 @@ class Keys:
         """All keys of a queue, its name checked: messages, data and receipts."""
         base = f"{self.ns}:{check_queue(queue)}"
         return base, f"{base}:Q", f"{base}:receipts"
+
+    def change(self, queue: str, token: str) -> str:
+        """String: that the attributes were changed by the call that has *token*."""
+        return f"{self.ns}:{queue}:set:{token}"
 
     def notices(self, queue: str) -> str:
         """Channel: after a send with realtime on, how many messages there are."""

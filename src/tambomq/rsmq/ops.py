@@ -17,7 +17,7 @@ from tambomq.ids import letters, names, unique
 from tambomq.rsmq.keys import ID_SUFFIX_LENGTH, Keys
 from tambomq.rsmq.model import Body, Message, check_count, check_seconds, to_bytes
 from tambomq.rsmq.recorded import recorded
-from tambomq.rsmq.replies import existing, moment, tally
+from tambomq.rsmq.replies import existing, id_text, moment, tally
 from tambomq.store.call import Arg, Call, Plan, load_script, results
 
 # A script keeps the server from everybody else; 500 sends take it 2 ms.
@@ -169,7 +169,7 @@ def _haul(queue: str, token: str, reply: Any) -> Haul:
     fields = iter(reply[1:])
     return Haul(
         [
-            Message(_id(id), body, rc, fr, visible_at, None, token)
+            Message(id_text(id), body, rc, fr, visible_at, None, token)
             for id, body, rc, fr in zip(fields, fields, fields, fields, strict=True)
         ]
     )
@@ -200,7 +200,7 @@ def pop(keys: Keys, queue: str) -> Plan[Message | None]:
         if not fields:
             return []
         id, body, rc, fr = fields
-        return [Message(_id(id), body, rc, fr, now)]
+        return [Message(id_text(id), body, rc, fr, now)]
 
     call = recorded(keys, queue, Call(_POP, keys.all_of(queue), (), decode))
     popped = None
@@ -217,7 +217,7 @@ def peek(keys: Keys, queue: str, count: int, *, first: int = 0) -> Call[list[Mes
         for visible_at, id, body, rc, fr, why, receipt in existing(queue, reply):
             reason, trace = (None, None) if why is None else reason_of(why)
             message = Message(
-                id=_id(id),
+                id=id_text(id),
                 body=body,
                 rc=tally(rc),
                 fr=tally(fr),
@@ -236,11 +236,6 @@ def peek(keys: Keys, queue: str, count: int, *, first: int = 0) -> Call[list[Mes
 def reason_of(why: bytes) -> tuple[str, str | None]:
     """Return why a message is dead, and where its handler raised that, if a worker said."""
     return without_traceback(why.decode("utf-8", "replace"))
-
-
-def _id(stored: bytes) -> str:
-    # Somebody else's id may be no text at all: show it rather than fail for all.
-    return stored.decode("utf-8", "backslashreplace")
 
 
 def _seconds(what: str, value: float | None) -> Arg:

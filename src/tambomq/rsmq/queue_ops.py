@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from tambomq.errors import NothingToSet, QueueCorrupt, QueueExists, QueueNotFound
+from tambomq.ids import unique
 from tambomq.rsmq.keys import ATTRIBUTES, COUNTERS, Keys, check_queue
 from tambomq.rsmq.model import (
     QueueAttributes,
@@ -28,6 +29,8 @@ _SET_ATTRIBUTES = load_script("tambomq.rsmq", "set_attributes")
 _CENSUS_MESSAGES = load_script("tambomq.rsmq", "census_messages")
 _CENSUS_FIELDS = load_script("tambomq.rsmq", "census_fields")
 
+KNOWN_S: Final = 3600
+"""So long a change is known by its token: nobody repeats a call for longer."""
 # A page of the census stops the server for about 2 ms.
 _PAGE = 1000
 
@@ -102,9 +105,9 @@ def set_attributes(
         args += ("maxsize", check_maxsize(maxsize))
     if not args:
         raise NothingToSet
-    _, data = keys.of(queue)
+    where = (keys.of(queue)[1], keys.change(queue, unique()))
     decode = partial(existing, queue)
-    change = Call(_SET_ATTRIBUTES, (data,), tuple(args), decode, repeatable=True)
+    change = Call(_SET_ATTRIBUTES, where, (KNOWN_S, *args), decode, repeatable=True)
     return _last_of((change, attributes(keys, queue)))
 
 

@@ -15,7 +15,7 @@ import msgspec
 from tambomq.errors import QueueError
 from tambomq.rsmq.keys import Keys
 from tambomq.rsmq.recorded import recorded
-from tambomq.rsmq.replies import existing
+from tambomq.rsmq.replies import existing, id_text
 from tambomq.store import redrives
 from tambomq.store.call import Arg, Call, Plan, load_script, results
 from tambomq.store.redrives import CHUNK, KEEP_S, Moved, Redrive, Undone
@@ -104,4 +104,4 @@ def _undone(queue: str, id: str, reply: Any) -> tuple[str, Undone]:
 
 
 def _ids(rows: list[Any]) -> list[str]:
-    return [fields[3].decode() for _, fields in rows]
+    return [id_text(fields[3]) for _, fields in rows]

@@ -16,7 +16,7 @@ from tambomq.rsmq.keys import Keys, check_dead_queue, check_id
 from tambomq.rsmq.model import Message, check_seconds
 from tambomq.rsmq.ops import CHUNK
 from tambomq.rsmq.recorded import recorded
-from tambomq.rsmq.replies import existing
+from tambomq.rsmq.replies import existing, id_arg
 from tambomq.store.call import Arg, Call, Plan, Script, load_script, results
 
 Held: TypeAlias = str | Message | tuple[str, str]
@@ -33,7 +33,7 @@ _BURY = load_script("tambomq.rsmq", "bury", "receipts")
 
 def delete(keys: Keys, queue: str, id: str, *, receipt: str | None = None) -> Call[bool]:
     """Forget a message; false if it is gone, or another's by now."""
-    args = (check_id(id), _receipt(receipt))
+    args = _held(id, receipt)
     decode = partial(_is_done, queue)
     call = Call(_DELETE_ONE, keys.all_of(queue), args, decode, repeatable=True)
     return recorded(keys, queue, call)
@@ -47,7 +47,7 @@ def delete_batch(keys: Keys, queue: str, held: Iterable[Held]) -> Plan[list[bool
 
 def hide(keys: Keys, queue: str, id: str, vt: float, *, receipt: str | None = None) -> Call[bool]:
     """Let a message be visible in *vt* seconds; false if it is gone, or another's by now."""
-    args = (check_seconds("vt", vt), check_id(id), _receipt(receipt))
+    args = (check_seconds("vt", vt), *_held(id, receipt))
     return Call(_HIDE, keys.all_of(queue), args, partial(_first_done, queue), repeatable=True)
 
 
@@ -66,7 +66,8 @@ def bury(
     said, trace = without_traceback(why)
     kept = with_traceback(said[:MOST_REASON], (trace or "")[:MAX_TRACEBACK])
     reason = kept.encode("utf-8", "backslashreplace")
-    args = (message.id, message.receipt, dead, reason, keys.notices(dead) if realtime else "")
+    notices = keys.notices(dead) if realtime else ""
+    args = (id_arg(message.id), message.receipt, dead, reason, notices)
     decode = partial(_is_done, queue)
     call = Call(_BURY, where, args, decode, repeatable=True)
     return recorded(keys, queue, call)
@@ -91,12 +92,19 @@ def _in_chunks(
         yield Call(script, keys.all_of(queue), (*head, *flat), decode, repeatable=True)
 
 
-def _pair(held: Held) -> tuple[str, Arg]:
+def _pair(held: Held) -> tuple[Arg, Arg]:
     if isinstance(held, Message):
-        return held.id, held.receipt
+        return id_arg(held.id), held.receipt
     if isinstance(held, tuple):
-        return held[0], _receipt(held[1])
-    return check_id(held), ""
+        return _held(*held)
+    return _held(held, None)
+
+
+def _held(id: str, receipt: str | None) -> tuple[Arg, Arg]:
+    """Return what names a message; one that was received may have any id."""
+    checked = _receipt(receipt)
+    is_received = checked and isinstance(id, str)
+    return id_arg(id if is_received else check_id(id)), checked
 
 
 def _all_done(calls: Iterable[Call[list[bool]]]) -> Plan[list[bool]]:

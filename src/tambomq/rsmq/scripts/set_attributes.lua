@@ -1,18 +1,25 @@
 #!lua
 -- set_attributes: change a queue's settings.
 --
--- KEYS  data          hash  <ns>:<queue>:Q
--- ARGV  field, value  …     of vt, delay, maxsize
+-- KEYS  data          hash    <ns>:<queue>:Q
+--       change        string  <ns>:<queue>:set:<token>
+-- ARGV  keep_s        for how long it is known that this was done
+--       field, value  …       of vt, delay, maxsize
 -- REPLY 1 changed, nil when there is no such queue
 
-local data = KEYS[1]
+local data, change = KEYS[1], KEYS[2]
+local keep_s = ARGV[1]
 
 if redis.call('HEXISTS', data, 'vt') == 0 then
   return nil
 end
 
+-- Asked again after a lost reply, it must not undo what another has set meanwhile.
+if not redis.call('SET', change, '1', 'NX', 'EX', keep_s) then
+  return 1
+end
 redis.call('HSET', data, 'modified', redis.call('TIME')[1])
-for i = 1, #ARGV, 2 do
+for i = 2, #ARGV, 2 do
   redis.call('HSET', data, ARGV[i], ARGV[i + 1])
 end
 return 1
