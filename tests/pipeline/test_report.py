@@ -47,7 +47,7 @@ def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Fil
         traffic = Workload(server.url, minutes=30)
         traffic.fill(JOBS)
         traffic.close()
-        pipeline = Pipeline(spark, lake, Plan(server.url, once=True))
+        pipeline = Pipeline(spark, lake, Plan(server.url, once=True, snapshots=False))
         for _ in pipeline.follow(lambda: False):
             pass
     return lake, comparing.seen(traffic.lives)

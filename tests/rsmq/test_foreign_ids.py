@@ -44,7 +44,7 @@ def client(server: Server, db: redis.Redis) -> Iterator[Rsmq]:
 
 def put(db: redis.Redis, id: bytes) -> None:
     db.zadd("rsmq:q", {id: 0})
-    db.hset("rsmq:q:Q", id, b"body")  # type: ignore[arg-type]  # (redis-py takes bytes)
+    db.hset("rsmq:q:Q", id, b"body")
 
 
 @pytest.mark.parametrize("stored", FOREIGN)
@@ -58,7 +58,7 @@ def test_a_received_message_can_be_hidden_and_deleted(
     message = client.receive_message("q")
     assert message is not None
     assert client.delete_message("q", message.id, receipt=message.receipt)
-    assert (db.zcard("rsmq:q"), db.hexists("rsmq:q:Q", stored)) == (0, False)  # type: ignore[arg-type]
+    assert (db.zcard("rsmq:q"), db.hexists("rsmq:q:Q", stored)) == (0, False)
 
 
 def test_it_can_be_deleted_by_its_id_alone(client: Rsmq, db: redis.Redis) -> None:

@@ -138,7 +138,7 @@ def test_a_change_that_is_asked_for_again_undoes_no_other(store: Store) -> None:
     store.run(queue_ops.create(KEYS, "q", vt=1, delay=1, maxsize=2048))
     plan = queue_ops.set_attributes(KEYS, "q", vt=10, delay=None, maxsize=None)
     # What a client sends once more if it has lost the reply.
-    calls = next(plan)
+    calls = [*next(plan)]
     assert store.run_all(calls)[-1].vt == 10
     store.follow(queue_ops.set_attributes(KEYS, "q", vt=20, delay=None, maxsize=None))
     assert store.run_all(calls)[-1].vt == 20

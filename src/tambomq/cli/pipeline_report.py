@@ -114,6 +114,7 @@ def _show(figures: Figures) -> None:
     emit_table((*columns, *spreads), [_row(line) for line in figures.lines[:SHOWN]])
     if len(figures.lines) > SHOWN:
         emit(f"… and {len(figures.lines) - SHOWN} more: the page and --json have all.")
+    _show_unfollowed(figures)
     if figures.reasons:
         emit("")
         rows = [(each.reason, each.error, each.dead, each.queue) for each in figures.reasons]
@@ -124,8 +125,15 @@ def _show(figures: Figures) -> None:
         emit_table(("slowest", "name", "p95 of the run"), slow)
 
 
+def _show_unfollowed(figures: Figures) -> None:
+    from tambomq.pipeline.page import unfollowed
+
+    if text := unfollowed(figures):
+        emit(f"\n{text}")
+
+
 def _row(line: Line) -> tuple[Any, ...]:
-    from tambomq.pipeline.page import NOTHING, duration
+    from tambomq.pipeline.page import duration, oldest
 
     counts = line.counts
     spreads = [getattr(each, p) for each in (line.wait, line.run) for p in ("p50", "p95", "p99")]
@@ -133,6 +141,6 @@ def _row(line: Line) -> tuple[Any, ...]:
         f"{line.protocol}:{line.queue}",
         line.name,
         *(counts.entered, counts.done, counts.failed, counts.dead, line.backlog),
-        duration(line.oldest_age_s * 1000) if line.backlog else NOTHING,
+        oldest(line),
         *(duration(ms) for ms in spreads),
     )

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tambomq.pipeline.progress import Progress
     from tambomq.pipeline.run import Plan
 
+_NAMED: Final = 5
+"""So many queues are named that are not followed."""
 _SPINNER: Final = 2
 """Columns that are taken by what turns before the line."""
 
@@ -132,8 +134,12 @@ def run(  # noqa: PLR0913  (one for each option)
 
 def _look(plan: Plan) -> None:
     """Say so if there is nothing to follow; end if nothing is to be waited for."""
-    from tambomq.pipeline.run import streams
+    from tambomq.pipeline.run import streams, unfollowed
 
+    if others := unfollowed(plan):
+        shown = ", ".join(others[:_NAMED]) + (", …" if len(others) > _NAMED else "")
+        what = "queue without a journal is" if len(others) == 1 else "queues without a journal are"
+        click.echo(f"{len(others)} {what} only counted, not followed: {shown}", err=True)
     if streams(plan):
         return
     what = " or ".join(plan.queues) or "any protocol"

@@ -15,7 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812  (everybody calls it so)
 from tambomq.clock import now_ms
 from tambomq.errors import LakeError
 from tambomq.pipeline import folders, gold, lives, silver
-from tambomq.pipeline.lake import BRONZE, CLOSED, LATE, MINUTES, OPEN, Lake
+from tambomq.pipeline.depths import Counted
+from tambomq.pipeline.lake import BRONZE, CLOSED, DEPTHS, LATE, MINUTES, OPEN, Lake
 from tambomq.pipeline.sources import Stream
 from tambomq.pipeline.table_log import Entry, File, Version, by_table
 from tambomq.spark import tail_offsets
@@ -74,8 +75,16 @@ def reached_ms(end: Mapping[str, Any]) -> int:
 class Absorbing:
     """Puts one batch into the lake: all of it or, whatever happens, nothing."""
 
-    def __init__(self, lake: Lake, spark: SparkSession, rules: Rules, span: Span) -> None:
-        self._lake, self._spark, self._span = lake, spark, span
+    def __init__(
+        self,
+        lake: Lake,
+        spark: SparkSession,
+        rules: Rules,
+        span: Span,
+        counted: Counted | None = None,
+    ) -> None:
+        """*counted* is what was in the queues when it began."""
+        self._lake, self._spark, self._span, self._counted = lake, spark, span, counted
         self._before = lake.log.version()
         self._made: list[File] = []
         # A stream may have an id of somebody's own making, from a time that is to come.
@@ -129,12 +138,15 @@ class Absorbing:
         states = self._lake.rows(self._spark, CLOSED, closed)
         parts = gold.of_lives(states, closed=True).unionByName(gold.of_runs(fresh))
         gold.summed(parts).write.partitionBy("date").parquet(str(home / MINUTES))
+        if self._counted is not None:
+            self._counted.write(home / DEPTHS)
         add = {
             BRONZE: bronze,
             OPEN: self._adopted(OPEN, folded / "part=open" / f"date={_NO_DATE}"),
             CLOSED: closed,
             LATE: late,
             MINUTES: self._adopted(MINUTES, home / MINUTES),
+            DEPTHS: self._adopted(DEPTHS, home / DEPTHS),
         }
         return add, sum(file.rows for file in late)
 

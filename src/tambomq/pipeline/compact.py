@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from tambomq.clock import now_ms
 from tambomq.errors import LakeError
-from tambomq.pipeline.lake import BRONZE, CLOSED, LATE, MINUTES, Lake, is_full
+from tambomq.pipeline.lake import BRONZE, CLOSED, DEPTHS, LATE, MINUTES, Lake, is_full
 from tambomq.pipeline.lake_files import sync
 from tambomq.pipeline.table_log import Entry, File, Version, by_table
 
@@ -32,7 +32,7 @@ AIM_BYTES: Final = 128 << 20
 SMALL_BYTES: Final = AIM_BYTES // 2
 KEPT_MS: Final = 3_600_000
 """So long may somebody read a version that is not the latest any more."""
-KEPT_TABLES: Final = (BRONZE, CLOSED, LATE, MINUTES)
+KEPT_TABLES: Final = (BRONZE, CLOSED, LATE, MINUTES, DEPTHS)
 """What is open is written anew by each batch."""
 _DATE: Final = "date="
 _WHERE: Final = ["protocol", "queue", "name"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -47,7 +48,8 @@ class Line(msgspec.Struct, frozen=True):
     name: str
     counts: Counts
     backlog: int
-    oldest_age_s: int
+    oldest_age_s: int | None
+    """`None` if nothing waits, or nobody told since when."""
     wait: Spread
     run: Spread
 
@@ -60,6 +62,14 @@ class Reason(msgspec.Struct, frozen=True):
     dead: int
     queue: str
     """One of the queues, that with the most."""
+
+
+class Unfollowed(msgspec.Struct, frozen=True):
+    """A queue of which the lake has only the depth: it has no journal."""
+
+    protocol: str
+    queue: str
+    backlog: int
 
 
 class Figures(msgspec.Struct, frozen=True):
@@ -80,6 +90,36 @@ class Figures(msgspec.Struct, frozen=True):
     slowest: list[Line]
     """Those whose runs take the longest."""
     reasons: list[Reason]
+    counted_ms: int | None = None
+    """When the queues themselves were last counted; `None`: the backlog is what events tell."""
+    unfollowed: list[Unfollowed] = []
+
+
+def with_depths(lines: Iterable[Line], depths: Mapping[tuple[str, str], int]) -> list[Line]:
+    """Return *lines* whose backlogs add up to what is in each queue by *depths*.
+
+    What nobody told of has no name; of what was told and is not there, names lose the most first.
+    """
+    by_queue: dict[tuple[str, str], list[Line]] = {}
+    for line in lines:
+        by_queue.setdefault((line.protocol, line.queue), []).append(line)
+    for place, depth in depths.items():
+        mine = by_queue.get(place, [])
+        more = depth - sum(line.backlog for line in mine)
+        if more > 0 and not any(not line.name for line in mine):
+            mine = [*mine, Line(*place, "", Counts(), 0, None, Spread(), Spread())]
+        found = []
+        for line in sorted(mine, key=lambda each: (each.name != "", -each.backlog)):
+            change = max(more, -line.backlog) if more < 0 or not line.name else 0
+            more -= change
+            found.append(msgspec.structs.replace(line, backlog=line.backlog + change))
+        by_queue[place] = [line for line in found if line.backlog or line.counts != Counts()]
+    return [line for found in by_queue.values() for line in found]
+
+
+def order(line: Line) -> tuple[int, str, str]:
+    """Return what the busiest line is first by."""
+    return -line.counts.entered, line.protocol, line.queue
 
 
 def step_of(from_ms: int, until_ms: int) -> int:

@@ -86,12 +86,16 @@ def merged(minutes: DataFrame) -> DataFrame:
     return _in_order(found)
 
 
-def shown(minutes: DataFrame, live: DataFrame) -> DataFrame:
-    """Return the rows of gold: *minutes*, and the states that are *live*, added up."""
+def shown(minutes: DataFrame, live: DataFrame, depths: DataFrame | None = None) -> DataFrame:
+    """Return the rows of gold: *minutes*, and the states that are *live*, added up.
+
+    *depths* say what was in the queues that nobody told of: it counts as jobs without a name.
+    """
     found = merged(minutes.unionByName(summed(of_lives(live, closed=False))))
-    so_far = _over().rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    left = F.sum(F.col("entered") - F.col("gone") + F.col("carried")).over(so_far)
+    left = F.sum(_grown()).over(_so_far())
     counted = _with_oldest(found).withColumn("backlog", left)
+    if depths is not None:
+        counted = _with_depths(counted, untold(found.withColumn("grown", _grown()), depths))
     waits, runs = _quantiles("waits"), _quantiles("runs")
     percentiles = [
         column[place].alias(f"{what}_p{round(rank * 100)}_ms")
@@ -102,7 +106,53 @@ def shown(minutes: DataFrame, live: DataFrame) -> DataFrame:
     # What was only carried over from days that were let go is in no minute.
     happened = F.col("entered") + F.col("failed") + F.col("retried") + F.col("gone")
     is_row = (happened > 0) | (F.kll_sketch_get_n_bigint("waits") > 0)
+    if depths is not None:
+        is_row = F.coalesce(is_row, F.lit(False)) | F.col("is_counted")  # noqa: FBT003  (a column of Spark's)
     return counted.where(is_row).select(*names, *percentiles)
+
+
+def untold(parts: DataFrame, depths: DataFrame, *, by: str = "minute") -> DataFrame:
+    """Return by how much each of *depths* differs from what was told until then.
+
+    *parts* have the column *by*, a time, and by how much the backlog has ``grown``. The result has
+    *by*, protocol, queue and ``untold``, one row for the last of the depths at a time.
+    """
+    at = F.timestamp_millis(_minute(F.unix_millis("at"))) if by == "minute" else F.unix_millis("at")
+    place = (by, "protocol", "queue")
+    told = parts.groupBy(*place).agg(F.sum("grown").alias("grown"))
+    counted = depths.groupBy(at.alias(by), "protocol", "queue").agg(
+        F.max_by("backlog", "at").alias("depth")
+    )
+    so_far = Window.partitionBy("protocol", "queue").orderBy(by)
+    both = told.join(counted, [*place], "full").withColumn(
+        "known", F.coalesce(F.sum("grown").over(so_far), F.lit(0))
+    )
+    found = both.where("depth IS NOT NULL")
+    return found.select(*place, (F.col("depth") - F.col("known")).alias("untold"))
+
+
+def _with_depths(counted: DataFrame, differing: DataFrame) -> DataFrame:
+    """Add to the backlog of jobs without a name what is *differing*, until the next is known."""
+    rows = differing.withColumn("name", F.lit(""))
+    both = counted.join(rows, [*KEYS], "full")
+    told = F.last("backlog", ignorenulls=True).over(_so_far())
+    more = F.last("untold", ignorenulls=True).over(_so_far())
+    none = F.lit(0)
+    backlog = F.greatest(none, F.coalesce(told, none) + F.coalesce(more, none))
+    # One that is empty again has a row too: the last row says what there is.
+    is_counted = F.col("untold").isNotNull() & (
+        (F.col("backlog") > 0) | (F.lag("backlog", 1, 0).over(_over()) > 0)
+    )
+    counts = {name: F.coalesce(name, none) for name in COUNTS}
+    return both.withColumns({**counts, "backlog": backlog}).withColumn("is_counted", is_counted)
+
+
+def _grown() -> Column:
+    return F.col("entered") - F.col("gone") + F.col("carried")
+
+
+def _so_far() -> WindowSpec:
+    return _over().rowsBetween(Window.unboundedPreceding, Window.currentRow)
 
 
 def _with_oldest(found: DataFrame) -> DataFrame:

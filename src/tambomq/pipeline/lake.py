@@ -4,7 +4,7 @@
     _log/           which files the tables have (see `table_log`)
     bronze/         what was read, as it was
     silver/         lives of jobs: open, closed, and what was told too late
-    gold/           partial sums by minute
+    gold/           partial sums by minute, and how much was in each queue
     checkpoints/    how far queries have come
     staging/        what is being written
     writers/        who writes now: a locked file each, so that nobody deletes what it has written
@@ -46,12 +46,13 @@ FORMAT: Final = 1
 KIND: Final = "tambomq lake"
 MARKER: Final = "lake.json"
 
-BRONZE, OPEN, CLOSED, LATE, MINUTES = (
+BRONZE, OPEN, CLOSED, LATE, MINUTES, DEPTHS = (
     "bronze",
     "silver/open",
     "silver/closed",
     "silver/late",
     "gold/minutes",
+    "gold/depths",
 )
 COLUMNS: Final[dict[str, Columns]] = {
     BRONZE: tables.BRONZE,
@@ -59,9 +60,10 @@ COLUMNS: Final[dict[str, Columns]] = {
     CLOSED: tables.CLOSED,
     LATE: tables.BRONZE,
     MINUTES: tables.MINUTES,
+    DEPTHS: tables.DEPTHS,
 }
 """By table with files of its own."""
-READABLE: Final = ("bronze", "silver", "gold", "late")
+READABLE: Final = ("bronze", "silver", "gold", "late", "depths")
 
 
 class Marker(msgspec.Struct, frozen=True):
@@ -140,18 +142,22 @@ class Lake:
             yield
 
     def read(self, spark: SparkSession, table: str, version: Version | None = None) -> DataFrame:
-        """Return ``bronze``, ``silver``, ``gold`` or ``late`` as it is now, or was in *version*."""
+        """Return one of `READABLE` as it is now, or was in *version*."""
         version = version or self.log.version()
         match table:
             case "bronze":
                 return self.rows(spark, BRONZE, version.of(BRONZE))
             case "late":
                 return self.rows(spark, LATE, version.of(LATE))
+            case "depths":
+                return self.rows(spark, DEPTHS, version.of(DEPTHS))
             case "silver":
                 return silver.shown(self.states(spark, version))
             case "gold":
                 live = self.rows(spark, OPEN, version.of(OPEN))
-                return gold.shown(self.rows(spark, MINUTES, version.of(MINUTES)), live)
+                counted = version.of(DEPTHS)
+                depths = self.rows(spark, DEPTHS, counted) if counted else None
+                return gold.shown(self.rows(spark, MINUTES, version.of(MINUTES)), live, depths)
         raise SettingsError(f"no table {table!r} in a lake: there are {', '.join(READABLE)}")
 
     def states(self, spark: SparkSession, version: Version) -> DataFrame:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from functools import reduce
 from typing import Any, Final
 
+import msgspec
 from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as f
 
@@ -21,10 +22,12 @@ from tambomq.pipeline.figures import (
     Point,
     Reason,
     Spread,
+    order,
     step_of,
     steps,
 )
-from tambomq.pipeline.lake import BRONZE, CLOSED, OPEN, Lake
+from tambomq.pipeline.lake import BRONZE, CLOSED, DEPTHS, OPEN, Lake
+from tambomq.pipeline.report_depths import counted
 from tambomq.pipeline.table_log import Version
 
 COUNTED: Final = ("entered", "done", "failed", "retried", "dead")
@@ -54,6 +57,7 @@ def figures(
     version = lake.log.version()
     gold = _chosen(lake.read(spark, "gold", version), queues).cache()
     silver = _chosen(lake.read(spark, "silver", version), queues)
+    depths = _chosen(lake.read(spark, "depths", version), queues)
     try:
         first, last = _ends(gold)
         begin = max(first, from_ms) if from_ms is not None else first
@@ -65,7 +69,10 @@ def figures(
             )
         step_s = step_of(begin, end)
         parts = _of_gold(gold) if step_s >= MINUTE_S else _of_lives(spark, lake, version)
-        return _figures(lake, gold, silver, _chosen(parts, queues), (begin, end, step_s))
+        found = _figures(lake, gold, silver, _chosen(parts, queues), (begin, end, step_s))
+        if version.of(DEPTHS):
+            found = counted(found, depths)
+        return msgspec.structs.replace(found, lines=found.lines[:MOST_LINES])
     finally:
         gold.unpersist()
 
@@ -91,7 +98,7 @@ def _figures(
         wait=spreads[0],
         run=spreads[1],
         points=_points(parts, ran, ended, steps(begin, end, step_s), step_s * 1000),
-        lines=lines[:MOST_LINES],
+        lines=lines,
         slowest=[line for line in slow[:MOST_SLOW] if line.run.p95 is not None],
         reasons=_reasons(ended),
     )
@@ -110,7 +117,7 @@ def _points(
         row = rows.get(at)
         backlog += row.grown if row else 0
         wait, run = waits.get((at,), Spread()), runs.get((at,), Spread())
-        points.append(Point(at, _counts(row), backlog, wait, run))
+        points.append(Point(at, _counts(row), max(0, backlog), wait, run))
     return points
 
 
@@ -129,7 +136,15 @@ def _of_lives(spark: SparkSession, lake: Lake, version: Version) -> DataFrame:
     parts = over.unionByName(live).unionByName(runs, allowMissingColumns=True)
     zero = [f.coalesce(name, f.lit(0)).alias(name) for name in (*COUNTED, "gone")]
     grown = (f.col("entered") - f.col("gone")).alias("grown")
-    return parts.select(*SERIES, "ms", *zero).select("*", grown)
+    told = parts.select(*SERIES, "ms", *zero).select("*", grown)
+    if not version.of(DEPTHS):
+        return told
+    # What the queues had besides counts from one snapshot to the next.
+    more = gold_parts.untold(told, lake.read(spark, "depths", version), by="ms")
+    before = f.lag("untold", 1, 0).over(Window.partitionBy("protocol", "queue").orderBy("ms"))
+    none = [f.lit(0).alias(name) for name in (*COUNTED, "gone")]
+    name, changed = f.lit("").alias("name"), (f.col("untold") - before).alias("grown")
+    return told.unionByName(more.select("protocol", "queue", name, "ms", *none, changed))
 
 
 def _lines(
@@ -152,12 +167,18 @@ def _lines(
                 *key,
                 counts=_counts(counts.get(key)),
                 backlog=at.backlog if at else 0,
-                oldest_age_s=((at and at.oldest_age_s) or 0) + max(0, since_s),
+                oldest_age_s=_age_s(at, max(0, since_s)),
                 wait=waits.get(key, Spread()),
                 run=runs.get(key, Spread()),
             )
         )
-    return sorted(found, key=lambda line: (-line.counts.entered, line.protocol, line.queue))
+    return sorted(found, key=order)
+
+
+def _age_s(last: Row | None, since_s: int) -> int | None:
+    if last is None or not last.backlog:
+        return 0
+    return None if last.oldest_age_s is None else last.oldest_age_s + since_s
 
 
 def _reasons(ended: DataFrame) -> list[Reason]:

@@ -20,10 +20,11 @@ from tambomq import errors
 from tambomq.errors import LakeError, SettingsError, StoreError, TamboError
 from tambomq.journal import ops
 from tambomq.journal.keys import Keys
-from tambomq.pipeline import sources
+from tambomq.pipeline import depths, sources
 from tambomq.pipeline.batch import Absorbing, Rules, span
 from tambomq.pipeline.lake import Lake, is_full
 from tambomq.pipeline.progress import Progress
+from tambomq.pipeline.snapshots import Snapshots
 from tambomq.pipeline.sources import JOURNAL, Followed, PipelineSource, Stream
 from tambomq.spark import tail_offsets
 from tambomq.spark.stream_cuts import text
@@ -58,6 +59,8 @@ class Plan:
     batch_rows: int = BATCH_ROWS
     rules: Rules = RULES
     fail_on_loss: bool = True
+    snapshots: bool = True
+    """Whether to count with each batch what is in the queues themselves."""
 
 
 def streams(plan: Plan) -> int:
@@ -73,12 +76,23 @@ def streams(plan: Plan) -> int:
         store.close()
 
 
+def unfollowed(plan: Plan) -> list[str]:
+    """Return the queues of *plan* that can only be counted now, as ``protocol:queue``."""
+    store = Store(plan.url)
+    try:
+        found = depths.taken(store, sources.chosen(plan.queues))
+    finally:
+        store.close()
+    return sorted(f"{each.protocol}:{each.queue}" for each in found if not each.followed)
+
+
 class Pipeline:
     """A pipeline that fills *lake* as *plan* says, once it is started."""
 
     def __init__(self, spark: SparkSession, lake: Lake, plan: Plan) -> None:
         self._spark, self._lake, self._plan = spark, lake, plan
         self._wanted = sources.chosen(plan.queues)
+        self._snapshots = Snapshots(lake, plan.url, self._wanted) if plan.snapshots else None
         self._failure: BaseException | None = None
         self.busy = False
         """Whether a batch is being written."""
@@ -126,6 +140,7 @@ class Pipeline:
                     if progress.batch > told and progress.rows:
                         told = progress.batch
                         yield progress
+                self._count_idle(over=over)
             # A batch that begins just now and is stopped is no failure.
             failure = self._failure or query.exception()
         finally:
@@ -152,7 +167,11 @@ class Pipeline:
         self.busy = True
         try:
             batch = span(self._lake.checkpoint, number)
-            self.version = Absorbing(self._lake, self._spark, self._plan.rules, batch).run(rows)
+            counted = self._snapshots.take() if self._snapshots else None
+            work = Absorbing(self._lake, self._spark, self._plan.rules, batch, counted)
+            self.version = work.run(rows)
+            if self._snapshots and counted is not None:
+                self._snapshots.keep(counted)
             self._let_go(batch.end)
         except BaseException as error:
             # Spark would only pass on how it is written.
@@ -160,6 +179,17 @@ class Pipeline:
             raise
         finally:
             self.busy = False
+
+    def _count_idle(self, *, over: bool) -> None:
+        """Count what is in the queues where no batch does: nobody may tell what waits there."""
+        if self._snapshots is None or self.busy or self._failure is not None:
+            return
+        if over or (not self._plan.once and self._snapshots.is_due(self._plan.every_s)):
+            try:
+                self.version = self._snapshots.enter() or self.version
+            except OSError as error:
+                # The batches are in the lake, and the next one counts again.
+                log.warning("how much is in the queues is not noted: %s", error)
 
     def _journals(self) -> dict[str, Any]:
         """Return how far each stream was read, those that are new included.

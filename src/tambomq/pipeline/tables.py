@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tambomq.spark.columns import BYTES, LONG, TEXT, TIME, Column, Columns
+from tambomq.spark.columns import BOOL, BYTES, LONG, TEXT, TIME, Column, Columns
 
 _PLACE: Final = (
     Column("protocol", TEXT, "rsmq, chasqui, gomq or kqueue"),
@@ -119,7 +119,12 @@ GOLD: Final = Columns(
     Column("failed", LONG, "runs that raised"),
     Column("retried", LONG, "runs that were to follow one that failed"),
     Column("dead", LONG, "those that came to a bad end"),
-    Column("backlog", LONG, "those that have come in and not ended, at the end of the minute"),
+    Column(
+        "backlog",
+        LONG,
+        "those that have come in and not ended, at the end of the minute; with an empty name, also "
+        "what the queue itself had more at the last snapshot",
+    ),
     Column(
         "oldest_age_s",
         LONG,
@@ -132,3 +137,12 @@ GOLD: Final = Columns(
     Column("run_p95_ms", LONG, "95 of 100"),
     Column("run_p99_ms", LONG, "99 of 100"),
 )
+
+DEPTHS: Final = Columns(
+    Column("at", TIME, "when it was counted"),
+    *_PLACE,
+    Column("backlog", LONG, "jobs or messages in the queue: waiting, delayed, hidden or being run"),
+    Column("followed", BOOL, "whether its events or its journal are read"),
+    Column("date", "DATE", "the day"),
+)
+"""Snapshots of the queues themselves, one with each batch."""

@@ -117,6 +117,7 @@ def columns_of() -> list[tuple[str, list[str]]]:
         "silver": tables.SILVER,
         "gold": tables.GOLD,
         "late": tables.BRONZE,
+        "depths": tables.DEPTHS,
     }
     journals = {name: schemas.TAMBO_JOURNAL for name in NAMES if name.endswith("_journal")}
     return [(name, [each.name for each in {**known, **journals}[name]]) for name in NAMES]

@@ -17,6 +17,8 @@ from tambomq.pipeline.figures import Figures, Line, Spread
 NOTHING: Final = "\N{EN DASH}"
 _STEPS: Final = {60: "minute", 3600: "hour", 86_400: "day", 7 * 86_400: "week"}
 _SPREADS: Final = ("p50", "p95", "p99")
+_NAMED: Final = 10
+"""So many queues are named that are not followed."""
 _COLUMNS: Final = (
     *("entered", "done", "failed", "retried", "dead", "backlog", "oldest"),
     *("wait p50", "p95", "p99", "run p50", "p95", "p99"),
@@ -40,6 +42,7 @@ def html(figures: Figures) -> str:
         reasons=_reasons(figures),
         slowest=_slowest(figures),
         table=_table(figures.lines),
+        notes=_notes(figures),
         footer=escape(f"From {figures.lake}, made {_moment(figures.made_ms)} by TamboMQ."),
         # Whatever a queue is called, it does not end the script.
         json=msgspec.json.encode(figures).decode().replace("<", "\\u003c"),
@@ -74,6 +77,22 @@ def duration(ms: int | None) -> str:
 def named(line: Line) -> str:
     """Return what a line is about."""
     return ", ".join(filter(None, (line.name, f"{line.protocol}:{line.queue}")))
+
+
+def oldest(line: Line) -> str:
+    """Return how long ago the oldest came in that has not ended."""
+    known = line.backlog and line.oldest_age_s is not None
+    return duration((line.oldest_age_s or 0) * 1000) if known else NOTHING
+
+
+def unfollowed(figures: Figures) -> str:
+    """Return which queues were counted and not followed, in words; empty if none."""
+    found = figures.unfollowed
+    if not found:
+        return ""
+    shown = ", ".join(f"{each.protocol}:{each.queue} ({each.backlog:,})" for each in found[:_NAMED])
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return f"Not followed, since they have no journal; only their backlog is known: {shown}{more}."
 
 
 def _moment(ms: int) -> str:
@@ -149,6 +168,17 @@ def _table(found: Sequence[Line]) -> str:
     return f"<table><thead><tr>{words}{head}</tr></thead><tbody>{rows}</tbody></table>"
 
 
+def _notes(figures: Figures) -> str:
+    counted = figures.counted_ms
+    notes = [
+        f"The backlog was counted in the queues themselves at {_moment(counted)}."
+        if counted is not None
+        else "The backlog is what events tell: queues were not counted.",
+        unfollowed(figures),
+    ]
+    return "".join(f'<p class="none">{escape(note)}</p>' for note in notes if note)
+
+
 def _row(line: Line) -> str:
     counts = line.counts
     place = escape(f"{line.protocol}:{line.queue}")
@@ -158,7 +188,7 @@ def _row(line: Line) -> str:
     cells += [f"<td>{number:,}</td>" for number in numbers]
     cells.append(f'<td class="{"bad" if counts.dead else ""}">{counts.dead:,}</td>')
     cells.append(f"<td>{line.backlog:,}</td>")
-    cells.append(f"<td>{duration(line.oldest_age_s * 1000) if line.backlog else NOTHING}</td>")
+    cells.append(f"<td>{oldest(line)}</td>")
     times = [getattr(spread, name) for spread in (line.wait, line.run) for name in _SPREADS]
     cells += [f"<td>{duration(ms)}</td>" for ms in times]
     return "".join(cells)
