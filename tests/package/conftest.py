@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -17,9 +18,16 @@ OTHER_PYTHON = "python3.13"
 
 def _pythons() -> list[str]:
     """Our own interpreter, and another version where one works."""
-    other = shutil.which(OTHER_PYTHON)
-    works = other and subprocess.run([other, "-c", ""], capture_output=True, check=False)
-    return [sys.executable, *([OTHER_PYTHON] if works and works.returncode == 0 else [])]
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    # A shim of pyenv is there also for versions that are not chosen, and then does not work.
+    installed = sorted(pyenv.glob(f"versions/*/bin/{OTHER_PYTHON}"))
+    others = [found for found in (shutil.which(OTHER_PYTHON), *map(str, installed)) if found]
+    return [sys.executable, *[other for other in others if _works(other)][:1]]
+
+
+def _works(python: str) -> bool:
+    ran = subprocess.run([python, "-c", ""], capture_output=True, check=False)
+    return ran.returncode == 0
 
 
 @pytest.fixture(scope="session")
