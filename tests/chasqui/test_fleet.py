@@ -11,7 +11,7 @@ import redis
 
 from tambomq.chasqui.fleet import Fleet
 from tambomq.chasqui.keys import Keys
-from tambomq.clock import now_ms
+from tambomq.clock import Deadline, now_ms
 from tambomq.store.aio import AsyncStore
 from tests.chasqui.leading import every, member, put_spec
 from tests.servers import Server, eventually_async
@@ -24,11 +24,15 @@ FAR_MS = 3_600_000
 class Counted(Fleet):
     """Counts how often it has looked."""
 
-    looks = 0
+    looks = renewals = 0
 
     async def _look(self) -> None:
         await super()._look()
         self.looks += 1
+
+    async def _renew(self) -> None:
+        await super()._renew()
+        self.renewals += 1
 
 
 @asynccontextmanager
@@ -65,10 +69,12 @@ async def test_idle_queues_are_asked_about_together(server: Server, db: redis.Re
         await eventually_async(lambda: set(holder(db, *names)) == {b"tambo-me"})
         await eventually_async(lambda: all(led.promoter._is_idle for led in found._led.values()))
         await eventually_async(lambda: all(led.scheduler._is_idle for led in found._led.values()))
-        looks, scripts = found.looks, scripts_run(db)
-        await eventually_async(lambda: found.looks >= looks + 12)
-        # Two chunks of queues, each in one script per look, and their locks now and then.
-        assert scripts_run(db) - scripts <= (found.looks - looks + 1) * 4
+        looks, renewals, scripts = found.looks, found.renewals, scripts_run(db)
+        await eventually_async(lambda: found.looks >= looks + 30)
+        # Two chunks of queues, each in one script per look, and their locks with a renewal, which
+        # lets fifty queues take a turn of a few scripts.
+        turns = (found.renewals - renewals + 2) * 50
+        assert scripts_run(db) - scripts <= (found.looks - looks + 2) * 4 + turns * 3 < 30 * MANY
         assert set(holder(db, *names)) == {b"tambo-me"}
         assert not found.problem
 
@@ -92,6 +98,21 @@ async def test_a_recurring_job_of_an_idle_queue_fires_again_and_again(
         await eventually_async(lambda: found._led["reports"].scheduler._is_idle)
         put_spec(db, keys, every(100), now_ms() + 100, "k")
         await eventually_async(lambda: db.xlen(keys.stream) >= 3)
+
+
+async def test_an_idle_queue_takes_a_turn_now_and_then(server: Server, db: redis.Redis) -> None:
+    names = [f"q{n}" for n in range(120)]
+    async with fleet(server.url, *names) as found:
+        await eventually_async(lambda: all(led.promoter._is_idle for led in found._led.values()))
+        for led in found._led.values():
+            led.promoter._prune_at = Deadline(0)
+        await eventually_async(
+            lambda: (
+                not any(led.promoter._prune_at.passed for led in found._led.values())
+                or found.renewals > 20
+            )
+        )
+        assert found.renewals <= 20
 
 
 async def test_a_queue_whose_leader_is_gone_is_taken_over(server: Server, db: redis.Redis) -> None:
