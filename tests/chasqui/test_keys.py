@@ -34,7 +34,7 @@ def every_key(keys: Keys) -> list[str]:
         *(keys.stream, keys.dlq, keys.delayed, keys.repeat, keys.events),
         *(keys.promoter_lock, keys.scheduler_lock, keys.paused, keys.limiter),
     ]
-    by_id = (keys.spec, keys.result, keys.marker, keys.index, keys.progress, keys.stalls)
+    by_id = (keys.spec, keys.result, keys.marker, keys.index, keys.progress, keys.stalls, keys.log)
     fixed += keys.signs[2:]
     return fixed + [make("x") for make in (*by_id, keys.added, keys.window)]
 
@@ -56,6 +56,7 @@ def every_key(keys: Keys) -> list[str]:
         (KEYS.marker("j1"), "{chasqui:emails}:dlid:j1"),
         (KEYS.index("j1"), "{chasqui:emails}:didx:j1"),
         (KEYS.progress("j1"), "{chasqui:emails}:progress:j1"),
+        (KEYS.log("j1"), "{chasqui:emails}:log:j1"),
         (KEYS.stalls("j1"), "{chasqui:emails}:stalls:j1"),
         (KEYS.added("j1"), "{chasqui:emails}:added:j1"),
         (KEYS.window("p"), "{chasqui:emails}:idmp:p"),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import redis
 
-from tambomq.chasqui import Job, Queue, UnrecoverableError
+from tambomq.chasqui import BlockingQueue, Job, Queue, UnrecoverableError
 from tambomq.chasqui.keys import Keys
 from tests.chasqui.conftest import Work
 from tests.chasqui.working import completed
@@ -76,3 +76,45 @@ async def test_progress_is_told_with_the_fields_of_newer_engines(
     assert [list(fields)[3:] for fields in told] == [[b"n", b"progress"], [b"progress"]]
     assert {fields[b"progress"] for fields in told} == {b"40"}
     assert 0 < int(str(db.ttl(keys.progress(told[0][b"id"].decode())))) <= 60
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+async def test_a_handler_keeps_lines_of_its_own_log(
+    queue: Queue, work: Work, db: redis.Redis, keys: Keys, *, in_thread: bool
+) -> None:
+    async def on_the_loop(job: Job) -> None:
+        for line in ("begun", "é\ud800", ""):
+            await job.log(line)
+
+    def in_a_thread(job: Job) -> None:
+        for line in ("begun", "é\ud800", ""):
+            job.log(line)
+
+    job = await queue.add("mail", 1)
+    assert await queue.get_job_logs(job.id) == []
+    async with work(in_a_thread if in_thread else on_the_loop) as worker:
+        await completed(worker, 1)
+    assert await queue.get_job_logs(job.id) == ["begun", "é\\ud800", ""]
+    assert await queue.get_job_logs(job.id, 1) == ["begun"]
+    rows: Any = db.xrange(keys.log(job.id))
+    assert [list(fields) for _, fields in rows] == [[b"line"]] * 3
+    assert 0 < int(str(db.ttl(keys.log(job.id)))) <= 3600
+
+
+async def test_lines_of_newer_engines_are_read(
+    queue: Queue, blocking: BlockingQueue, db: redis.Redis, keys: Keys
+) -> None:
+    db.xadd(keys.log("a"), {"line": "theirs", "level": "info"})
+    db.xadd(keys.log("a"), {"other": "x"})
+    assert await queue.get_job_logs("a") == blocking.get_job_logs("a") == ["theirs", ""]
+
+
+async def test_what_is_no_line_fails_the_job(queue: Queue, work: Work, db: redis.Redis) -> None:
+    async def handler(job: Job) -> None:
+        await job.log(job.data)
+
+    await queue.add("mail", 5, attempts=1)
+    async with work(handler) as worker:
+        await eventually_async(lambda: worker.stats.buried == 1)
+    with pytest.raises(RuntimeError, match="log needs a job given to a handler"):
+        Job("a", "b", 1, 0, 1).log("x")

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Self
 
-from tambomq.chasqui import dlq_ops, ops, repeat_ops
+from tambomq.chasqui import dlq_ops, event_ops, ops, repeat_ops
 from tambomq.chasqui.add_options import check_together
 from tambomq.chasqui.address import CredentialProvider, endpoint_of
 from tambomq.chasqui.blocking_queue_admin import BlockingQueueAdmin
@@ -198,6 +198,10 @@ class BlockingQueue(BlockingQueueAdmin):
     def get_progress(self, job_id: str) -> int | None:
         """Return how far a job has come, 0 to 100; `None` if it has not said."""
         return self._server.run(ops.progress(self._keys, job_id))
+
+    def get_job_logs(self, job_id: str, limit: int = 1000) -> list[str]:
+        """Return lines that the handler of a job has logged, the oldest first."""
+        return self._server.run(event_ops.log_lines(self._keys, job_id, limit))
 
     # ── dead letters ─────────────────────────────────────────────────────────
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tambomq.chasqui.ends import PAGE, End, Ends, Look
-from tambomq.chasqui.job import QueueEvent
-from tambomq.chasqui.keys import Keys
+from tambomq.chasqui.job import U32, QueueEvent, check_whole
+from tambomq.chasqui.keys import Keys, check_job_id
+from tambomq.chasqui.wire import by_name
 from tambomq.chasqui.wire_records import read_event
 from tambomq.store.call import Call, Plan, load_script, results
 
@@ -35,6 +36,12 @@ def read_on(keys: Keys, after: str, count: int) -> Call[list[QueueEvent]]:
     """Return events later than *after* that are there already."""
     args = (f"({after}", "+", "COUNT", count)
     return Call("XRANGE", (keys.events,), args, _page, repeatable=True)
+
+
+def log_lines(keys: Keys, job_id: str, limit: int) -> Call[list[str]]:
+    """Return up to *limit* lines that the handler of a job has logged, the oldest first."""
+    args = ("-", "+", "COUNT", check_whole("limit", limit, U32, least=1))
+    return Call("XRANGE", (keys.log(check_job_id(job_id)),), args, _lines, repeatable=True)
 
 
 def look_back(keys: Keys, ends: Ends, look: Look) -> Plan[None]:
@@ -84,3 +91,7 @@ def _page(reply: Any) -> list[QueueEvent]:
 
 def _entered(reply: int | bytes) -> bool | str:
     return reply.decode() if isinstance(reply, bytes) else bool(reply)
+
+
+def _lines(rows: list[Any]) -> list[str]:
+    return [by_name(fields).get(b"line", b"").decode("utf-8", "replace") for _, fields in rows]

@@ -12,7 +12,7 @@ import random
 import threading
 from asyncio import CancelledError
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from inspect import isawaitable, iscoroutinefunction
@@ -253,10 +253,20 @@ class Floor:
 
     def update_progress(self, id: str, percent: int, name: str) -> Any:
         """Tell how far job *id* has come: awaited by a coroutine, at once for a plain function."""
-        told = self._tell_progress(id, percent, name)
+        return self._on_the_loop(self._tell_progress(id, percent, name))
+
+    def log(self, id: str, line: str) -> Any:
+        """Keep a line of job *id*'s log: awaited by a coroutine, at once for a plain function."""
+        return self._on_the_loop(self._keep_line(id, line))
+
+    def _on_the_loop(self, told: Coroutine[Any, Any, None]) -> Any:
         if threading.get_ident() == self._thread:
             return told
         return asyncio.run_coroutine_threadsafe(told, self._loop).result()
+
+    async def _keep_line(self, id: str, line: str) -> None:
+        calls = worker_ops.log_line(self._seat.keys, id, line, self._duties.result_ttl_s)
+        await self._store.run_all(calls)
 
     async def _tell_progress(self, id: str, percent: int, name: str) -> None:
         ttl_s, fields = self._duties.result_ttl_s, ("n", name) if name else ()

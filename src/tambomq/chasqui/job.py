@@ -174,6 +174,10 @@ class Job(msgspec.Struct, eq=False, metaclass=_JobType):
             self.id, percent, self.name
         )
 
+    def log(self, line: str) -> Any:
+        """Keep a line of the job's own log; to be awaited, in an async handler."""
+        return self._ability("log", "a job given to a handler")(self.id, line)
+
     def _ability(self, what: str, whose: str) -> Callable[..., Any]:
         ability: Callable[..., Any] | None = getattr(self._home, what, None)
         if ability is None:

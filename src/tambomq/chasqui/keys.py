@@ -94,6 +94,10 @@ class Keys:
         """String: how far job *id* has come, 0 to 100."""
         return f"{self._base}:progress:{id}"
 
+    def log(self, id: str) -> str:
+        """Stream: lines that the handler of job *id* has logged, in the field ``line``."""
+        return f"{self._base}:log:{id}"
+
     def stalls(self, id: str) -> str:
         """String: how often job *id* stalled, as newer releases of the engine count.
 

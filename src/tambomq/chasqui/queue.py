@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Self
 
-from tambomq.chasqui import dlq_ops, ops, repeat_ops
+from tambomq.chasqui import dlq_ops, event_ops, ops, repeat_ops
 from tambomq.chasqui.add_options import check_together
 from tambomq.chasqui.address import CredentialProvider, endpoint_of
 from tambomq.chasqui.dlq_ops import Where
@@ -54,7 +54,7 @@ class Queue(QueueAdmin):
         patience_s: float = PATIENCE_S,
     ) -> None:
         """Check the options; the first call connects."""
-        self._keys, self._group = Keys(name), group
+        self._keys, self._group, self._closed = Keys(name), group, False
         self._policy = Policy(
             MAX_STREAM_LEN if max_stream_len is None else max_stream_len,
             overflow,
@@ -71,7 +71,6 @@ class Queue(QueueAdmin):
         self._listens = AsyncStore(endpoint, patience_s=patience_s)
         self._production = Production(self._keys, self._policy, self)
         self._results: Results | None = None
-        self._closed = False
 
     @property
     def name(self) -> str:
@@ -128,9 +127,8 @@ class Queue(QueueAdmin):
             )
         options = (delay_ms, delay, attempts, backoff, job_id)
         if options == NO_OPTIONS and (quick := self._production.add_quickly(now_ms(), name, data)):
-            job, call = quick
-            await self._server.run(call)
-            return job
+            await self._server.run(quick[1])
+            return quick[0]
         return await self._server.follow(self._production.add(now_ms(), name, data, *options))
 
     async def add_unique(
@@ -200,6 +198,10 @@ class Queue(QueueAdmin):
     async def get_progress(self, job_id: str) -> int | None:
         """Return how far a job has come, 0 to 100; `None` if it has not said."""
         return await self._server.run(ops.progress(self._keys, job_id))
+
+    async def get_job_logs(self, job_id: str, limit: int = 1000) -> list[str]:
+        """Return lines that the handler of a job has logged, the oldest first."""
+        return await self._server.run(event_ops.log_lines(self._keys, job_id, limit))
 
     # ── dead letters ─────────────────────────────────────────────────────────
 

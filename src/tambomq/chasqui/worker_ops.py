@@ -16,11 +16,14 @@ from tambomq.chasqui.job import check_whole
 from tambomq.chasqui.keys import RETURNED, Keys
 from tambomq.chasqui.verdict import Death
 from tambomq.chasqui.wire import to_store
+from tambomq.errors import InvalidFormat
 from tambomq.store.call import Arg, Call, Script, load_script
 from tambomq.store.features import Features
 
 PROGRESS_TTL_S = 3600
 """As long as a result is kept."""
+LOG_LINES = 1000
+"""Of a job, about so many are kept."""
 # Lua passes on only some thousands of arguments.
 MOST_CLAIMED = 1000
 
@@ -202,6 +205,15 @@ def set_progress(keys: Keys, id: str, percent: int, ttl_s: int | None = None) ->
     """Keep how far a job has come; raises `InvalidValue` if *percent* is none."""
     args = (check_whole("percent", percent, 100), "EX", ttl_s or PROGRESS_TTL_S)
     return Call("SET", (keys.progress(id),), args, bool, repeatable=True)
+
+
+def log_line(keys: Keys, id: str, line: str, ttl_s: int | None = None) -> tuple[Call[Any], ...]:
+    """Keep a line of a job's own log, as long as a result; raises `InvalidFormat`."""
+    if not isinstance(line, str):
+        raise InvalidFormat("line", line, "text")
+    args = ("MAXLEN", "~", LOG_LINES, "*", "line", _text(line))
+    keep = Call("EXPIRE", (keys.log(id),), (ttl_s or PROGRESS_TTL_S,), bool, repeatable=True)
+    return Call("XADD", (keys.log(id),), args, bytes), keep
 
 
 def leave(seat: Seat) -> Call[bool]:
