@@ -13,6 +13,7 @@ import msgspec
 from tambomq.cli.output import emit, emit_json, emit_table, example
 from tambomq.cli.pipeline_client import every_command
 from tambomq.cli.pipeline_spark import lake_option, master_option, open_lake, open_spark
+from tambomq.cli.times import utc
 from tambomq.clock import now_ms
 from tambomq.errors import SettingsError
 
@@ -100,11 +101,11 @@ def _write(figures: Figures, path: Path) -> Path:
 
 
 def _show(figures: Figures) -> None:
-    from tambomq.pipeline.page import duration, period
+    from tambomq.pipeline.page import duration
 
     totals = figures.totals
     runs = "run" if totals.failed == 1 else "runs"
-    emit(period(figures))
+    emit(f"{utc(figures.from_ms)} to {utc(figures.until_ms)}")
     emit(
         f"{totals.entered:,} entered, {totals.done:,} done, {totals.failed:,} {runs} failed, "
         f"{totals.retried:,} retried, {totals.dead:,} dead, {figures.backlog:,} not ended yet\n"
