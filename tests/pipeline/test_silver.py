@@ -61,17 +61,3 @@ def test_who_was_moved_is_gone_and_neither_done_nor_dead(spark: SparkSession) ->
     assert {row.protocol for row in minutes} == {"rsmq", "chasqui", "gomq"}
     for row in minutes:
         assert (row.entered, row.gone, row.done or 0, row.dead or 0) == (1, 1, 0, 0)
-
-
-def test_the_error_of_a_dead_job_is_what_its_letter_tells(spark: SparkSession) -> None:
-    failed = told("chasqui", "dead", "failed", 10, 1) | {"reason": "'to'"}
-    # The event has the later place of the two.
-    failed["entry_id"] = f"{START_MS + 10}-7"
-    letter = told("chasqui", "dead", "dlq", 10, 1) | {"reason": "unrecoverable", "source": "dlq"}
-    rows = [failed, letter | {"detail": "KeyError: 'to'"}]
-    names = [column.name for column in tables.BRONZE]
-    bronze = spark.createDataFrame(
-        [tuple(row.get(name) for name in names) for row in rows], tables.BRONZE.ddl
-    )
-    [row] = silver.shown(silver.folded(silver.states(bronze))).collect()
-    assert (row.outcome, row.error) == ("dead", "KeyError: 'to'")

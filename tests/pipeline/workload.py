@@ -19,7 +19,6 @@ from tambomq.chasqui.wire import decode_envelope, read_entry
 from tambomq.chasqui.worker_ops import Delivery, Ran, Seat
 from tambomq.clock import now_ms
 from tambomq.errors import Reject
-from tambomq.failures import type_of
 from tambomq.ids import ulid
 from tambomq.journal import ops as journal_ops
 from tambomq.journal.keys import Keys as JournalKeys
@@ -304,7 +303,6 @@ class Jobs:
                 self._seat, ran, verdict.body, verdict.wait_ms, told, "page", at_ms
             )
         life.reason, life.body_bytes = verdict.reason, 1
-        life.error = f"{type_of(error)}: {told}"
         # The run failed, the job is dead, and there is a dead letter.
         life.end(at_ms, "dead", events=3)
         return worker_ops.bury(self._seat, each.entry, verdict, _EVERYTHING, at_ms, ran_us)

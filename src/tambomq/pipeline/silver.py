@@ -55,8 +55,6 @@ _PHASE_BITS, _SEQUENCE_BITS = 4, 16
 """So there is room for times up to 2109."""
 _MS_SHIFT: Final = _PHASE_BITS + _SEQUENCE_BITS + 1
 
-_LETTER_LAST: Final = 1000 << _MS_SHIFT
-"""A dead letter tells more of an error than the event of the same moment: it counts as later."""
 _LONGEST_MS: Final = 10**12
 """Thirty years. Numbers beyond are nobody's, and must not make sums overflow."""
 _CROCKFORD: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -90,7 +88,7 @@ def states(bronze: DataFrame) -> DataFrame:
         "last": F.when(_phase() > 0, told_at.bitwiseOR(_phase())),
         "ran": F.when(took < _LONGEST_MS * 1000, _told(told_at, "number", took)),
         "why": F.when(event.isin(*_DEATHS), _told(told_at, "text", F.col("reason"))),
-        "erred": F.when(error.isNotNull(), _told(_erred_at(told_at), "text", error)),
+        "erred": F.when(error.isNotNull(), _told(told_at, "text", error)),
         "body_bytes": F.length("body").cast("bigint"),
         "events": F.lit(1).cast("bigint"),
         "seen_ms": F.unix_millis("recorded_at"),
@@ -240,10 +238,6 @@ def _is_revived() -> Column:
 
 def _last_phase() -> Column:
     return F.coalesce(F.col("last").bitwiseAND((1 << _PHASE_BITS) - 1), F.lit(0))
-
-
-def _erred_at(told_at: Column) -> Column:
-    return F.when(F.col("source") == "dlq", told_at + _LETTER_LAST).otherwise(told_at)
 
 
 def _told(place: Column, kind: str, value: Column) -> Column:

@@ -17,7 +17,6 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from tambomq.errors import SettingsError
-from tambomq.failures import headline
 from tambomq.journal.keys import PROTOCOLS
 from tambomq.pipeline.tables import TAILED
 from tambomq.spark import chasqui_tables, tail_options
@@ -144,7 +143,7 @@ def _events(found: dict[str, pa.Array], size: int) -> dict[str, Any]:
 
 
 def _letters(found: dict[str, pa.Array], size: int) -> dict[str, Any]:
-    extra = ("source_id", "max_attempts", "backoff", "error", "traceback")
+    extra = ("source_id", "max_attempts", "backoff", "error", "error_type", "traceback")
     columns = [found[name].to_pylist() for name in extra]
     created = found["created_at"].cast(TIME).cast(pa.int64()).to_pylist()
     names = (*extra, "created_ms")
@@ -154,17 +153,10 @@ def _letters(found: dict[str, pa.Array], size: int) -> dict[str, Any]:
         "recorded_at": found["died_at"],
         "at": found["died_at"],
         "event": constant(DLQ, size),
-        "detail": _error(found["error_type"], found["detail"]),
         # What is no envelope has no payload, but bytes that somebody may want to see.
         "body": pc.coalesce(found["payload"], found["raw"]),
         "others": [_with(None, zip(names, values, strict=True)) for values in rows],
     }
-
-
-def _error(kind: pa.Array, detail: pa.Array) -> pa.Array:
-    """Return ``KeyError: 'to'`` of each, or as much as is known; null for nothing."""
-    pairs = zip(kind.to_pylist(), detail.to_pylist(), strict=True)
-    return pa.array([headline(*pair) or None for pair in pairs], pa.string())
 
 
 def _journal(found: dict[str, pa.Array], size: int) -> dict[str, Any]:

@@ -25,7 +25,7 @@ TAILED: Final = Columns(
     Column("delay_ms", LONG, "milliseconds until the first run"),
     Column("backoff_ms", LONG, "milliseconds until the next run"),
     Column("reason", TEXT, "what was raised, or why it is dead"),
-    Column("detail", TEXT, "of a dead letter, type and text of what the handler raised"),
+    Column("detail", TEXT, "of a dead letter, what the handler raised"),
     Column("body", BYTES, "what was sent, where it was recorded"),
     Column("others", TEXT, "all that has no column, as JSON"),
 )
