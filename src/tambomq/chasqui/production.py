@@ -56,8 +56,7 @@ class Production:
         self._producers = OwnNames(PRODUCERS)
         self._has: Features | None = None
         self._room, self._looked_ms = 0, 0
-        self._checked: str | None = None
-        """The name that was checked last; most adds have it."""
+        self._checked: str | None = None  # the name that was checked last; most adds have it
         self._roomy = RoomyAdd(keys)
 
     def add(
@@ -73,7 +72,8 @@ class Production:
             outcomes = yield (self._enqueue(job, self._has, quick=not tell),)
         [taken] = results(outcomes)
         self._learn(now_ms, outcomes)
-        yield from self._convert(outcomes)
+        if ops.MIXED in outcomes:
+            yield from convert_ops.convert(self._keys)
         added = None if not tell else taken is not False and not isinstance(taken, ops.Known)
         return make_job(job.id, name, data, 0, now_ms, self._home, added)
 
@@ -108,15 +108,11 @@ class Production:
             self._has, self._room = (yield from features()), 0
             # What was added the first time counts once.
             outcomes = yield self._calls(now_ms, self._has, parts)
-        yield from self._convert(outcomes)
+        if ops.MIXED in outcomes:
+            yield from convert_ops.convert(self._keys)
         self._check(made, drafts, parts, outcomes)
         self._learn(now_ms, outcomes)
         return made
-
-    def _convert(self, outcomes: Iterable[Any]) -> Plan[None]:
-        """Save delayed jobs from a released engine that shares the queue and cannot read them."""
-        if ops.MIXED in outcomes:
-            yield from convert_ops.convert(self._keys)
 
     def _made(
         self, now_ms: int, drafts: _Drafts, jobs: Iterable[dict[str, Any]], made: list[Job]

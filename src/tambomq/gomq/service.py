@@ -68,8 +68,7 @@ class Service:
         self._tasks: list[asyncio.Task[None]] = []
         self._background = set[asyncio.Task[None]]()
         self._bells = set[Hearing]()
-        self._stopping = False
-        self._published = self._observed = self._turn = 0
+        self._stopping, self._published, self._observed, self._turn = False, 0, 0, 0
 
     async def start(self) -> None:
         """Begin to dispatch. Raises `StoreError`, or `SettingsError` on a cluster."""
