@@ -253,6 +253,6 @@ def test_a_command_of_the_pipeline_is_called_in_this_process(
 
 def test_serve_is_run_and_stopped(page: Page) -> None:
     page.run(
-        '```console\n$ make run ARGS="--redis-port 7000"\n…\nredis (…)  redis://127.0.0.1:7000  …\n'
+        '```console\n$ make run ARGS="--redis-port 7000"\n…\nredis  redis://127.0.0.1:7000  …\n'
         "…\n$ tambo serve --redis-url redis://127.0.0.1:1\n…\n$ echo $?\n1\n```\n"
     )

@@ -82,11 +82,11 @@ def _installer() -> list[str]:
 def _wanted(extra: str) -> list[str]:
     """Return what to install, as a requirement or by its path."""
     # Slow, and every command imports this file.
-    from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415
+    from importlib.metadata import distributions  # noqa: PLC0415
 
-    try:
-        found = distribution(PACKAGE)
-    except PackageNotFoundError:
+    # What a build leaves among the sources lists them, and is no installation.
+    known = (each for each in distributions(name=PACKAGE) if not each.read_text("SOURCES.txt"))
+    if (found := next(known, None)) is None:
         return _in_folder(Path(__file__).parents[2], extra)
     origin = json.loads(found.read_text("direct_url.json") or "{}")
     if not origin:

@@ -15,6 +15,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Final, TextIO
 
+from tambomq.text import spelled_out
+
 _ROOT: Final = "tambomq"
 # Greedy up to the last @ of the word: a password with an @ or a / in it is still a password.
 _PASSWORD: Final = re.compile(r"(://[^\s:/@]*:)\S*@")
@@ -38,13 +40,6 @@ def set_up(level: str = "info", style: str = "text", stream: TextIO | None = Non
     handler.setFormatter(JsonLines() if style == "json" else Lines())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger(_ROOT).setLevel(level.upper())
-
-
-def spelled_out(text: str) -> str:
-    """Return *text* on one line, with all that cannot be printed as Python would write it."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 class Lines(logging.Formatter):

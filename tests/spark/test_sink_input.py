@@ -108,7 +108,7 @@ JOBS = [
     ({"id": ["a", ""]}, "row 1: job_id '' is not valid"),
     ({"id": ["a", "  "]}, "row 1: job_id '  ' is not valid"),
     ({"name": ["n", "n" * 300]}, "row 1: job name 'n{20}…' is not valid"),
-    ({"delay_ms": [1, -1]}, "row 1: delay_ms must be non-negative"),
+    ({"delay_ms": [1, -1]}, "row 1: delay_ms must be finite, non-negative"),
     ({"delay_ms": [1, 2**63 - 1]}, "row 1: delay must be within max_delay_secs"),
     ({"run_at": ([0, 2**62], pa.timestamp("us", tz="UTC"))}, "row 1: delay must be within"),
     ({"attempts": [1, -1]}, "row 1: attempts must be non-negative"),

@@ -28,8 +28,8 @@ from tambomq.clock import now_ms
 from tambomq.errors import QueueNotFound, StoreUnavailable, TamboError
 from tambomq.journal import ops as journal_ops
 from tambomq.journal.keys import Keys as JournalKeys
-from tambomq.log import spelled_out
 from tambomq.store.call import Call
+from tambomq.text import spelled_out
 
 INTERVAL_MS: Final = 1000
 

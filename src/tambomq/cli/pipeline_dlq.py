@@ -13,12 +13,12 @@ from tambomq.cli.pipeline_client import counted, every_command, open_store, redi
 from tambomq.cli.pipeline_redrive import redrive
 from tambomq.cli.times import utc
 from tambomq.errors import QueueError, WrongType
-from tambomq.log import spelled_out
 from tambomq.pipeline.address import address, numbered
 from tambomq.pipeline.dead import Kind, Letter, histogram
 from tambomq.pipeline.graves import PROTOCOLS, Grave, Yard
 from tambomq.rsmq.keys import NAMESPACE
 from tambomq.store.redrives import Redrive
+from tambomq.text import spelled_out
 
 SHOWN: Final = 40
 _DEFAULT: Final = "show"

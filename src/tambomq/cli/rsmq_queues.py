@@ -14,9 +14,9 @@ from tambomq.cli.rsmq_show import duration
 from tambomq.cli.times import utc
 from tambomq.errors import StoreUnavailable, TamboError
 from tambomq.journal.ops import State
-from tambomq.log import spelled_out
 from tambomq.rsmq import QueueAttributes, QueueStats, Rsmq
 from tambomq.rsmq.model import UNLIMITED
+from tambomq.text import spelled_out
 
 
 @click.group()

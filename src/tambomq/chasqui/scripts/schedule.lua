@@ -35,7 +35,8 @@ if holder then
 end
 -- A call that is repeated finds no job when it was promoted in between.
 if ttl ~= '0' and redis.call('EXISTS', marker) == 1 or ttl == '0' and seen(window, id) then
-  return redis.call('GET', index) == member and 1 or 0
+  local stored = redis.call('GET', index)
+  return (stored == member or dialect == 'auto' and stored == shortened(member)) and 1 or 0
 end
 local reply = 1
 if dialect == 'auto' then
