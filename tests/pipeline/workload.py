@@ -15,7 +15,7 @@ from tambomq.chasqui.keys import GROUP, Keys
 from tambomq.chasqui.lead_ops import Office
 from tambomq.chasqui.ops import Draft, Policy
 from tambomq.chasqui.verdict import Retry, Rules, after_failure
-from tambomq.chasqui.wire import decode_envelope, read_entry
+from tambomq.chasqui.wire import decode_envelope, encode_member, read_entry
 from tambomq.chasqui.worker_ops import Delivery, Ran, Seat
 from tambomq.clock import now_ms
 from tambomq.errors import Reject
@@ -23,6 +23,7 @@ from tambomq.ids import ulid
 from tambomq.journal import ops as journal_ops
 from tambomq.journal.keys import Keys as JournalKeys
 from tambomq.journal.wire import Record
+from tambomq.store.call import Call
 from tambomq.store.features import features
 from tambomq.store.redrives import Redrive
 from tambomq.store.sync import Store
@@ -164,6 +165,7 @@ class Jobs:
     """One queue of ChasquiMQ with all who use it: a producer, a leader and a worker."""
 
     def __init__(self, store: Store, queue: str, dice: random.Random, *, announce: bool) -> None:
+        self._retried: list[bytes] = []
         self._store, self._dice, self._queue, self._announce = store, dice, queue, announce
         self._keys, self._has = Keys(queue), store.follow(features())
         self._policy = Policy(max_stream_len=_EVERYTHING, events_cap=_EVERYTHING, announce=announce)
@@ -228,8 +230,11 @@ class Jobs:
         self._run(calls)
 
     def _promoted(self) -> bool:
-        """Let all that is due wait for the worker."""
+        """Let all that is due wait for the worker, and retries at once: they wait by the server."""
         found = False
+        due = [(1, member) for member in self._retried]
+        self._retried.clear()
+        self._run([Call("ZADD", (self._keys.delayed,), ("XX", *each), int) for each in due])
         while (done := self._store.run(lead_ops.promote(self._office))) is None or done.ids:
             if done is None:
                 self._store.run(lead_ops.lead(self._office, self._keys.promoter_lock))
@@ -299,6 +304,7 @@ class Jobs:
             life.retries += 1
             life.events += 2
             ran = Ran(each.entry, life.id, life.name, envelope.attempt + 1, ran_us)
+            self._retried.append(encode_member(ran.name, verdict.body, "page"))
             return worker_ops.retry(
                 self._seat, ran, verdict.body, verdict.wait_ms, told, "page", at_ms
             )
