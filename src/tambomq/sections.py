@@ -141,6 +141,11 @@ class GomqSettings:
     max_connection_peers: int = setting(
         Count(1, 1_000_000), 1000, "So many peers may call through one connection."
     )
+    max_backlog: int = setting(
+        Count(1, 1_000_000_000),
+        1_000_000,
+        "So many messages may wait in a main queue, or for one peer; then Publish is refused.",
+    )
     token: str | None = setting(
         Secret(),
         None,

@@ -49,8 +49,8 @@ def test_a_dispatch_names_the_main_queue_and_how_all_others_begin() -> None:
     assert verb(call) == "dispatch"
     assert call.keys == ("QUEUE_FOO", "CONSUMERS_FOO", "TALLY_FOO", "HELD")
     begin = ("PEERS_", "MESSAGES_FOO_", "gomq:", ops.COPIES, ops.BYTES, "FOO")
-    assert call.args == (*begin, ops.HOLD_MS)
-    assert ops.dispatch("FOO", observed=True).args == (*begin, 0)
+    assert call.args == (*begin, ops.HOLD_MS, OPTIONS.max_backlog)
+    assert ops.dispatch("FOO", observed=True, max_backlog=7).args == (*begin, 0, 7)
     assert call.decode([2, 1, 3, 0]) == Dispatched(moved=2, left=1, peers=3)
     assert call.decode([0, 1, 3, 1]) == Dispatched(moved=0, left=1, peers=3, is_unsettled=True)
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from tambomq.clock import pauses
-from tambomq.errors import StoreUnavailable, TamboError
+from tambomq.errors import LimitReached, StoreUnavailable, TamboError
 from tambomq.gomq import leave_ops, ops
+from tambomq.gomq.model import MAX_BACKLOG
 from tambomq.gomq.ops import Dispatched
 from tambomq.gomq.recorded import push_recorded
 from tambomq.journal.recording import Recording
@@ -32,9 +33,15 @@ _log = logging.getLogger(__name__)
 class Dispatcher:
     """Publishes and dispatches for one server; others may do the same on the same Redis."""
 
-    def __init__(self, store: AsyncStore, recording: Recording | None = None) -> None:
+    def __init__(
+        self,
+        store: AsyncStore,
+        recording: Recording | None = None,
+        max_backlog: int = MAX_BACKLOG,
+    ) -> None:
         """Nothing is looked for before `run`. *recording* says which keys have a journal."""
-        self._store, self._recording = store, recording
+        self._store, self._recording, self._max_backlog = store, recording, max_backlog
+        self._full = set[str]()
         self._due: dict[str, tuple[list[bytes], list[asyncio.Future[None]]]] = {}
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._trips = set[asyncio.Task[None]]()
@@ -55,7 +62,9 @@ class Dispatcher:
 
     async def publish_all(self, batches: Mapping[str, Sequence[bytes]]) -> None:
         """Append to several main queues, or to none, and dispatch."""
-        calls: list[Call[Any]] = [self._push_all(batches), *map(ops.dispatch, batches)]
+        for refusal in (await self._refused(batches)).values():
+            raise refusal
+        calls: list[Call[Any]] = [self._push_all(batches), *map(self._dispatch, batches)]
         outcomes = await self._store.outcomes(calls)
         for key, outcome in zip(batches, outcomes[1:], strict=True):
             self._dispatched(key, outcome)
@@ -64,7 +73,7 @@ class Dispatcher:
 
     async def dispatch(self, *keys: str) -> None:
         """Empty the main queues of *keys*, as far as somebody is there to receive."""
-        outcomes = await self._store.outcomes([ops.dispatch(key) for key in keys])
+        outcomes = await self._store.outcomes([self._dispatch(key) for key in keys])
         for key, outcome in zip(keys, outcomes, strict=True):
             self._dispatched(key, outcome)
         if busy := [self._busy[key] for key in keys if key in self._busy]:
@@ -115,20 +124,37 @@ class Dispatcher:
         trip.add_done_callback(self._trips.discard)
 
     async def _trip(self, due: dict[str, tuple[list[bytes], list[asyncio.Future[None]]]]) -> None:
+        for key, refusal in (await self._refused(due)).items():
+            _settle(due.pop(key)[1], refusal)
         calls: list[Call[Any]] = []
         for key, (elements, _) in due.items():
-            calls += (self._push(key, elements), ops.dispatch(key))
+            calls += (self._push(key, elements), self._dispatch(key))
         outcomes = await self._store.outcomes(calls)
         for place, (key, (_, waiting)) in enumerate(due.items()):
             pushed, dispatched = outcomes[2 * place : 2 * place + 2]
-            for future in waiting:
-                if future.done():
-                    continue
-                if isinstance(pushed, TamboError):
-                    future.set_exception(pushed)
-                else:
-                    future.set_result(None)
+            _settle(waiting, pushed if isinstance(pushed, TamboError) else None)
             self._dispatched(key, dispatched)
+
+    async def _refused(self, keys: Iterable[str]) -> dict[str, TamboError]:
+        """Return those of *keys* whose main queues are full, each with what its callers get.
+
+        Only a key that was seen full is looked at again, so the others cost nothing.
+        """
+        if not self._full or not (doubtful := sorted(self._full.intersection(keys))):
+            return {}
+        lengths = await self._store.outcomes([ops.backlog(key) for key in doubtful])
+        refused: dict[str, TamboError] = {}
+        for key, length in zip(doubtful, lengths, strict=True):
+            if isinstance(length, TamboError):
+                refused[key] = length
+            elif length >= self._max_backlog:
+                refused[key] = LimitReached(f"key {key!r}", self._max_backlog, "waiting messages")
+            else:
+                self._full.discard(key)
+        return refused
+
+    def _dispatch(self, key: str) -> Call[Dispatched]:
+        return ops.dispatch(key, max_backlog=self._max_backlog)
 
     def _dispatched(self, key: str, outcome: Dispatched | TamboError) -> None:
         """Note what was done, and see to the rest."""
@@ -137,6 +163,8 @@ class Dispatcher:
             self._tell(key, outcome)
             return
         self.copies += outcome.moved * outcome.peers
+        if outcome.left >= self._max_backlog:
+            self._full.add(key)
         if outcome.left and outcome.peers and key not in self._busy:
             self._busy[key] = task = asyncio.ensure_future(self._drain(key))
             task.add_done_callback(lambda _: self._busy.pop(key))
@@ -145,7 +173,7 @@ class Dispatcher:
         try:
             left = 1
             while left:
-                done = await self._store.run(ops.dispatch(key))
+                done = await self._store.run(self._dispatch(key))
                 if done.is_unsettled:
                     # What somebody who left was owed is older, and comes first.
                     await self._store.follow(leave_ops.settle(key))
@@ -165,3 +193,14 @@ class Dispatcher:
             _log.warning("messages wait in their main queues: %s", error)
         else:
             _log.warning("key %r waits in its main queue: %s", key, error)
+
+
+def _settle(waiting: Iterable[asyncio.Future[None]], error: TamboError | None) -> None:
+    """Tell callers that their messages are stored, or why not."""
+    for future in waiting:
+        if future.done():
+            continue
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)

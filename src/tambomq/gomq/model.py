@@ -36,11 +36,17 @@ MAX_RECORDS: Final = 10_000
 """Of one PublishMany: a script appends all of them."""
 MAX_PEERS: Final = 1000
 MAX_KEYS: Final = 1000
+MAX_BACKLOG: Final = 1_000_000
 RECORD_BYTES: Final = 128
 """What a record takes beside its payload and its key: id, timestamp, field numbers."""
 
 # A script looks at all keys of a peer, or at all peers of a key, at once.
-_MOST: Final = {"max_peers": 10_000, "max_keys": 1000, "max_connection_peers": 1_000_000}
+_MOST: Final = {
+    "max_peers": 10_000,
+    "max_keys": 1000,
+    "max_connection_peers": 1_000_000,
+    "max_backlog": 1_000_000_000,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +65,8 @@ class Options:
     """Of one consumer."""
     max_connection_peers: int = MAX_PEERS
     """Names of peers that one connection may use within the time of `peer_timeout_s`."""
+    max_backlog: int = MAX_BACKLOG
+    """Messages that may wait in a main queue, and for one peer; about, where many come at once."""
     journal: tuple[str, ...] = ()
     """Names and patterns of the keys that have a journal."""
     journal_bounds: Bounds = BOUNDS

@@ -14,7 +14,7 @@ import msgspec
 
 from tambomq.errors import LimitReached
 from tambomq.gomq import keys
-from tambomq.gomq.model import Options
+from tambomq.gomq.model import MAX_BACKLOG, Options
 from tambomq.store.call import Arg, Call, Script, load_script
 
 COPIES: Final = 20_000
@@ -51,7 +51,7 @@ class Dispatched(msgspec.Struct, frozen=True):
     left: int
     """What the main queue still holds."""
     peers: int
-    """Who received each of them; none while the backlog is held."""
+    """Who received each of them; none while the backlog is held, or one of them has too many."""
     is_unsettled: bool = False
     """Whether nothing is moved until what leavers were owed is settled: see `leave_ops`."""
 
@@ -83,16 +83,24 @@ def push_all(batches: Mapping[str, Sequence[bytes]]) -> Call[int]:
     return Call(_PUBLISH_ALL, queues, tuple(words), decode=int)
 
 
-def dispatch(key: str, *, observed: bool = False) -> Call[Dispatched]:
+def backlog(key: str) -> Call[int]:
+    """Return how many messages are in the main queue."""
+    return Call("LLEN", (keys.queue(key),), (), decode=int, repeatable=True)
+
+
+def dispatch(
+    key: str, *, observed: bool = False, max_backlog: int = MAX_BACKLOG
+) -> Call[Dispatched]:
     """Move the first messages of *key* to all who are to receive them.
 
-    A backlog that is held stays, unless one of them has *observed*.
+    A backlog that is held stays, unless one of them has *observed*. While *max_backlog* messages
+    wait for one of them, all stay.
     """
     hold_ms = 0 if observed else HOLD_MS
     return Call(
         _DISPATCH,
         (keys.queue(key), keys.consumers(key), keys.tally(key), keys.HELD),
-        (keys.PEERS, keys.lists(key), keys.CHANNEL, COPIES, BYTES, key, hold_ms),
+        (keys.PEERS, keys.lists(key), keys.CHANNEL, COPIES, BYTES, key, hold_ms, max_backlog),
         decode=lambda reply: Dispatched(reply[0], reply[1], reply[2], bool(reply[3])),
     )
 

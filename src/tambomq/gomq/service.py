@@ -60,7 +60,7 @@ class Service:
         """Nothing is done before `start`."""
         self._store, self._options = store, options
         self._recording = options.recording
-        self._dispatcher = Dispatcher(store, self._recording)
+        self._dispatcher = Dispatcher(store, self._recording, options.max_backlog)
         self._reaper = Reaper(store, options)
         self._names = Names(options.max_connection_peers, options.peer_timeout_s)
         self._timeout = f"{options.peer_timeout_s:g}"

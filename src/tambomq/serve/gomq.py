@@ -84,6 +84,7 @@ class GomqDoor(BrokerDoor):
                 max_peers=settings.max_peers,
                 max_keys=settings.max_keys,
                 max_connection_peers=settings.max_connection_peers,
+                max_backlog=settings.max_backlog,
                 journal=self._journal.patterns,
                 journal_bounds=self._journal.bounds,
             ),

@@ -11,13 +11,14 @@
 --       bytes         about so many of the main queue may be read
 --       key
 --       hold_ms       for how long a backlog may be held, 0 to hold it no longer
--- REPLY how many were moved, how many are left, how many peers there are, or 0 while the backlog is held,
---       and 1 if nothing is moved before the key is settled
+--       max_backlog   nothing is moved while so many messages wait for one of the peers
+-- REPLY how many were moved, how many are left, how many peers there are, or 0 while the backlog is held
+--       or a peer has too many, and 1 if nothing is moved before the key is settled
 
 local queue, consumers, tally, held = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local peers_prefix, list_prefix, channel = ARGV[1], ARGV[2], ARGV[3]
 local copies, bytes = tonumber(ARGV[4]), tonumber(ARGV[5])
-local key, hold_ms = ARGV[6], tonumber(ARGV[7])
+local key, hold_ms, max_backlog = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
 -- So many are read at once: when they are large, no more than these are too many.
 local SLICE = 64
 
@@ -48,8 +49,16 @@ if until_ms then
 end
 
 -- What is of another type is found before anything is written.
-if redis.call('HEXISTS', tally, 'leaving') == 1 then
+local leaving, full = unpack(redis.call('HMGET', tally, 'leaving', 'full'))
+if leaving then
   return {0, waiting, #lists, 1}
+end
+if full then
+  local length = redis.pcall('LLEN', full)
+  if type(length) == 'number' and length >= max_backlog then
+    return {0, waiting, 0, 0}
+  end
+  redis.call('HDEL', tally, 'full')
 end
 local run = {}
 local most = math.max(1, math.min(waiting, 1000, math.floor(copies / #lists)))
@@ -68,6 +77,10 @@ for place, list in ipairs(lists) do
       redis.call('LTRIM', lists[done], 0, -#run - 1)
     end
     return redis.error_reply(reply.err)
+  end
+  if reply >= max_backlog then
+    -- The next dispatch looks at this one first.
+    redis.call('HSET', tally, 'full', list)
   end
 end
 redis.call('LTRIM', queue, #run, -1)
