@@ -69,7 +69,10 @@ def states(bronze: DataFrame) -> DataFrame:
     Besides there are its `place`, and the same as `enters` if it tells that a job came in.
     """
     event, told_at = F.col("event"), place()
-    error = F.when(event == "failed", F.col("reason")).otherwise(F.col("detail"))
+    text = F.when(event == "failed", F.col("reason")).otherwise(F.col("detail"))
+    kind = F.get_json_object("others", "$.error_type")
+    # ``KeyError: 'to'``, or as much of it as was told.
+    error = F.nullif(F.concat_ws(": ", kind, F.nullif(text, F.lit(""))), F.lit(""))
     attempt = F.when(event == "delivered", 1).otherwise(F.col("attempt"))
     at, took, is_letter = told_ms(), F.col("duration_us"), F.col("source") == "dlq"
     of = {
