@@ -48,8 +48,6 @@ def test_a_dead_letter_is_seen_with_all_that_is_known(
         "detail": "why",
         "payload": body("a"),
         "name": "send",
-        "error_type": None,
-        "traceback": None,
     }
     assert at_rest(db) == before
 

@@ -123,11 +123,12 @@ def test_the_same_history_leaves_the_same_keys(
 def stored(db: redis.Redis, ns: str, ids: list[str]) -> dict[str, object]:
     """All keys of a namespace in their order and spelling, ids and times replaced by their kind.
 
-    But for the receipts that ours keep beside them.
+    But for what ours keep beside them: receipts, and for a while which changes were made.
     """
     found: dict[str, object] = {}
     for key in db.scan_iter(f"{ns}:*"):
-        if key.endswith(b":receipts"):
+        if key.endswith(b":receipts") or b":set:" in key:
+            assert b":set:" not in key or db.ttl(key) > 0
             continue
         reply: Any = db.type(key)
         kind = reply.decode()
