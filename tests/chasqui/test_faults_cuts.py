@@ -335,7 +335,7 @@ async def test_jobs_are_promoted_and_fired_once_on_a_bad_line(
         async with working(_counting(ran, line)):
             await eventually_async(lambda: not either_db.zcard(KEYS.repeat), within_s=15)
             await eventually_async(lambda: not delayed(either_db) and not waiting(either_db))
-    assert line.lost > 5
+    assert line.lost > 0
     assert once(later) <= ran
     assert set(ran.values()) == {1}
     assert len(ran) - len(later) == (end_ms - first_ms) // 20 + 1
