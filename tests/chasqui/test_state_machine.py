@@ -24,6 +24,7 @@ from tambomq.chasqui.lead_ops import Office
 from tambomq.chasqui.ops import Draft, Policy
 from tambomq.chasqui.verdict import Death
 from tambomq.chasqui.wire import decode_envelope, decode_member, encode_envelope, encode_member
+from tambomq.clock import now_ms
 from tambomq.errors import ForeignLeader, QueueBusy, QueueFull, RemoteProtocolError
 from tambomq.store.features import features
 from tambomq.store.sync import Store
@@ -250,7 +251,8 @@ class Programs(Compared):
         for entry in self._some(picks)[:1]:
             ran, owned = self._ran(entry), self.model.owns(consumer, entry.id)
             body = encode_envelope(Envelope(ran.id, b"\x01", NOW, ran.attempt))
-            seat, due = self._seat(consumer), wait_ms - NOW
+            # From now on by the server's clock: long ago, or in a far future.
+            seat, due = self._seat(consumer), wait_ms if wait_ms >= FAR else wait_ms - now_ms()
             told = self.store.run(worker_ops.retry(seat, ran, body, due, "no", dialect, NOW))
             if owned and dialect == "page" and self.model.is_led_by_a_stranger():
                 assert told == self.model.leader

@@ -11,6 +11,7 @@ from contextlib import aclosing, closing
 import pytest
 import redis
 
+from tambomq.errors import BrokerUnavailable
 from tambomq.gomq import AsyncGomqClient, GomqClient, GomqServer
 from tambomq.gomq.caller import Caller
 from tambomq.gomq.holding import Holding
@@ -109,7 +110,14 @@ async def test_a_silent_connection_costs_a_client_no_batch(
         await a_silent_peer_is_gone(patient, db)
         assert db.smembers("PEERS_c") == {b"slow"}
         proxy.hang_up()
-        assert await asyncio.to_thread(client.observe, "c") == []
+
+        def observed_nothing() -> bool:
+            try:
+                return client.observe("c") == []
+            except BrokerUnavailable:  # until gRPC has connected again
+                return False
+
+        await eventually_async(lambda: asyncio.to_thread(observed_nothing))
         assert not db.exists("HANDED_c_slow")
         await asyncio.to_thread(client.close)
 
