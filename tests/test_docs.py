@@ -46,7 +46,7 @@ def name_of(page: Path) -> str:
 
 def timed(pages: list[Path]) -> list[Any]:
     """Return *pages* as parameters, with the mark of those that take long."""
-    long = ("guides/pipeline.md", "guides/spark.md", "reference/commands.md")
+    long = ("guides/pipeline.md", "guides/spark.md", "reference/commands.md", "reference/spark.md")
     slow = (ROOT / "README.md", *(ROOT / "docs" / name for name in long))
     marks = {page: (pytest.mark.slow,) if page in slow else () for page in pages}
     return [pytest.param(page, marks=marks[page], id=name_of(page)) for page in pages]

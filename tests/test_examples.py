@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 OF_SPARK = [path for path in EXAMPLES if "from tambomq.spark import" in path.read_text()]
 OTHERS = [path for path in EXAMPLES if path not in OF_SPARK]
-QUICK = sampling.some("examples in place", OF_SPARK, 2)
+QUICK = sampling.some("examples in place", OF_SPARK, 1)
 
 
 def name_of(path: Path) -> str:

@@ -86,6 +86,7 @@ def test_second_signal_ends_at_once_and_leaves_no_server(tmp_path: Path) -> None
         eventually(lambda: not alive(pid))
 
 
+@pytest.mark.slow
 def test_signal_while_it_waits_for_an_old_server_ends_it(tmp_path: Path) -> None:
     with serving(tmp_path) as first:
         pid = server_pid(first.url)
@@ -112,6 +113,7 @@ def test_killed_serve_leaves_no_server_and_the_next_has_all_data(tmp_path: Path)
         assert ask(serve.url, "LLEN", "confirmed") == 1000
 
 
+@pytest.mark.slow
 def test_kill_of_the_whole_family_leaves_no_stale_lock(tmp_path: Path) -> None:
     with serving(tmp_path) as serve:
         ask(serve.url, "SET", "k", "v")
@@ -124,6 +126,7 @@ def test_kill_of_the_whole_family_leaves_no_stale_lock(tmp_path: Path) -> None:
         assert ask(serve.url, "GET", "k") == b"v"
 
 
+@pytest.mark.slow
 def test_second_serve_on_the_same_directory_is_refused(tmp_path: Path) -> None:
     data = str(tmp_path / "data")
     with serving(tmp_path) as serve:

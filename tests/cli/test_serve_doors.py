@@ -216,6 +216,7 @@ def test_a_taken_port_names_the_door_and_closes_the_others(tmp_path: Path, door:
     assert door == "http" or "bye bye" in log.read_text()
 
 
+@pytest.mark.slow
 def test_doors_can_be_left_out(tmp_path: Path) -> None:
     with serving(tmp_path, *(f"--no-{door}" for door in OPTIONAL)) as serve:
         assert list(serve.ready["endpoints"]) == ["redis", "data"]
@@ -301,6 +302,7 @@ def test_help_lists_every_setting_under_its_section(tmp_path: Path) -> None:
     assert "--gomq / --no-gomq" in text
 
 
+@pytest.mark.slow
 def test_on_a_cluster_only_what_can_be_spread_is_served(tmp_path: Path, cluster: Cluster) -> None:
     url = ["--redis-url", cluster.nodes[0].url]
     refused = tambo("serve", *FREE_PORTS, *url, cwd=tmp_path)

@@ -132,6 +132,7 @@ def test_what_one_was_owed_goes_back_or_is_dropped_in_bounded_steps(
     assert db.llen("QUEUE_k") == returned
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [300, pytest.param(1000, marks=pytest.mark.slow)])
 def test_a_peer_of_many_keys_leaves_them_in_bounded_steps(
     counting: Counting, store: Store, db: redis.Redis, count: int

@@ -70,6 +70,7 @@ async def test_what_is_published_is_observed(client: AsyncGomqClient) -> None:
     assert await client.observe("shop") == []
 
 
+@pytest.mark.slow
 @needs_envoy
 async def test_watchers_are_told_at_once_and_forgotten_when_they_leave(
     envoy: EnvoyGomqServer,
@@ -254,6 +255,7 @@ async def test_store_that_refuses_us_is_told(caplog: pytest.LogCaptureFixture) -
     assert "wrong" not in caplog.text
 
 
+@pytest.mark.slow
 @needs_envoy
 async def test_store_that_is_away_fails_the_check(private_server: Server) -> None:
     async with EnvoyGomqServer(private_server.url, port=0) as envoy:

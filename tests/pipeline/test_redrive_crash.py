@@ -33,6 +33,7 @@ def plan(grave: ChasquiGrave | RsmqGrave) -> Planned:
     return Planned(told, picks, is_known=False)
 
 
+@pytest.mark.slow
 def test_jobs_are_dead_or_wait_whoever_is_killed(
     store: Store, server: Server, db: redis.Redis
 ) -> None:
@@ -56,6 +57,7 @@ def test_jobs_are_dead_or_wait_whoever_is_killed(
     pytest.fail("it takes more trips than are tried")
 
 
+@pytest.mark.slow
 def test_messages_are_dead_or_wait_whoever_is_killed(
     store: Store, server: Server, rsmq: Rsmq, db: redis.Redis
 ) -> None:

@@ -54,6 +54,7 @@ def told(db: redis.Redis, url: str, protocol: str) -> list[str]:
     return [fields[b"id"].decode() for _, fields in found if fields[b"e"] == b"moved"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["rsmq", "chasqui", "gomq"])
 def test_a_migration_that_is_killed_anywhere_tells_once_who_has_left(
     store: Store, server: Server, db: redis.Redis, protocol: str

@@ -257,6 +257,7 @@ class Load:
         assert stats.stray_fields == 0
 
 
+@pytest.mark.slow
 def test_no_confirmed_message_is_lost_or_doubled_while_connections_are_cut(
     client: Rsmq, db: redis.Redis, begin: Begin
 ) -> None:

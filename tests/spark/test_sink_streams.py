@@ -89,6 +89,7 @@ def tokens(db: redis.Redis) -> set[bytes]:
     return set(cast("Any", db.hkeys(fence)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", sampling.some("streams into", [*SINKS], 2))
 def test_a_stream_writes_each_row_once_though_it_is_started_again_with_the_same_batch(
     spark: SparkSession, server: Server, db: redis.Redis, tmp_path: Path, source: str
