@@ -44,17 +44,6 @@ async def test_a_dead_letter_tells_what_was_raised_and_where(
     assert f"in {handler.__name__}" in place
 
 
-async def test_the_events_of_failed_runs_tell_the_type(
-    queue: Queue, work: Work, db: redis.Redis
-) -> None:
-    await queue.add("mail", {}, attempts=2, backoff={"kind": "fixed", "delay_ms": 1})
-    async with work(no_key) as worker:
-        await buried(worker, 1)
-    rows: Any = db.xrange(Keys(queue.name).events)
-    failed = [fields for _, fields in rows if fields[b"e"] == b"failed"]
-    assert [(row[b"reason"], row[b"error_type"]) for row in failed] == [(b"'to'", b"KeyError")] * 2
-
-
 async def test_what_is_kept_of_a_traceback_is_bounded(queue: Queue, work: Work) -> None:
     async def loud(_: Job) -> None:
         raise ValueError("\udcff" + "x" * 1_000_000)

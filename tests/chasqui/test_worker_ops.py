@@ -110,7 +110,7 @@ def test_a_retry_waits_and_keeps_its_name(dialect: str) -> None:
     call = worker_ops.retry(PLAIN, RAN, b"\x94body", 500, "why", dialect, 1000)
     given, member = call.args[3:5]
     assert given == dialect
-    assert call.args[-2:] == (500, b"")
+    assert call.args[-1] == 500
     assert isinstance(member, bytes)
     assert decode_member(member) == ("mail", b"\x94body")
 

@@ -33,6 +33,7 @@ from tests.servers import Server, binaries
 
 JOBS = 600
 MINUTE_MS = 60_000
+NAMES = ("email", "invoice", "resize", "")
 
 
 Filled = tuple[Lake, list[Life]]
@@ -153,6 +154,9 @@ def test_reasons_are_counted_by_their_shape(told: Figures, filled: Filled) -> No
     for each in told.reasons:
         found[each.reason] += each.dead
     assert found == died
+    # Jobs of one name fail with one text, so there is one kind of each: with its type.
+    failed = {each.error for each in told.reasons if each.reason == "retries_exhausted"}
+    assert failed == {f"RuntimeError: no {name} today".replace("  ", " ") for name in NAMES}
 
 
 @pytest.mark.slow

@@ -19,7 +19,6 @@ from tambomq.chasqui.wire import decode_envelope, encode_member, read_entry
 from tambomq.chasqui.worker_ops import Delivery, Ran, Seat
 from tambomq.clock import now_ms
 from tambomq.errors import Reject
-from tambomq.failures import type_of
 from tambomq.ids import ulid
 from tambomq.journal import ops as journal_ops
 from tambomq.journal.keys import Keys as JournalKeys
@@ -298,7 +297,7 @@ class Jobs:
         told = f"no {life.name} today"
         error = Reject(told) if fate == "rejected" else RuntimeError(told)
         life.failed_ms.append(at_ms)
-        life.error = f"{type_of(error)}: {told}"
+        life.error = told
         verdict = after_failure(envelope, life.name, error, _RULES, self._dice.randrange)
         if isinstance(verdict, Retry):
             life.retried_ms.append(at_ms)
@@ -307,7 +306,7 @@ class Jobs:
             ran = Ran(each.entry, life.id, life.name, envelope.attempt + 1, ran_us)
             self._retried.append(encode_member(ran.name, verdict.body, "page"))
             return worker_ops.retry(
-                self._seat, ran, verdict.body, verdict.wait_ms, told, "page", at_ms, type_of(error)
+                self._seat, ran, verdict.body, verdict.wait_ms, told, "page", at_ms
             )
         life.reason, life.body_bytes = verdict.reason, 1
         # The run failed, the job is dead, and there is a dead letter.

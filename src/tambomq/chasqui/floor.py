@@ -30,7 +30,7 @@ from tambomq.chasqui.verdict import Death, after_failure, arrival
 from tambomq.chasqui.worker_ops import Delivery, Ran, Seat
 from tambomq.clock import now_ms
 from tambomq.errors import InvalidFormat, TamboError
-from tambomq.failures import FailureLog, headline, text_of, type_of
+from tambomq.failures import FailureLog, headline, text_of
 from tambomq.store.aio import AsyncStore
 
 log = logging.getLogger(__name__)
@@ -225,11 +225,10 @@ class Floor:
             return
         ran = Ran(entry, envelope.id, name, envelope.attempt + 1, took_us)
         dialect = self._duties.dialect if fits_page(name) else "engine"
-        reason, kind, wait_ms, now = text_of(error), type_of(error), verdict.wait_ms, now_ms()
+        reason, wait_ms, now = text_of(error), verdict.wait_ms, now_ms()
 
         def retry(dialect: str) -> Any:
-            rest = (wait_ms, reason, dialect, now, kind)
-            return worker_ops.retry(self._seat, ran, verdict.body, *rest)
+            return worker_ops.retry(self._seat, ran, verdict.body, wait_ms, reason, dialect, now)
 
         self._outbox.post(Parcel(entry, retry(dialect), "retried", lambda: retry("engine")))
 

@@ -149,14 +149,7 @@ def done(seat: Seat, ran: Ran, value: bytes, ttl_s: int, ts: int) -> Call[bool]:
 
 
 def retry(
-    seat: Seat,
-    ran: Ran,
-    body: bytes,
-    wait_ms: int,
-    reason: str,
-    dialect: str,
-    ts: int,
-    error_type: str = "",
+    seat: Seat, ran: Ran, body: bytes, wait_ms: int, reason: str, dialect: str, ts: int
 ) -> Call[bool | str]:
     """Let a job wait *wait_ms*, by the server's clock, for its next run: it is *body* by now.
 
@@ -168,7 +161,7 @@ def retry(
     told, member = to_store(ran.name, body, dialect)
     args = (
         seat.group, seat.consumer, ran.entry, told, member, seat.events_cap, ts,
-        ran.id, ran.name, ran.attempt, _text(reason), ran.duration_us, wait_ms, _text(error_type),
+        ran.id, ran.name, ran.attempt, _text(reason), ran.duration_us, wait_ms,
     )  # fmt: skip
     return Call(_RETRY[seat.has.xackdel], where, args, _retried, repeatable=True)
 

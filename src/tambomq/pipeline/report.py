@@ -30,6 +30,7 @@ from tambomq.pipeline.lake import BRONZE, CLOSED, DEPTHS, OPEN, Lake
 from tambomq.pipeline.report_depths import counted
 from tambomq.pipeline.table_log import Version
 
+_DEATH: Final = ("protocol", "reason")
 COUNTED: Final = ("entered", "done", "failed", "retried", "dead")
 SERIES: Final = ("protocol", "queue", "name")
 MOST_REASONS: Final = 12
@@ -69,7 +70,9 @@ def figures(
             )
         step_s = step_of(begin, end)
         parts = _of_gold(gold) if step_s >= MINUTE_S else _of_lives(spark, lake, version)
-        found = _figures(lake, gold, silver, _chosen(parts, queues), (begin, end, step_s))
+        letters = lake.rows(spark, BRONZE, version.of(BRONZE)).where("source = 'dlq'")
+        about = (gold, silver, _chosen(parts, queues), letters)
+        found = _figures(lake, *about, (begin, end, step_s))
         if version.of(DEPTHS):
             found = counted(found, depths)
         return msgspec.structs.replace(found, lines=found.lines[:MOST_LINES])
@@ -78,7 +81,12 @@ def figures(
 
 
 def _figures(
-    lake: Lake, gold: DataFrame, silver: DataFrame, parts: DataFrame, time: tuple[int, int, int]
+    lake: Lake,
+    gold: DataFrame,
+    silver: DataFrame,
+    parts: DataFrame,
+    letters: DataFrame,
+    time: tuple[int, int, int],
 ) -> Figures:
     begin, end, step_s = time
     now = gold.where(_within("minute", begin, end))
@@ -100,7 +108,7 @@ def _figures(
         points=_points(parts, ran, ended, steps(begin, end, step_s), step_s * 1000),
         lines=lines,
         slowest=[line for line in slow[:MOST_SLOW] if line.run.p95 is not None],
-        reasons=_reasons(ended),
+        reasons=_reasons(ended, letters),
     )
 
 
@@ -181,10 +189,16 @@ def _age_s(last: Row | None, since_s: int) -> int | None:
     return None if last.oldest_age_s is None else last.oldest_age_s + since_s
 
 
-def _reasons(ended: DataFrame) -> list[Reason]:
-    dead = ended.where(f.col("outcome") == "dead").select(
+def _reasons(ended: DataFrame, letters: DataFrame) -> list[Reason]:
+    # Events tell the text of an error; its type is in the letters, for as long as they were seen.
+    kind = f.get_json_object("others", "$.error_type")
+    typed = letters.select(*_DEATH, f.col("detail").alias("error"), kind.alias("kind"))
+    types = typed.groupBy(*_DEATH, "error").agg(f.min("kind").alias("kind"), f.max("kind"))
+    types = types.where("kind = `max(kind)`").drop("max(kind)")
+    told = ended.where(f.col("outcome") == "dead").join(types, [*_DEATH, "error"], "left")
+    dead = told.select(
         f.coalesce("reason", f.lit("")).alias("reason"),
-        shape(f.coalesce("error", f.lit(""))).alias("error"),
+        shape(f.concat_ws(": ", "kind", "error")).alias("error"),
         "queue",
     )
     by = dead.groupBy("reason", "error", "queue").agg(f.count("*").alias("n"))

@@ -69,7 +69,7 @@ def states(bronze: DataFrame) -> DataFrame:
     Besides there are its `place`, and the same as `enters` if it tells that a job came in.
     """
     event, told_at = F.col("event"), place()
-    error = _error(F.when(event == "failed", F.col("reason")).otherwise(F.col("detail")))
+    error = F.when(event == "failed", F.col("reason")).otherwise(F.col("detail"))
     attempt = F.when(event == "delivered", 1).otherwise(F.col("attempt"))
     at, took, is_letter = told_ms(), F.col("duration_us"), F.col("source") == "dlq"
     of = {
@@ -238,13 +238,6 @@ def _is_revived() -> Column:
 
 def _last_phase() -> Column:
     return F.coalesce(F.col("last").bitwiseAND((1 << _PHASE_BITS) - 1), F.lit(0))
-
-
-def _error(text: Column) -> Column:
-    """Return ``KeyError: 'to'``, or as much of it as was told."""
-    none = F.lit("")
-    kind = F.get_json_object("others", "$.error_type")
-    return F.nullif(F.concat_ws(": ", kind, F.nullif(text, none)), none)
 
 
 def _told(place: Column, kind: str, value: Column) -> Column:

@@ -47,8 +47,7 @@ redis.call('XADD', dlq, '*', unpack(row))
 ackdel(stream, group, {entry})
 redis.call('DEL', stalls)
 if duration_us ~= '' then
-  local told = {'attempt', attempt, 'reason', detail, 'duration_us', duration_us, 'error_type', error_type}
-  note(events, events_cap, 'failed', id, ts, name, unpack(told, 1, error_type == '' and 6 or 8))
+  note(events, events_cap, 'failed', id, ts, name, 'attempt', attempt, 'reason', detail, 'duration_us', duration_us)
 end
 note(events, events_cap, 'dlq', id, ts, name, 'attempt', attempt, 'reason', reason)
 trim(dlq, dlq_cap, events, events_cap, ts, 'dlq')

@@ -22,14 +22,13 @@
 --       reason       why
 --       duration_us  how long it took
 --       backoff_ms   how long it waits
---       error_type   of what it raised, '' if that is not known
 -- REPLY 1 waits, 0 is another's by now, or gone; the leader's name if it could not read the member
 
 local stream, delayed, events, lock, scheduler_lock = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local consumers, workers, converted = KEYS[6], KEYS[7], KEYS[8]
 local group, consumer, entry, dialect, member = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local events_cap, ts, id, name, attempt = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
-local reason, duration_us, backoff_ms, error_type = ARGV[11], ARGV[12], ARGV[13], ARGV[14]
+local reason, duration_us, backoff_ms = ARGV[11], ARGV[12], ARGV[13]
 
 if not owns(stream, group, consumer, entry) then
   return 0
@@ -48,7 +47,6 @@ if dialect == 'page' then
   redis.call('DEL', converted)
 end
 ackdel(stream, group, {entry})
-local told = {'attempt', attempt, 'reason', reason, 'duration_us', duration_us, 'error_type', error_type}
-note(events, events_cap, 'failed', id, ts, name, unpack(told, 1, error_type == '' and 6 or 8))
+note(events, events_cap, 'failed', id, ts, name, 'attempt', attempt, 'reason', reason, 'duration_us', duration_us)
 note(events, events_cap, 'retry-scheduled', id, ts, name, 'attempt', attempt + 1, 'backoff_ms', backoff_ms)
 return 1
