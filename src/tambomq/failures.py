@@ -1,4 +1,4 @@
-"""What handlers raise, as text for logs and dead letters, bounded in length."""
+"""Errors of handlers as text for logs and dead letters, bounded in length."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     import logging
 
 MAX_TRACEBACK: Final = 8_000
-"""So many characters are kept of a traceback: its beginning and its end."""
+"""Characters kept of a traceback: its beginning and its end."""
 MAX_FRAMES: Final = 30
-"""So many frames are shown of each exception of a chain: those next to where it was raised."""
+"""Frames shown of each exception of a chain: those closest to the raise."""
 REPEATS_EVERY_S: Final = 10.0
-"""So long are repeats of a failure counted before a line tells how many there were."""
+"""Repeats of a failure are counted for this time, then logged in one line."""
 MAX_KINDS: Final = 500
-"""So many kinds of failure are known to have been logged; a new one then replaces the oldest."""
+"""Kinds of failure remembered as logged; a new one then replaces the oldest."""
 
-# What stands in a traceback between the worker's loop and the handler.
+# Frames between the worker's loop and the handler.
 _NOT_THE_HANDLER: Final = (
     str(Path(__file__).parent) + "/",
     str(Path(types.__file__).parent / "concurrent" / "futures") + "/",
@@ -38,7 +38,7 @@ def type_of(error: BaseException) -> str:
 
 
 def text_of(error: BaseException) -> str:
-    """Return what *error* says, or its type if it cannot say it."""
+    """Return the text of *error*, or its type if ``str`` fails."""
     try:
         return str(error)
     except Exception:  # noqa: BLE001  (somebody else's `__str__`)
@@ -66,10 +66,10 @@ def traceback_of(error: BaseException) -> str:
     import traceback  # noqa: PLC0415  (slow to import, and most processes never need it)
 
     try:
-        told = traceback.TracebackException(
+        described = traceback.TracebackException(
             type(error), error, from_handler(error.__traceback__), limit=-MAX_FRAMES, compact=True
         )
-        text = "".join(told.format()).rstrip("\n")
+        text = "".join(described.format()).rstrip("\n")
     except Exception:  # noqa: BLE001  (somebody else's exception, with properties of its own)
         return ""
     if len(text) <= MAX_TRACEBACK:
@@ -87,38 +87,40 @@ def from_handler(found: TracebackType | None) -> TracebackType | None:
 
 
 class Timer(Protocol):
-    """What `FailureLog` needs of what ``call_later`` of an event loop returns."""
+    """The part of `asyncio.TimerHandle` that `FailureLog` uses."""
 
     def cancel(self) -> None:
-        """Call nothing any more."""
+        """Cancel the call."""
 
 
 class FailureLog:
     """Logs failed runs of one queue's handler as warnings, without a flood.
 
     The first failure of a kind has its traceback; further ones are counted, and one line every
-    `REPEATS_EVERY_S` tells how many there were. A kind is a type and the line that raised it.
+    `REPEATS_EVERY_S` says how many there were. A kind is a type and the line that raised it.
     """
 
     def __init__(
         self,
-        log: logging.Logger,
+        log: logging.Logger | logging.LoggerAdapter[logging.Logger],
         what: str,
         queue: str,
         call_later: Callable[[float, Callable[[], None]], Timer],
     ) -> None:
         """*what* is a word for what failed: job, message."""
         self._log, self._what, self._queue, self._call_later = log, what, queue, call_later
+        # A log record has an attribute `message` already.
+        self._field = "message_id" if what == "message" else what
         self._repeats: dict[tuple[Any, ...], int] = {}
         self._last: dict[tuple[Any, ...], tuple[str, str]] = {}
         self._timer: Timer | None = None
 
     def failed(self, id: str, run: int, error: BaseException) -> None:
-        """Log, or count, that run number *run* of *id* raised *error*."""
-        kind, told = _kind(error), headline(type_of(error), text_of(error))
+        """Log or count that attempt *run* of *id* raised *error*."""
+        kind, description = _kind(error), headline(type_of(error), text_of(error))
         if kind in self._repeats:
             self._repeats[kind] += 1
-            self._last[kind] = (id, told)
+            self._last[kind] = (id, description)
             if self._timer is None:
                 self._timer = self._call_later(REPEATS_EVERY_S, self.flush)
             return
@@ -126,24 +128,26 @@ class FailureLog:
             self.flush()
             del self._repeats[next(iter(self._repeats))]
         self._repeats[kind] = 0
-        where = from_handler(error.__traceback__)
+        frames = from_handler(error.__traceback__)
         self._log.warning(
             "%s %r of queue %r failed in run %d: %s",
-            *(self._what, id, self._queue, run, told),
-            exc_info=(type(error), error, where),
+            *(self._what, id, self._queue, run, description),
+            exc_info=(type(error), error, frames),
+            extra={"queue": self._queue, self._field: id, "attempt": run},
         )
 
     def flush(self) -> None:
-        """Tell how often what was logged before has happened again."""
+        """Log how often each failure was repeated since it was logged."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None
-        for kind, (id, told) in self._last.items():
+        for kind, (id, description) in self._last.items():
             count = self._repeats[kind]
             self._repeats[kind] = 0
             self._log.warning(
                 "queue %r: failed %d more times, the last of them %s %r: %s",
-                *(self._queue, count, self._what, id, told),
+                *(self._queue, count, self._what, id, description),
+                extra={"queue": self._queue, self._field: id, "count": count},
             )
         self._last.clear()
 

@@ -1,4 +1,7 @@
-"""Names that nobody else has, drawn from the operating system."""
+"""Generators of unique ids: random names, ULIDs, xids, and names of this process.
+
+Identity is drawn per process: a forked child draws its own.
+"""
 
 from __future__ import annotations
 
@@ -61,21 +64,21 @@ def _moment(now_ms: int) -> str:
     return "".join(chr(_BASE32[now_ms >> shift & 31]) for shift in range(45, -1, -5))
 
 
-# ── what belongs to one process ──────────────────────────────────────────────
+# ── identity of a process ────────────────────────────────────────────────────
 
 
 class Drawn(Protocol):
-    """Something with names in it that no other process may have."""
+    """An object with names that no other process may use."""
 
     def draw(self) -> None:
-        """Replace what was drawn before."""
+        """Draw new names."""
 
 
 _of_this_process: WeakSet[Drawn] = WeakSet()
 
 
 def draw_in_children(drawn: Drawn) -> None:
-    """Let *drawn* draw again in each child that is forked from this process."""
+    """Call *drawn*.draw in each child that is forked from this process."""
     _of_this_process.add(drawn)
 
 
@@ -88,14 +91,14 @@ os.register_at_fork(after_in_child=_draw_again)
 
 
 class _Sequence:
-    """What all unique names of this process begin with, and how many there were."""
+    """The prefix and the counter of this process's unique names."""
 
     def __init__(self) -> None:
         self.draw()
         _of_this_process.add(self)
 
     def draw(self) -> None:
-        """Begin another one."""
+        """Draw a new prefix and restart the counter."""
         self.head, self.next = letters(12), itertools.count().__next__
 
 
@@ -105,7 +108,7 @@ _sequence = _Sequence()
 def unique() -> str:
     """Return a name of 13 characters or more of ``[A-Za-z0-9]`` that no process has had before.
 
-    It can be guessed by who has seen another. Takes a fifth of the time of as many `letters`.
+    It is guessable for anyone who has seen another. Takes a fifth of the time of as many `letters`.
     """
     return f"{_sequence.head}{_sequence.next()}"
 

@@ -1,9 +1,9 @@
-"""What the process tells while it works: on stderr, for people or as JSON lines.
+"""Logging to stderr: text lines for people, or JSON lines with fields.
 
 Loggers are named after their modules, ``tambomq.<module>``. `set_up` is called once, by the
-process, never by a library. No password leaves through here: every text goes through `mask_url`.
-Nor can what somebody else named or wrote look like a line of ours, or steer a terminal: control
-characters are spelled out, and what belongs to a record stands indented below its line.
+process, never by a library. Passwords are masked: every text goes through `mask_url`. Untrusted
+names can neither forge a line nor control a terminal: control characters are escaped, and
+tracebacks are indented below their line.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import json
 import logging
 import re
 import sys
+from collections.abc import MutableMapping
 from datetime import UTC, datetime
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
 from tambomq.text import spelled_out
 
@@ -23,6 +24,7 @@ _PASSWORD: Final = re.compile(r"(://[^\s:/@]*:)\S*@")
 _IN_QUERY: Final = re.compile(r"([?&](?:password|token)=)[^&\s]*", re.IGNORECASE)
 _INDENT: Final = "  | "
 _DELETE: Final = 0x7F
+# Attributes that every record has. What is left are the fields that `extra` gave.
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -32,7 +34,7 @@ def mask_url(text: str) -> str:
 
 
 def set_up(level: str = "info", style: str = "text", stream: TextIO | None = None) -> None:
-    """Send our log from *level* up, and other libraries' warnings, to *stream* (stderr).
+    """Write our log from *level* up, and warnings of other libraries, to *stream* (stderr).
 
     Calling it again replaces what the first call set up.
     """
@@ -42,15 +44,31 @@ def set_up(level: str = "info", style: str = "text", stream: TextIO | None = Non
     logging.getLogger(_ROOT).setLevel(level.upper())
 
 
+def with_fields(logger: logging.Logger, **fields: object) -> FieldLogger:
+    """Return *logger* with *fields*, such as queue and consumer, added to each record."""
+    return FieldLogger(logger, fields)
+
+
+class FieldLogger(logging.LoggerAdapter[logging.Logger]):
+    """A logger whose records all carry the same fields, besides those of a call's ``extra``."""
+
+    def process(
+        self, msg: object, kwargs: MutableMapping[str, Any]
+    ) -> tuple[object, MutableMapping[str, Any]]:
+        """Add the fields to *kwargs*."""
+        kwargs["extra"] = {**(self.extra or {}), **(kwargs.get("extra") or {})}
+        return msg, kwargs
+
+
 class Lines(logging.Formatter):
-    """``2026-01-31 12:00:00.000 INFO    store.embedded  text``."""
+    """``2026-01-31 12:00:00.000 INFO    embedded.server  text``."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line, and its traceback below."""
         name = record.name.removeprefix(_ROOT + ".")
         stamp = self.formatTime(record, "%Y-%m-%d %H:%M:%S")
-        said = spelled_out(record.getMessage())
-        line = f"{stamp}.{int(record.msecs):03} {record.levelname:7} {name}  {said}"
+        message = spelled_out(record.getMessage())
+        line = f"{stamp}.{int(record.msecs):03} {record.levelname:7} {name}  {message}"
         below = [self.formatException(record.exc_info)] if record.exc_info else []
         below += [self.formatStack(record.stack_info)] if record.stack_info else []
         for text in below:
@@ -59,7 +77,7 @@ class Lines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One object a line: time, level, logger, message, whatever ``extra`` gave, exception."""
+    """One object per line: time, level, logger, message, fields from ``extra``, exception."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line."""
@@ -69,11 +87,12 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        entry |= {k: v for k, v in vars(record).items() if k not in _STANDARD}
+        fields = vars(record).keys() - _STANDARD - entry.keys()
+        entry |= {k: v for k, v in vars(record).items() if k in fields}
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
         text = json.dumps({k: _masked(v) for k, v in entry.items()}, ensure_ascii=False)
-        # Beyond the first 32, JSON may have them as they are, and readers of lines may not.
+        # JSON allows other control characters unescaped, but programs that read lines may not.
         return "".join(c if c.isprintable() else _json_escape(c) for c in text)
 
 

@@ -1,4 +1,4 @@
-"""What this machine gives a process: a directory for its data, and memory."""
+"""Defaults that depend on the machine: the data directory, and the memory limit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ROOT: Final = Path("/")
 
 
 def default_data_dir() -> Path:
-    """Return our directory among those where this user's programs keep their data."""
+    """Return the default data directory of this user."""
     if given := os.environ.get("XDG_DATA_HOME"):
         return Path(given) / "tambomq"
     if sys.platform == "darwin":

@@ -1,10 +1,18 @@
-"""Text of strangers, made safe to show: a name from Redis must not forge a line."""
+"""Texts for people: untrusted names made safe to print, and addresses as clients take them."""
 
 from __future__ import annotations
 
 
 def spelled_out(text: str) -> str:
-    """Return *text* on one line, with all that cannot be printed as Python would write it."""
+    """Return *text* on one line, with unprintable characters escaped as in a Python literal.
+
+    A queue name from Redis may contain line ends or terminal escapes: it must not forge a line.
+    """
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def format_address(host: str, port: int) -> str:
+    """Return ``host:port``, with an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

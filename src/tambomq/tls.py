@@ -1,4 +1,4 @@
-"""Who a server of ours is, and whom it lets in: certificates by their paths."""
+"""Server-side TLS: certificate, key and client CA, by their paths."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tambomq.errors import SettingsError
 
 @dataclass(frozen=True, slots=True)
 class ServerTls:
-    """A certificate with its key; with *client_ca* only clients it has signed are let in."""
+    """A certificate with its key; with *client_ca*, clients need a certificate signed by it."""
 
     cert: Path
     key: Path
     client_ca: Path | None = None
 
     def context(self) -> ssl.SSLContext:
-        """Return what sockets need. Raises `SettingsError`."""
+        """Return the context for sockets. Raises `SettingsError`."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
@@ -32,7 +32,7 @@ class ServerTls:
 
     def pems(self) -> tuple[bytes, bytes, bytes | None]:
         """Return certificate, key and client CA as they are written. Raises `SettingsError`."""
-        # What cannot be used is refused here, where the error still has a name.
+        # Check the files here, where the error can name them.
         self.context()
         ca = self.client_ca.read_bytes() if self.client_ca else None
         return self.cert.read_bytes(), self.key.read_bytes(), ca
