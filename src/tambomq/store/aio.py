@@ -1,4 +1,4 @@
-"""Makes calls from asyncio: one shared connection to each node."""
+"""The asyncio Redis client: runs calls of any number of tasks over one connection per node."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from typing import Any, TypeVar
 
 import hiredis
 
-from tambomq.clock import Patience
+from tambomq.clock import RetryBudget
 from tambomq.errors import StoreError, StoreUnavailable, TamboError
+from tambomq.store.aio_connection import AioConnection
+from tambomq.store.aio_pubsub import PubSub, Subscription
 from tambomq.store.call import Call, Outcome, Plan, Script, results
 from tambomq.store.choice import REPLICA_FOR_S, Choice
-from tambomq.store.connect import (
+from tambomq.store.endpoint import (
     PATIENCE_S,
     URL,
     Credentials,
@@ -23,18 +25,15 @@ from tambomq.store.connect import (
     check_patience,
     endpoint,
 )
-from tambomq.store.ears import Ears, Hearing
-from tambomq.store.lane import Lane
-from tambomq.store.trip import Address, Trip
+from tambomq.store.roundtrip import Address, RoundTrip
 
 T = TypeVar("T")
 
 
 class AsyncStore:
-    """Makes calls, one round trip each. For any number of tasks.
+    """Runs calls, one round trip each. Safe to share between tasks and event loops.
 
-    A server that cannot be reached is tried again, with growing pauses, for
-    *patience_s* seconds in all.
+    If the server cannot be reached, calls are retried with backoff for *patience_s* seconds.
     """
 
     def __init__(
@@ -45,42 +44,42 @@ class AsyncStore:
         credentials: Credentials | None = None,
         patience_s: float = PATIENCE_S,
     ) -> None:
-        """Remember where the server is; the first call connects."""
+        """Store the address; the first call connects."""
         self.endpoint = endpoint(url, tls=tls, credentials=credentials)
         self._patience_s = check_patience(patience_s)
         self._choice = Choice(self.endpoint.nodes)
-        self._homes: dict[int, Address] = {}
-        self._loops: dict[asyncio.AbstractEventLoop, _Here] = {}
+        self._slot_map: dict[int, Address] = {}
+        self._loops: dict[asyncio.AbstractEventLoop, _LoopState] = {}
 
     @property
     def is_cluster(self) -> bool:
-        """Whether calls are known to go to different nodes."""
-        return bool(self._homes)
+        """Whether a node has redirected a call: the server is a cluster."""
+        return bool(self._slot_map)
 
     async def run(self, call: Call[T]) -> T:
-        """Make *call* and return its decoded reply."""
-        # Nearly every trip is a single call to a single server on an open lane, with a good
-        # reply. The way that is ready for anything takes twice the time.
-        lane = None if self._homes else self._here().lanes.get(None)
-        if lane is None or not lane.sound:
-            return await self._finish_one(call, Trip((call,)))
+        """Run *call* and return its decoded reply."""
+        # Fast path: one call, one server, an open connection, no error. It covers nearly all
+        # round trips and takes half the time of the general path.
+        connection = None if self._slot_map else self._loop_state().connections.get(None)
+        if connection is None or not connection.is_usable:
+            return await self._complete_one(call, RoundTrip((call,)))
         try:
-            replies = await lane.exchange(call.packed or hiredis.pack_command(call.parts), 1)
+            replies = await connection.exchange(call.packed or hiredis.pack_command(call.parts), 1)
         except StoreUnavailable:
-            # Never sent, so it may be made like any other.
-            return await self._finish_one(call, Trip((call,)))
+            # It was never sent, so it may be retried even if it is not repeatable.
+            return await self._complete_one(call, RoundTrip((call,)))
         if replies and not isinstance(replies[0], hiredis.ReplyError):
             return call.decode(replies[0])
-        trip = Trip((call,))
-        trip.waiting = self._arrived(trip, (0,), replies, lane)
-        return await self._finish_one(call, trip)
+        round_trip = RoundTrip((call,))
+        round_trip.pending = self._on_replies(round_trip, (0,), replies, connection)
+        return await self._complete_one(call, round_trip)
 
     async def run_all(self, calls: Sequence[Call[T]]) -> list[T]:
-        """Make *calls* in one round trip and return their replies; raise the first error."""
+        """Run *calls* in one round trip and return their replies; raise the first error."""
         return results(await self.outcomes(calls))
 
     async def follow(self, plan: Plan[T]) -> T:
-        """Make the trips of *plan* and return what it comes to."""
+        """Make the round trips of *plan* and return its result."""
         outcomes: list[Outcome] | None = None
         try:
             while True:
@@ -94,27 +93,27 @@ class AsyncStore:
             return result
 
     async def outcomes(self, calls: Sequence[Call[Any]]) -> list[Outcome]:
-        """Make *calls* in one round trip and return what became of each."""
+        """Run *calls* in one round trip; return a reply or an error for each."""
         if len(calls) == 1:
             return [await self._outcome(calls[0])]
-        return await self._finish(Trip(calls))
+        return await self._complete(RoundTrip(calls))
 
     async def _one_by_one(self, calls: Iterator[Call[Any]]) -> list[Outcome]:
-        """Let each call be on its way before the next is made."""
-        under_way, brought = [], set[str]()
+        """Send each call before the next one is built."""
+        in_flight, sent_sources = [], set[str]()
         for call in calls:
             sha = call.verb.sha if isinstance(call.verb, Script) else ""
-            # A server that had to ask for the script would make the next call first.
-            make = self._outcome if sha in brought else self._outcome_with_source
-            brought.add(sha)
-            under_way.append(asyncio.ensure_future(make(call)))
-            # One turn of the loop to take it to the lane, one more to send it.
+            # With a bare SHA a missing script would be resent after the next call: out of order.
+            make = self._outcome if sha in sent_sources else self._outcome_with_source
+            sent_sources.add(sha)
+            in_flight.append(asyncio.ensure_future(make(call)))
+            # One turn of the loop to enqueue it on the connection, one more to send it.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-        return await asyncio.gather(*under_way)
+        return await asyncio.gather(*in_flight)
 
     async def _outcome_with_source(self, call: Call[Any]) -> Outcome:
-        return (await self._finish(Trip((call,), with_source=True)))[0]
+        return (await self._complete(RoundTrip((call,), with_source=True)))[0]
 
     async def _outcome(self, call: Call[Any]) -> Outcome:
         try:
@@ -122,149 +121,157 @@ class AsyncStore:
         except TamboError as error:
             return error
 
-    async def _finish_one(self, _: Call[T], trip: Trip) -> T:
-        result: T = results(await self._finish(trip))[0]
+    async def _complete_one(self, _: Call[T], round_trip: RoundTrip) -> T:
+        result: T = results(await self._complete(round_trip))[0]
         return result
 
-    async def _finish(self, trip: Trip) -> list[Outcome]:
-        patience = None
-        while trip.waiting:
-            self._homes.update(trip.moved)
-            # Else what is learned next, that a node is gone, would be unlearned.
-            trip.moved.clear()
-            if trip.pause:
-                patience = patience or Patience(self._patience_s)
-                if patience.over:
-                    trip.give_up()
+    async def _complete(self, round_trip: RoundTrip) -> list[Outcome]:
+        budget = None
+        while round_trip.pending:
+            self._slot_map.update(round_trip.moved)
+            # Cleared, or the next round would restore entries of a node found unreachable.
+            round_trip.moved.clear()
+            if round_trip.pause:
+                budget = budget or RetryBudget(self._patience_s)
+                if budget.is_exhausted:
+                    round_trip.give_up()
                     break
-                await asyncio.sleep(patience.next_pause_s())
-            trip.pause = False
-            nodes = trip.by_node(self._homes)
-            trip.waiting = await self._rounds(trip, nodes)
-        return trip.outcomes
+                await asyncio.sleep(budget.next_delay_s())
+            round_trip.pause = False
+            nodes = round_trip.by_node(self._slot_map)
+            round_trip.pending = await self._rounds(round_trip, nodes)
+        return round_trip.outcomes
 
     @asynccontextmanager
-    async def listen(self, channel: str) -> AsyncIterator[Hearing]:
-        """Hear what is published on *channel* from now on."""
-        patience = Patience(self._patience_s)
-        ears = self._here().ears
-        hearing = ears.hearing(channel)
+    async def listen(self, channel: str) -> AsyncIterator[Subscription]:
+        """Subscribe to *channel* until the block ends."""
+        budget = RetryBudget(self._patience_s)
+        pubsub = self._loop_state().pubsub
+        subscription = pubsub.subscription(channel)
         try:
             while True:
                 try:
-                    await ears.tune(hearing)
+                    await pubsub.subscribe(subscription)
                     break
                 except StoreUnavailable:
-                    if patience.over:
+                    if budget.is_exhausted:
                         raise
-                    await asyncio.sleep(patience.next_pause_s())
-            yield hearing
+                    await asyncio.sleep(budget.next_delay_s())
+            yield subscription
         finally:
-            ears.leave(hearing)
+            pubsub.unsubscribe(subscription)
 
     async def close(self) -> None:
-        """Hang up all connections; a later call opens new ones."""
-        for loop, here in list(self._loops.items()):
+        """Close all idle connections; a later call opens new ones."""
+        for loop, state in list(self._loops.items()):
             if loop is asyncio.get_running_loop():
-                here.close()
+                state.close()
             elif not loop.is_closed():
-                loop.call_soon_threadsafe(here.close)
-        # asyncio closes the sockets in its next turn.
+                loop.call_soon_threadsafe(state.close)
+        # asyncio closes the sockets in the next turn of the loop.
         await asyncio.sleep(0)
 
-    async def _rounds(self, trip: Trip, nodes: dict[Address | None, list[int]]) -> list[int]:
+    async def _rounds(
+        self, round_trip: RoundTrip, nodes: dict[Address | None, list[int]]
+    ) -> list[int]:
         if len(nodes) == 1:
-            ((node, places),) = nodes.items()
-            return await self._round(trip, node, places)
-        rounds = [self._round(trip, node, places) for node, places in nodes.items()]
-        return [place for again in await asyncio.gather(*rounds) for place in again]
+            ((node, indexes),) = nodes.items()
+            return await self._round(round_trip, node, indexes)
+        rounds = [self._round(round_trip, node, indexes) for node, indexes in nodes.items()]
+        return [index for again in await asyncio.gather(*rounds) for index in again]
 
-    async def _round(self, trip: Trip, node: Address | None, places: Sequence[int]) -> list[int]:
-        packed, due = trip.pack(places)
+    async def _round(
+        self, round_trip: RoundTrip, node: Address | None, indexes: Sequence[int]
+    ) -> list[int]:
+        packed, due = round_trip.pack(indexes)
         try:
-            lane = self._here().lanes.get(node)
-            if lane is None or not lane.sound:
-                lane = await self._lane(node)
-            replies = await lane.exchange(packed, due)
+            connection = self._loop_state().connections.get(node)
+            if connection is None or not connection.is_usable:
+                connection = await self._connect(node)
+            replies = await connection.exchange(packed, due)
         except StoreUnavailable as reason:
-            # Its slots may have moved to another node: ask the first ones again.
-            self._homes = {slot: home for slot, home in self._homes.items() if home != node}
-            return trip.unreachable(places, reason)
+            # Its slots may have moved: forget them, so that the seed nodes are asked again.
+            self._slot_map = {slot: at for slot, at in self._slot_map.items() if at != node}
+            return round_trip.unreachable(indexes, reason)
         except StoreError as refusal:
-            return trip.refused(places, refusal)
-        return self._arrived(trip, places, replies, lane)
+            return round_trip.refused(indexes, refusal)
+        return self._on_replies(round_trip, indexes, replies, connection)
 
-    def _here(self) -> _Here:
+    def _loop_state(self) -> _LoopState:
         loop = asyncio.get_running_loop()
-        here = self._loops.get(loop)
-        if here is None:
+        state = self._loops.get(loop)
+        if state is None:
             for other in list(self._loops):
                 if other.is_closed():
                     self._loops.pop(other, None)
-            here = self._loops[loop] = _Here(Ears(self._open))
-        return here
+            state = self._loops[loop] = _LoopState(PubSub(self._open))
+        return state
 
-    async def _lane(self, node: Address | None) -> Lane:
-        here = self._here()
-        task = here.opening.get(node)
+    async def _connect(self, node: Address | None) -> AioConnection:
+        state = self._loop_state()
+        task = state.opening.get(node)
         if task is None:
-            task = here.opening[node] = asyncio.ensure_future(self._open(node))
-            task.add_done_callback(partial(here.opened, node))
-        # All who need the lane wait for one attempt; one who is cancelled does not stop it.
+            task = state.opening[node] = asyncio.ensure_future(self._open(node))
+            task.add_done_callback(partial(state.opened, node))
+        # All tasks that need the connection share one attempt; cancelling one does not stop it.
         return await asyncio.shield(task)
 
-    async def _open(self, node: Address | None, **options: Any) -> Lane:
+    async def _open(self, node: Address | None, **options: Any) -> AioConnection:
         if node is not None:
-            return await Lane.open(self.endpoint, node, **options)
+            return await AioConnection.open(self.endpoint, node, **options)
         reason: StoreUnavailable | None = None
-        replicas: list[Lane] = []
+        replicas: list[AioConnection] = []
         try:
-            for each in self._choice.in_order(self._homes.values()):
+            for each in self._choice.in_order(self._slot_map.values()):
                 try:
-                    lane = await Lane.open(self.endpoint, each, **options)
+                    connection = await AioConnection.open(self.endpoint, each, **options)
                 except StoreUnavailable as error:
                     reason = reason or error
                     continue
-                if not lane.is_replica:
+                if not connection.is_replica:
                     self._choice.is_primary(each)
-                    return lane
-                replicas.append(lane)
+                    return connection
+                replicas.append(connection)
             if not replicas:
                 raise reason or StoreUnavailable(f"cannot reach {self.endpoint}")
             asyncio.get_running_loop().call_later(REPLICA_FOR_S, replicas[0].retire)
             return replicas.pop(0)
         finally:
             for unused in replicas:
-                unused.close(unheard=True)
+                unused.close(silent=True)
 
-    def _arrived(
-        self, trip: Trip, places: Sequence[int], replies: Sequence[Any], lane: Lane
+    def _on_replies(
+        self,
+        round_trip: RoundTrip,
+        indexes: Sequence[int],
+        replies: Sequence[Any],
+        connection: AioConnection,
     ) -> list[int]:
-        again = trip.arrive(places, replies, lane.node[0])
-        if trip.pause:
-            # Its name may lead to another server by now, one that is ready.
-            lane.retire()
-            if trip.refused_writes:
-                self._choice.takes_no_writes(lane.node)
+        again = round_trip.on_replies(indexes, replies, connection.node[0])
+        if round_trip.pause:
+            # The host name may resolve to another server by now: reconnect.
+            connection.retire()
+            if round_trip.refused_writes:
+                self._choice.takes_no_writes(connection.node)
         return again
 
 
-class _Here:
-    """What is open in one event loop: a socket of asyncio's is of no use in another."""
+class _LoopState:
+    """The connections of one event loop: asyncio sockets cannot be used from another."""
 
-    def __init__(self, ears: Ears) -> None:
-        self.ears = ears
-        self.lanes: dict[Address | None, Lane] = {}
-        self.opening: dict[Address | None, asyncio.Task[Lane]] = {}
+    def __init__(self, pubsub: PubSub) -> None:
+        self.pubsub = pubsub
+        self.connections: dict[Address | None, AioConnection] = {}
+        self.opening: dict[Address | None, asyncio.Task[AioConnection]] = {}
 
-    def opened(self, node: Address | None, task: asyncio.Task[Lane]) -> None:
-        """Keep the lane, whether or not those who wanted it still wait."""
+    def opened(self, node: Address | None, task: asyncio.Task[AioConnection]) -> None:
+        """Keep the connection, even if the tasks that wanted it were cancelled."""
         del self.opening[node]
         if not task.cancelled() and task.exception() is None:
-            self.lanes[node] = task.result()
+            self.connections[node] = task.result()
 
     def close(self) -> None:
-        lanes, self.lanes = self.lanes, {}
-        for lane in lanes.values():
-            lane.close()
-        self.ears.close()
+        connections, self.connections = self.connections, {}
+        for connection in connections.values():
+            connection.close()
+        self.pubsub.close()

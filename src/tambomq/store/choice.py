@@ -1,8 +1,8 @@
-"""Which of several addresses of one server to use: ``redis://a,b``.
+"""The order in which several addresses of one server are tried: ``redis://a,b``.
 
-The one that was a primary when it was last connected to, then all in their order. Each new
-connection asks for the role. A replica is used only while no primary can be reached: it can be
-read from, and its refusal of a write is transient.
+First the last known primary, then all in the order of the URL. Each new connection asks for the
+role. A replica is used only while no primary can be reached: reads work, and the error it gives
+for a write is transient.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from tambomq.store.trip import Address
+from tambomq.store.roundtrip import Address
 
 REPLICA_FOR_S: Final = 1.0
-"""After so long a connection to a replica is given up, and a primary looked for again."""
+"""A connection to a replica is closed after this time, to look for a primary again."""
 
 
 class Choice:
-    """What is known of the *nodes* of one endpoint."""
+    """The preferred node of an endpoint with several *nodes*."""
 
     __slots__ = ("_nodes", "preferred")
 
     def __init__(self, nodes: tuple[Address, ...]) -> None:
-        """Prefer the first."""
+        """Prefer the first node."""
         self._nodes = nodes
         self.preferred = nodes[0]
         """The address to try first."""
@@ -32,11 +32,11 @@ class Choice:
         return list(dict.fromkeys((self.preferred, *self._nodes, *others)))
 
     def is_primary(self, node: Address) -> None:
-        """Prefer *node* from now on, if it was named to us."""
+        """Prefer *node* from now on, if the URL names it."""
         if node in self._nodes:
             self.preferred = node
 
     def takes_no_writes(self, node: Address) -> None:
-        """Try the one after *node* next: a server need not tell its role to everybody."""
+        """Prefer the node after *node*: it refused a write, whatever role it reported."""
         if node in self._nodes:
             self.preferred = self._nodes[(self._nodes.index(node) + 1) % len(self._nodes)]

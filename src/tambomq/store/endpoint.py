@@ -1,4 +1,4 @@
-"""Where a Redis server is and how to be let in: URLs, TLS, credentials, the greeting."""
+"""The address of a Redis server and its login: URLs, TLS, credentials, the handshake."""
 
 from __future__ import annotations
 
@@ -6,31 +6,33 @@ import inspect
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import starmap
 from typing import Any, TypeAlias
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from tambomq.errors import InvalidValue, SettingsError
 from tambomq.store.call import Arg
 from tambomq.store.local_login import local_login
-from tambomq.store.trip import Address
+from tambomq.store.roundtrip import Address
+from tambomq.text import format_address
 
 URL = "redis://127.0.0.1:6379"
 PORT = 6379
 CONNECT_TIMEOUT_S = 5.0
 REPLY_TIMEOUT_S = 30.0
 PATIENCE_S = 10.0
-# On a machine that is busy with other work a healthy server may take a few tenths of a second.
+# On a busy machine a healthy server may take a few tenths of a second to reply.
 SHORTEST_TIMEOUT_S = 0.5
-# A reply to a command that waits for up to a second is not late before that.
+# Some commands block for up to a second: their replies are not late before that.
 SHORTEST_REPLY_S = 3.0
 
 Login: TypeAlias = tuple[str, str]
 Credentials: TypeAlias = Callable[[], Login | Awaitable[Login]]
-"""Asked for user and password at each new connection: the way to use tokens that rotate."""
+"""Called for user and password at each new connection, for tokens that rotate."""
 
 
 def check_patience(patience_s: float) -> float:
-    """Return *patience_s* if it is a time to wait for; raise `InvalidValue` if not."""
+    """Return the retry budget *patience_s* if it is valid; raise `InvalidValue` if not."""
     is_number = isinstance(patience_s, int | float) and not isinstance(patience_s, bool)
     if not is_number or not patience_s >= 0:
         raise InvalidValue("patience_s", patience_s, "0 or more seconds")
@@ -39,7 +41,7 @@ def check_patience(patience_s: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Whom to trust, and who we are. All are paths; no *ca* means the system's own."""
+    """CA to trust, and client certificate. All are paths; no *ca* means the system's own."""
 
     ca: str | None = None
     cert: str | None = None
@@ -47,7 +49,7 @@ class Tls:
     verify: bool = True
 
     def context(self) -> ssl.SSLContext:
-        """Return what the sockets need."""
+        """Return the context for sockets. Raises `SettingsError`."""
         try:
             context = ssl.create_default_context(cafile=self.ca)
             if self.cert:
@@ -63,14 +65,14 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A server, or the nodes of a cluster to ask first, and how to be let in.
+    """A server, or the seed nodes of a cluster, with login and timeouts.
 
-    Of several *nodes* one that is a primary is used, in their order; see `tambomq.store.choice`.
+    Of several *nodes* the first primary is used; see `tambomq.store.choice`.
     """
 
     nodes: tuple[Address, ...] = (("127.0.0.1", PORT),)
     path: str | None = None
-    """A Unix socket; then *nodes* do not count."""
+    """A Unix socket; if set, *nodes* are ignored."""
     db: int = 0
     user: str = ""
     password: str = field(default="", repr=False)
@@ -80,17 +82,17 @@ class Endpoint:
     reply_timeout_s: float = REPLY_TIMEOUT_S
 
     def __str__(self) -> str:
-        """Where it is, without secrets."""
+        """Return the URL without secrets."""
         if self.path:
             return f"unix://{self.path}"
         scheme = "rediss" if self.tls else "redis"
-        return f"{scheme}://{','.join(map(_shown_node, self.nodes))}/{self.db}"
+        return f"{scheme}://{','.join(starmap(format_address, self.nodes))}/{self.db}"
 
     def with_timeout(self, timeout_s: float) -> Endpoint:
-        """Return the same server, to be given up for another connection after *timeout_s*.
+        """Return the same server with timeouts of at most *timeout_s*.
 
-        For renewals: a connection that has gone silent, as when a NAT forgets it, must not be
-        waited for as long as what is renewed lasts. Longer time-outs than before are not taken.
+        For lease renewals: on a connection that a NAT has silently dropped, the timeout must be a
+        fraction of the lease. Timeouts are only ever lowered.
         """
         timeout_s = max(timeout_s, SHORTEST_TIMEOUT_S)
         return replace(
@@ -100,10 +102,9 @@ class Endpoint:
         )
 
     def within(self, patience_s: float) -> Endpoint:
-        """Return the same server, for one who has less patience than `PATIENCE_S`.
+        """Return the same server with timeouts that fit into the retry budget *patience_s*.
 
-        Time-outs end a try at a server that is silent; they must not be longer than all tries
-        together are to take. Raises `InvalidValue`.
+        A single try must not take longer than all tries together may. Raises `InvalidValue`.
         """
         if check_patience(patience_s) >= PATIENCE_S:
             return self
@@ -116,8 +117,8 @@ class Endpoint:
     def login(self) -> Login:
         """Return user and password, from a blocking caller.
 
-        An async provider is run to its end on a loop of its own: a worker's
-        heartbeat must be let in while the worker's loop is busy.
+        An async provider runs on an event loop of its own: a worker's heartbeat must be able to
+        log in while the worker's loop is blocked.
         """
         if self.credentials is None:
             return self.user, self.password
@@ -131,10 +132,10 @@ class Endpoint:
         answer = self.credentials()
         return await answer if inspect.isawaitable(answer) else answer
 
-    def greeting(self, login: Login, peer: Sequence[Any]) -> list[tuple[Arg, ...]]:
-        """Return what to say first on a connection to the address *peer*, to be answered well.
+    def handshake_commands(self, login: Login, peer: Sequence[Any]) -> list[tuple[Arg, ...]]:
+        """Return the first commands on a connection to the address *peer*.
 
-        Without a *login* it is what an embedded server of this user at that address asks for.
+        Without a *login*, that of this user's embedded server at the address is used, if any.
         """
         if not any(login) and not self.tls and self.credentials is None and len(self.nodes) == 1:
             login = local_login(self.path or (peer[0], peer[1]))
@@ -146,13 +147,13 @@ class Endpoint:
             commands.append(("SELECT", self.db))
         commands.append(("CLIENT", "SETNAME", "tambomq"))
         if len(self.nodes) > 1:
-            # Its reply has the role. Not ROLE, which ACLs may forbid.
+            # HELLO reports the role. ROLE would too, but ACLs may forbid it.
             commands.append(("HELLO",))
         return commands
 
 
 def is_replica(greeted: Sequence[Any]) -> bool:
-    """Whether the replies to a greeting say that the server is a replica, which takes no writes."""
+    """Whether the replies to a handshake say that the server is a replica."""
     hello = next((reply for reply in greeted if isinstance(reply, list)), [])
     facts = dict(zip(hello[::2], hello[1::2], strict=False))
     return facts.get(b"role") in (b"replica", b"slave")
@@ -176,19 +177,19 @@ def _finished(answer: Awaitable[Login]) -> Login:
 def endpoint(
     url: str | Endpoint, *, tls: Tls | None = None, credentials: Credentials | None = None
 ) -> Endpoint:
-    """Understand *url*.
+    """Parse *url*. Raises `SettingsError`.
 
     ``redis://[user:password@]host[:port][,host:port…][/db]``, the same with
     ``rediss`` for TLS (options ``ca``, ``cert``, ``key`` are paths, ``verify=no``
-    trusts anybody), ``unix://[user:password@]/path?db=0``.
+    accepts any certificate), ``unix://[user:password@]/path?db=0``.
     """
     if isinstance(url, Endpoint):
         return replace(url, tls=tls or url.tls, credentials=credentials or url.credentials)
     try:
         parts = urlsplit(url)
     except ValueError:
-        # Its text may quote the password.
-        raise SettingsError(f"{_shown(url)} is no URL") from None
+        # The text of the ValueError may quote the password.
+        raise SettingsError(f"{_shown(url)} is not a URL") from None
     if parts.scheme not in ("redis", "rediss", "unix"):
         raise SettingsError(
             f"{_shown(url)}: a server URL begins with redis://, rediss:// or unix://"
@@ -262,10 +263,5 @@ def _number(what: str, text: str) -> int:
 
 
 def _shown(url: str) -> str:
-    """*url* without what may be a password."""
+    """Return *url* without what may be a password."""
     return url.rpartition("@")[2]
-
-
-def _shown_node(node: Address) -> str:
-    host, port = node
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

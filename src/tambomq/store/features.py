@@ -1,7 +1,7 @@
-"""What this server can do beyond what all can. Asked by COMMAND, never by version.
+"""The optional commands of a server. Detected by COMMAND, never by version.
 
-A version says little: Redis and Valkey count apart, and providers switch off
-commands. A server that does not let us ask can do nothing special.
+A version says little: Redis and Valkey count separately, and hosting providers disable commands.
+A server that does not answer COMMAND is used without optional commands.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from tambomq.store.call import Call, Outcome, Plan
 _UNKNOWN = re.compile(
     "Invalid stream ID|syntax error|unknown command|Unknown Redis command", re.IGNORECASE
 )
-"""So a server says that it does not know ``IDMP``, ``CLAIM`` or ``XACKDEL``."""
+"""Error texts of servers that do not know ``IDMP``, ``CLAIM`` or ``XACKDEL``."""
 
 
 class Features(msgspec.Struct, frozen=True):
-    """What may be used. All false means: by Lua."""
+    """The optional commands of a server. Scripts replace those that are missing."""
 
     xackdel: bool = False
     """``XACKDEL``: acknowledge and delete in one step."""
     idmp: bool = False
-    """``XADD … IDMP``: an entry that is added twice is there once."""
+    """``XADD … IDMP``: an entry that is added twice is stored once."""
     claim: bool = False
-    """``XREADGROUP … CLAIM``: read what others have held for too long, too."""
+    """``XREADGROUP … CLAIM``: also read entries that have been pending for too long."""
 
 
 def features() -> Plan[Features]:
-    """Ask the server, in one round trip."""
+    """Return the features of the server, in one round trip."""
     known = Call("COMMAND INFO", (), ("xackdel",), _known, repeatable=True)
     tokens = Call("COMMAND DOCS", (), ("xadd", "xreadgroup"), _tokens, repeatable=True)
     outcomes = yield (known, tokens)
@@ -47,7 +47,7 @@ def features() -> Plan[Features]:
 
 
 def is_cluster() -> Call[bool]:
-    """Whether keys are spread over nodes, where no script can reach them all."""
+    """Return whether the server is a cluster, where a script can reach only one slot."""
     return Call(
         "INFO",
         ("cluster",),
@@ -58,7 +58,7 @@ def is_cluster() -> Call[bool]:
 
 
 def is_outdated(outcomes: Iterable[Outcome]) -> bool:
-    """Whether the server refuses what another could that it has taken over from: ask again."""
+    """Whether the server lacks a feature that was detected: after a failover, detect again."""
     return any(type(each) is StoreError and _UNKNOWN.search(str(each)) for each in outcomes)
 
 
@@ -69,12 +69,12 @@ def _or_nothing(outcome: Outcome, nothing: Any) -> Any:
 
 
 def _known(reply: list[Any]) -> set[str]:
-    """Read COMMAND INFO: a list that begins with the name, or nil, for each command."""
+    """Decode COMMAND INFO: for each command a list that begins with its name, or nil."""
     return {entry[0].decode().lower() for entry in reply if entry}
 
 
 def _tokens(reply: list[Any]) -> dict[str, set[str]]:
-    """Read COMMAND DOCS: the words each command takes, at any depth of its grammar."""
+    """Decode COMMAND DOCS: the tokens of each command, at any depth of its grammar."""
     return {
         name.decode().lower(): set(_words(docs))
         for name, docs in zip(reply[::2], reply[1::2], strict=True)

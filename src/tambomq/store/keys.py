@@ -1,8 +1,8 @@
-"""The keys that belong to no protocol. No other file spells one."""
+"""Keys that belong to no protocol. No other file spells one."""
 
 from __future__ import annotations
 
 from typing import Final
 
 PROBE: Final = "tambo:probe"
-"""String, gone after a few seconds: whether the server takes writes."""
+"""String that expires after a few seconds: written to check that the server takes writes."""

@@ -1,9 +1,9 @@
-"""How clients of this user find the password of an embedded server of this user by themselves.
+"""Password lookup: clients find the password of an embedded server of the same user.
 
-A server that asks for one is registered by its port, in this user's default data directory, with
-the address where it listens. The password itself is read from the server's own data directory, and
-only used while that server runs, on a connection to that address: else whoever has taken its port,
-or the same port of another address that ``localhost`` means, would be sent it.
+A server with a password is registered by its port, in this user's default data directory, with the
+address where it listens. The password itself is read from the server's own data directory, and only
+sent while that server runs, on a connection to that address. Otherwise it would be sent to any
+process that has taken the port, or the same port of another address of ``localhost``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SERVER_LOCK: Final = "server.lock"
 
 
 def register(host: str, port: int, data_dir: Path) -> None:
-    """Let clients know that the server at *host* and *port* is that of *data_dir*."""
+    """Register the server of *data_dir* under its *port*, with its *host*."""
     path = _entry(port)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f".{port}.{os.getpid()}")
@@ -31,7 +31,7 @@ def register(host: str, port: int, data_dir: Path) -> None:
 
 
 def unregister(host: str, port: int, data_dir: Path) -> None:
-    """Forget the server of *data_dir* at *host* and *port*."""
+    """Remove the registration of the server of *data_dir*, if it is still its own."""
     with suppress(OSError):
         if _entry(port).read_text("utf-8") == _written(host, data_dir):
             _entry(port).unlink()
@@ -40,16 +40,16 @@ def unregister(host: str, port: int, data_dir: Path) -> None:
 def local_login(at: str | tuple[str, int]) -> tuple[str, str]:
     """Return user and password for the server *at* a Unix socket, or an IP address and port.
 
-    Empty if that is no embedded server of this user that asks for one.
+    Both are empty if it is not an embedded server of this user, or needs no password.
     """
     try:
         data_dir = _data_dir(at)
         if data_dir is None or not _is_locked(data_dir / SERVER_LOCK):
             return "", ""
-        # With a name, the password is also good where none is asked for any more.
+        # With a user name, AUTH also succeeds on a server that needs no password any more.
         return "default", (data_dir / PASSWORD).read_text("utf-8").strip()
     except (OSError, RuntimeError):
-        # Not there, or not ours to read; or this user has no home.
+        # Not registered, not readable, or this user has no home directory.
         return "", ""
 
 

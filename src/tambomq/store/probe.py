@@ -1,4 +1,4 @@
-"""A check that a server not only answers, but takes writes: what health means for a queue."""
+"""Health checks of a server: that it answers, and that it takes writes."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _KEPT_MS: Final = 5000
 
 
 def answers() -> Call[bool]:
-    """Ask for a PONG."""
+    """Return whether the server answers PING."""
     return Call("PING", (), (), bool, repeatable=True)
 
 
 def takes_writes() -> Plan[None]:
     """Write a tiny key that expires. Raises `StoreError` with the server's reason.
 
-    `StoreReadOnly` for a full disk, missing replicas or a replica, `StoreFull` without memory. A
-    login that may not write this key proves less: that the server answers.
+    `StoreReadOnly` for a full disk, missing replicas or a replica, `StoreFull` without memory. If
+    an ACL forbids this key, it only checks that the server answers.
     """
     write = Call("SET", (PROBE,), (b"", "PX", _KEPT_MS), bool, repeatable=True)
     outcome, answered = yield (write, answers())
-    if isinstance(outcome, StoreRefused) and str(outcome).startswith("NOPERM"):
+    if isinstance(outcome, StoreRefused) and outcome.kind == "NOPERM":
         outcome = answered
     results([outcome])

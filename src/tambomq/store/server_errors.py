@@ -1,10 +1,10 @@
-"""The error replies of Redis: which error of ours each becomes, and whether the call is repeated.
+"""The table of Redis error replies: the exception for each, and whether to retry.
 
-One table for everybody who sees a reply. A code that stands here as a `StoreUnavailable` is
-transient: the server says it before it does anything, so that any call may be made again, also one
-that is not repeatable. Every other code is permanent: the call has failed. The third case is no
-reply at all: after a broken connection the outcome is unknown, and only repeatable calls are made
-again (`tambomq.store.trip`).
+This is the only place that classifies error replies. A kind that maps to a `StoreUnavailable` is
+transient: the server sends it before it executes anything, so every call may be retried, even one
+that is not repeatable. Every other kind is permanent: the call has failed. The third case is no
+reply at all: after a broken connection the outcome is unknown, and only repeatable calls are
+retried (`tambomq.store.roundtrip`).
 """
 
 from __future__ import annotations
@@ -23,22 +23,24 @@ from tambomq.errors import (
 )
 
 ERRORS: Final[dict[str, type[StoreError]]] = {
-    # Transient: a server that starts, is busy with a script, or waits for its primary.
+    # Transient: the server is loading, runs a long script, or has lost its primary.
     "LOADING": StoreUnavailable,
     "BUSY": StoreUnavailable,
     "MASTERDOWN": StoreUnavailable,
-    # Transient: slots that are on the move, or that nobody serves until a replica takes over.
+    # Transient: the slot is being migrated, or no node serves it until a failover.
     "TRYAGAIN": StoreUnavailable,
     "CLUSTERDOWN": StoreUnavailable,
-    # Transient: a blocking read on a server that became a replica meanwhile.
+    # Transient: the server became a replica during a blocking read.
     "UNBLOCKED": StoreUnavailable,
-    # Transient, and reads work: a replica; a disk that takes no data; too few replicas connected.
+    # Transient: maxclients is reached until some client disconnects.
+    "MAXCLIENTS": StoreUnavailable,
+    # Transient, and reads work: a replica, a full disk, too few replicas.
     "READONLY": StoreReadOnly,
     "MISCONF": StoreReadOnly,
     "NOREPLICAS": StoreReadOnly,
-    # Permanent: memory may be freed, but callers have rules of their own for that.
+    # Permanent: memory may be freed, but callers have their own backpressure for that.
     "OOM": StoreFull,
-    # Permanent: until somebody changes a password, an ACL or the data.
+    # Permanent until a password, an ACL or the data is changed.
     "NOAUTH": StoreRefused,
     "WRONGPASS": StoreRefused,
     "NOPERM": StoreRefused,
@@ -46,31 +48,47 @@ ERRORS: Final[dict[str, type[StoreError]]] = {
     "WRONGTYPE": WrongType,
     "CROSSSLOT": StoreError,
 }
-"""By the first word of the reply. Unknown codes, as ``ERR``, are permanent."""
+"""By `kind_of` the reply. Unknown kinds, such as ``ERR``, are permanent."""
 
-# One client too many: said on a new connection, before the server hangs up.
-_TOO_MANY: Final = "ERR max number of clients"
+_UNSPECIFIC: Final = {
+    # Sent on a new connection just before the server closes it.
+    "ERR max number of clients": "MAXCLIENTS",
+    "ERR no such key": "NOKEY",
+}
+"""Kinds of our own for replies that callers must tell from other ``ERR`` replies, by prefix."""
+
+
+def kind_of(error: hiredis.ReplyError) -> str:
+    """Return the `StoreError.kind` of *error*."""
+    text = str(error)
+    code = text.partition(" ")[0]
+    if code == "ERR":
+        return next((kind for start, kind in _UNSPECIFIC.items() if text.startswith(start)), code)
+    return code
 
 
 def is_transient(error: hiredis.ReplyError) -> bool:
-    """Whether the server did nothing, and may do it when it is asked again."""
-    text = str(error)
-    kind = ERRORS.get(text.partition(" ")[0], StoreError)
-    return issubclass(kind, StoreUnavailable) or text.startswith(_TOO_MANY)
+    """Whether the server did not execute the command, and may if it is sent again."""
+    return issubclass(ERRORS.get(kind_of(error), StoreError), StoreUnavailable)
 
 
 def translate(error: hiredis.ReplyError, keys: tuple[str, ...] = ()) -> StoreError:
-    """Return what *error* means for an operation on *keys*."""
-    text = str(error)
-    code = text.partition(" ")[0]
-    kind = ERRORS.get(code, StoreError)
-    if kind is WrongType:
+    """Return the error to raise for the reply *error* to an operation on *keys*."""
+    kind = kind_of(error)
+    translated = _translated(kind, str(error), keys)
+    translated.kind = kind
+    return translated
+
+
+def _translated(kind: str, text: str, keys: tuple[str, ...]) -> StoreError:
+    cls = ERRORS.get(kind, StoreError)
+    if cls is WrongType:
         return WrongType(keys)
-    if kind is StoreFull:
+    if cls is StoreFull:
         return StoreFull("the server is out of memory (maxmemory): free some, or raise the limit")
-    if code == "CROSSSLOT":
+    if kind == "CROSSSLOT":
         return StoreError(
             "on a cluster the keys of one operation must share a slot: "
             "put the namespace in braces, such as {tag}; a journal cannot be kept on a cluster"
         )
-    return StoreUnavailable(text) if text.startswith(_TOO_MANY) else kind(text)
+    return cls(text)

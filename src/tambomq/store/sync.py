@@ -1,20 +1,21 @@
-"""Makes calls from threads: a pool of blocking connections."""
+"""The blocking Redis client: runs calls from any number of threads over a pool of connections."""
 
 from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import hiredis
 
-from tambomq.clock import Patience
+from tambomq.clock import RetryBudget
 from tambomq.errors import StoreError, StoreUnavailable
 from tambomq.store.call import Call, Outcome, Plan, results
 from tambomq.store.choice import Choice
-from tambomq.store.connect import (
+from tambomq.store.endpoint import (
     PATIENCE_S,
     URL,
     Credentials,
@@ -23,18 +24,17 @@ from tambomq.store.connect import (
     check_patience,
     endpoint,
 )
+from tambomq.store.roundtrip import Address, RoundTrip, decoded
 from tambomq.store.server_errors import translate
-from tambomq.store.trip import Address, Trip, decoded
-from tambomq.store.wire import Wire
+from tambomq.store.sync_connection import SyncConnection
 
 T = TypeVar("T")
 
 
 class Store:
-    """Makes calls, one round trip each. For any number of threads.
+    """Runs calls, one round trip each. Safe to share between threads.
 
-    A server that cannot be reached is tried again, with growing pauses, for
-    *patience_s* seconds in all.
+    If the server cannot be reached, calls are retried with backoff for *patience_s* seconds.
     """
 
     def __init__(
@@ -45,30 +45,33 @@ class Store:
         credentials: Credentials | None = None,
         patience_s: float = PATIENCE_S,
     ) -> None:
-        """Remember where the server is; the first call connects."""
+        """Store the address; the first call connects."""
         self.endpoint = endpoint(url, tls=tls, credentials=credentials)
         self._patience_s = check_patience(patience_s)
         self._choice = Choice(self.endpoint.nodes)
-        self._homes: dict[int, Address] = {}
-        self._idle: dict[Address, list[Wire]] = {}
+        self._slot_map: dict[int, Address] = {}
+        # Shared by threads without a lock, with and without the GIL: `append` and `pop` of a deque
+        # are atomic, and whoever pops a connection owns it. A deque is never replaced, so that no
+        # connection is returned to one that `close` has emptied for good.
+        self._idle: dict[Address, deque[SyncConnection]] = {}
         self._process = os.getpid()
 
     @property
     def is_cluster(self) -> bool:
-        """Whether calls are known to go to different nodes."""
-        return bool(self._homes)
+        """Whether a node has redirected a call: the server is a cluster."""
+        return bool(self._slot_map)
 
     def run(self, call: Call[T]) -> T:
-        """Make *call* and return its decoded reply."""
+        """Run *call* and return its decoded reply."""
         result: T = results(self.outcomes((call,)))[0]
         return result
 
     def run_all(self, calls: Sequence[Call[T]]) -> list[T]:
-        """Make *calls* in one round trip and return their replies; raise the first error."""
+        """Run *calls* in one round trip and return their replies; raise the first error."""
         return results(self.outcomes(calls))
 
     def follow(self, plan: Plan[T]) -> T:
-        """Make the trips of *plan* and return what it comes to."""
+        """Make the round trips of *plan* and return its result."""
         outcomes: list[Outcome] | None = None
         try:
             while True:
@@ -79,116 +82,120 @@ class Store:
             return result
 
     def outcomes(self, calls: Sequence[Call[Any]]) -> list[Outcome]:
-        """Make *calls* in one round trip and return what became of each."""
-        # Nearly every trip is a single call to a single server on an idle wire, with a good
-        # reply. The way that is ready for anything takes twice the time.
+        """Run *calls* in one round trip; return a reply or an error for each."""
+        # Fast path: one call, one server, an idle connection, no error. It covers nearly all
+        # round trips and takes half the time of the general path.
         node = self._choice.preferred
-        wire = self._spare(node) if len(calls) == 1 and not self._homes else None
-        if wire is None:
-            return self._finish(Trip(calls))
-        replies = wire.exchange(calls[0].packed or hiredis.pack_command(calls[0].parts), 1)
+        connection = self._take_idle(node) if len(calls) == 1 and not self._slot_map else None
+        if connection is None:
+            return self._complete(RoundTrip(calls))
+        replies = connection.exchange(calls[0].packed or hiredis.pack_command(calls[0].parts), 1)
         if replies:
-            self._give(node, wire)
+            self._return_idle(node, connection)
             if not isinstance(replies[0], hiredis.ReplyError):
                 return [decoded(calls[0], replies[0])]
-        trip = Trip(calls)
-        trip.waiting = self._arrived(trip, (0,), replies, node)
-        return self._finish(trip)
+        round_trip = RoundTrip(calls)
+        round_trip.pending = self._on_replies(round_trip, (0,), replies, node)
+        return self._complete(round_trip)
 
-    def _finish(self, trip: Trip) -> list[Outcome]:
-        patience = None
-        while trip.waiting:
-            self._homes.update(trip.moved)
-            # Else what is learned next, that a node is gone, would be unlearned.
-            trip.moved.clear()
-            if trip.pause:
-                patience = patience or Patience(self._patience_s)
-                if patience.over:
-                    trip.give_up()
+    def _complete(self, round_trip: RoundTrip) -> list[Outcome]:
+        budget = None
+        while round_trip.pending:
+            if round_trip.moved:
+                # Copied, never modified in place: another thread may be iterating over it.
+                self._slot_map = {**self._slot_map, **round_trip.moved}
+                # Cleared, or the next round would restore entries of a node found unreachable.
+                round_trip.moved.clear()
+            if round_trip.pause:
+                budget = budget or RetryBudget(self._patience_s)
+                if budget.is_exhausted:
+                    round_trip.give_up()
                     break
-                time.sleep(patience.next_pause_s())
-            trip.pause = False
-            nodes = trip.by_node(self._homes)
-            trip.waiting = [
-                p for node, places in nodes.items() for p in self._round(trip, node, places)
+                time.sleep(budget.next_delay_s())
+            round_trip.pause = False
+            nodes = round_trip.by_node(self._slot_map)
+            round_trip.pending = [
+                p for node, indexes in nodes.items() for p in self._round(round_trip, node, indexes)
             ]
-        return trip.outcomes
+        return round_trip.outcomes
 
     @contextmanager
     def listen(self, channel: str) -> Iterator[Listener]:
-        """Hear what is published on *channel* from now on."""
-        node, wire, listener = self._subscribe(channel)
+        """Subscribe to *channel* until the block ends."""
+        node, connection, listener = self._subscribe(channel)
         try:
             yield listener
         finally:
             if listener.end():
-                self._give(node, wire)
+                self._return_idle(node, connection)
 
     def close(self) -> None:
-        """Hang up all connections; a later call opens new ones."""
-        idle, self._idle = self._idle, {}
-        for wires in idle.values():
-            for wire in wires:
-                wire.close()
+        """Close all idle connections; a later call opens new ones."""
+        for idle in self._idle.copy().values():
+            with suppress(IndexError):
+                while True:
+                    idle.pop().close()
 
-    def _subscribe(self, channel: str) -> tuple[Address, Wire, Listener]:
-        patience = Patience(self._patience_s)
+    def _subscribe(self, channel: str) -> tuple[Address, SyncConnection, Listener]:
+        budget = RetryBudget(self._patience_s)
         while True:
             try:
-                node, wire = self._reach(None)
-                return node, wire, Listener(wire, channel)
+                node, connection = self._connection_to(None)
+                return node, connection, Listener(connection, channel)
             except StoreUnavailable:
-                if patience.over:
+                if budget.is_exhausted:
                     raise
-                time.sleep(patience.next_pause_s())
+                time.sleep(budget.next_delay_s())
 
-    def _round(self, trip: Trip, node: Address | None, places: Sequence[int]) -> list[int]:
-        packed, due = trip.pack(places)
-        try:
-            where, wire = self._reach(node)
-        except StoreUnavailable as reason:
-            # Its slots may have moved to another node: ask the first ones again.
-            self._homes = {slot: home for slot, home in self._homes.items() if home != node}
-            return trip.unreachable(places, reason)
-        except StoreError as refusal:
-            return trip.refused(places, refusal)
-        replies = wire.exchange(packed, due)
-        if len(replies) == due:
-            self._give(where, wire)
-        return self._arrived(trip, places, replies, where)
-
-    def _arrived(
-        self, trip: Trip, places: Sequence[int], replies: Sequence[Any], node: Address
+    def _round(
+        self, round_trip: RoundTrip, node: Address | None, indexes: Sequence[int]
     ) -> list[int]:
-        again = trip.arrive(places, replies, node[0])
-        if trip.pause:
-            # Its name may lead to another server by now, one that is ready.
+        packed, due = round_trip.pack(indexes)
+        try:
+            address, connection = self._connection_to(node)
+        except StoreUnavailable as reason:
+            # Its slots may have moved: forget them, so that the seed nodes are asked again.
+            self._slot_map = {slot: at for slot, at in self._slot_map.items() if at != node}
+            return round_trip.unreachable(indexes, reason)
+        except StoreError as refusal:
+            return round_trip.refused(indexes, refusal)
+        replies = connection.exchange(packed, due)
+        if len(replies) == due:
+            self._return_idle(address, connection)
+        return self._on_replies(round_trip, indexes, replies, address)
+
+    def _on_replies(
+        self, round_trip: RoundTrip, indexes: Sequence[int], replies: Sequence[Any], node: Address
+    ) -> list[int]:
+        again = round_trip.on_replies(indexes, replies, node[0])
+        if round_trip.pause:
+            # The host name may resolve to another server by now: reconnect.
             self.close()
-            if trip.refused_writes:
+            if round_trip.refused_writes:
                 self._choice.takes_no_writes(node)
         return again
 
-    def _reach(self, node: Address | None) -> tuple[Address, Wire]:
+    def _connection_to(self, node: Address | None) -> tuple[Address, SyncConnection]:
         if node is not None:
-            return node, self._take(node)
-        spare = self._spare(self._choice.preferred)
-        return (self._choice.preferred, spare) if spare else self._reach_any()
+            return node, self._take_or_connect(node)
+        spare = self._take_idle(self._choice.preferred)
+        return (self._choice.preferred, spare) if spare else self._connect_to_primary()
 
-    def _reach_any(self) -> tuple[Address, Wire]:
-        """Connect to the first primary that can be reached; without one, to a replica."""
+    def _connect_to_primary(self) -> tuple[Address, SyncConnection]:
+        """Connect to the first reachable primary; if there is none, to a replica."""
         reason: StoreUnavailable | None = None
-        replicas: list[tuple[Address, Wire]] = []
+        replicas: list[tuple[Address, SyncConnection]] = []
         try:
-            for node in self._choice.in_order(self._homes.values()):
+            for node in self._choice.in_order(self._slot_map.values()):
                 try:
-                    wire = Wire(self.endpoint, node)
+                    connection = SyncConnection(self.endpoint, node)
                 except StoreUnavailable as error:
                     reason = reason or error
                     continue
-                if not wire.is_replica:
+                if not connection.is_replica:
                     self._choice.is_primary(node)
-                    return node, wire
-                replicas.append((node, wire))
+                    return node, connection
+                replicas.append((node, connection))
             if not replicas:
                 raise reason or StoreUnavailable(f"cannot reach {self.endpoint}")
             return replicas.pop(0)
@@ -196,75 +203,83 @@ class Store:
             for _, unused in replicas:
                 unused.close()
 
-    def _take(self, node: Address) -> Wire:
-        return self._spare(node) or Wire(self.endpoint, node)
+    def _take_or_connect(self, node: Address) -> SyncConnection:
+        return self._take_idle(node) or SyncConnection(self.endpoint, node)
 
-    def _spare(self, node: Address) -> Wire | None:
-        """An idle connection, if there is one."""
+    def _take_idle(self, node: Address) -> SyncConnection | None:
+        """Return a usable idle connection to *node*, or `None`."""
         if self._process != os.getpid():
-            # Sockets shared with a parent process would mix up its replies and ours.
-            self._process = os.getpid()
+            # After a fork: sockets shared with the parent would mix up replies. Close before
+            # `_process` is set, since other threads then trust the idle connections.
             self.close()
+            self._process = os.getpid()
         idle = self._idle.get(node)
-        while idle:
-            wire = idle.pop()
-            if wire.sound:
-                return wire
-            wire.close()
+        try:
+            while idle:
+                connection = idle.pop()
+                if connection.is_usable:
+                    return connection
+                connection.close()
+        except IndexError:
+            # Another thread took the last one.
+            pass
         return None
 
-    def _give(self, node: Address, wire: Wire) -> None:
-        if wire.is_replica:
-            # Used once: by the next call a primary may be there.
-            wire.close()
+    def _return_idle(self, node: Address, connection: SyncConnection) -> None:
+        if connection.is_replica:
+            # Used once: the next call looks for a primary again.
+            connection.close()
         else:
-            self._idle.setdefault(node, []).append(wire)
+            idle = self._idle.get(node)
+            if idle is None:
+                idle = self._idle.setdefault(node, deque())
+            idle.append(connection)
 
 
 class Listener:
-    """Ears on one channel, on a connection of its own."""
+    """A subscription to one channel, on a connection of its own."""
 
-    def __init__(self, wire: Wire, channel: str) -> None:
-        """Subscribe; what is published after this returns is heard."""
-        self._wire, self._channel = wire, channel
-        self.sound = True
-        """Whether it still hears."""
+    def __init__(self, connection: SyncConnection, channel: str) -> None:
+        """Subscribe; everything published after this returns is received."""
+        self._connection, self._channel = connection, channel
+        self.is_usable = True
+        """Whether the connection is still open."""
         try:
-            wire.send(hiredis.pack_command(("SUBSCRIBE", channel)))
+            connection.send(hiredis.pack_command(("SUBSCRIBE", channel)))
             self._until(b"subscribe")
         except OSError as error:
-            wire.close()
+            connection.close()
             raise StoreUnavailable(f"lost the server while subscribing: {error}") from error
         except BaseException:
-            wire.close()
+            connection.close()
             raise
 
     def wait(self, within_s: float) -> bool:
-        """Whether something was published, or may have been, within *within_s* seconds."""
-        if not self._wire.readable(within_s):
+        """Wait up to *within_s* seconds; return whether something may have been published."""
+        if not self._connection.readable(within_s):
             return False
         try:
-            while self._wire.readable(0):
-                self._wire.read()
+            while self._connection.readable(0):
+                self._connection.read()
         except OSError:
-            self.sound = False
+            self.is_usable = False
         return True
 
     def end(self) -> bool:
-        """Unsubscribe; whether the connection is fit for other use."""
+        """Unsubscribe; return whether the connection can be reused."""
         try:
-            if not self.sound:
+            if not self.is_usable:
                 raise ConnectionResetError
-            self._wire.send(hiredis.pack_command(("UNSUBSCRIBE", self._channel)))
+            self._connection.send(hiredis.pack_command(("UNSUBSCRIBE", self._channel)))
             self._until(b"unsubscribe")
         except (OSError, StoreError):
-            self._wire.close()
+            self._connection.close()
             return False
         return True
 
     def _until(self, kind: bytes) -> None:
-        reply = self._wire.read()
+        reply = self._connection.read()
         while not isinstance(reply, list) or reply[0] != kind:
             if isinstance(reply, hiredis.ReplyError):
                 raise translate(reply)
-            reply = self._wire.read()
+            reply = self._connection.read()
