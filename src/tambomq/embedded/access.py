@@ -1,15 +1,15 @@
-"""Users of the embedded server: what each may do, and the passwords in the data directory.
+"""Users of the embedded server: their rights, and their passwords in the data directory.
 
-The default user has all data and no administration: other clients come with the plain URL, and
-any local user could otherwise switch persistence off. Administration is for `ADMIN`. With *auth*
-the default user has a password too. Passwords are drawn once and stay over restarts.
+The default user may read and write all data but not administer the server: clients connect with the
+plain URL, and otherwise any local user could switch persistence off. Only `ADMIN` may do that. With
+*auth* the default user has a password too. Passwords are drawn once and survive restarts.
 
 =================== ========================================================
 file                holds
 =================== ========================================================
 ``admin.password``  the password of `ADMIN`
 ``password``        the password of the default user, used with *auth*
-``users.acl``       what the server reads: hashes, and what each user may do
+``users.acl``       the ACL file of the server: password hashes and rights
 =================== ========================================================
 """
 
@@ -29,9 +29,9 @@ ADMIN: Final = "tambo-admin"
 ADMIN_PASSWORD: Final = "admin.password"  # noqa: S105  (the name of a file)
 USERS: Final = "users.acl"
 
-# INFO, KEYS, SORT and ROLE count as dangerous, CLIENT LIST and UNBLOCK as administration; clients
-# need them, workers of ours the last. Functions are code that others run, with their own rights,
-# and whoever debugs a script stops the server.
+# INFO, KEYS, SORT and ROLE are in @dangerous, CLIENT LIST and UNBLOCK in @admin, but clients need
+# them (our workers UNBLOCK). Loading functions is refused since they run with the rights of their
+# caller, and debugging scripts because it stops the whole server.
 _DATA: Final = (
     "sanitize-payload ~* &* +@all -@admin -@dangerous "
     "+info +keys +sort +sort_ro +role +client|list +client|unblock "
@@ -42,7 +42,7 @@ _DATA: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The passwords of a server; without one of its own, the default user needs none."""
+    """The passwords of a server. The default user needs none if *password* is `None`."""
 
     admin_password: str = field(repr=False)
     password: str | None = field(repr=False)
@@ -59,9 +59,9 @@ class Access:
 
 
 def prepare(directory: Path, *, auth: bool) -> Access:
-    """Write what the server reads in *directory*, with passwords drawn if there are none.
+    """Write the ACL file in *directory*, and passwords if there are none yet.
 
-    Users that an operator has added and saved stay as they are.
+    Other users in the file, added by an operator, are kept.
     """
     admin = _password(directory / ADMIN_PASSWORD)
     password = _password(directory / PASSWORD) if auth else None
@@ -91,8 +91,8 @@ def _others(path: Path) -> list[str]:
         lines = path.read_text("utf-8").splitlines()
     except FileNotFoundError:
         return []
-    ours = tuple(f"user {name} " for name in ("default", ADMIN))
-    return [line for line in lines if line and not line.startswith(ours)]
+    own = tuple(f"user {name} " for name in ("default", ADMIN))
+    return [line for line in lines if line and not line.startswith(own)]
 
 
 def _hashed(password: str) -> str:
@@ -100,7 +100,7 @@ def _hashed(password: str) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    # Written beside and renamed: never half there, and never readable by others.
+    # Written to a draft and renamed: never incomplete, and never readable by other users.
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
     file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,10 +1,10 @@
-"""The command line of the embedded server: how a server that holds queues is run."""
+"""The command line of the embedded server, with options fit for queues."""
 
 from __future__ import annotations
 
+from tambomq.embedded.access import USERS
 from tambomq.errors import EmbeddedError
 from tambomq.extras import how_to_install
-from tambomq.store.access import USERS
 
 
 def server_command(host: str, port: int, maxmemory_bytes: int, socket: str | None) -> list[str]:
@@ -18,7 +18,7 @@ def server_command(host: str, port: int, maxmemory_bytes: int, socket: str | Non
         "dir": "./",
         "logfile": "valkey.log",
         "daemonize": "no",
-        # Every second at worst: what a power cut may cost. A crash of a process costs nothing.
+        # A power cut may lose the last second of writes. The crash of a process loses nothing.
         "appendonly": "yes",
         "appendfsync": "everysec",
         # A power cut may leave half a command at the end; it was never durable.

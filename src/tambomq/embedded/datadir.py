@@ -1,16 +1,16 @@
-"""The data directory of the embedded server, and who may use it.
+"""The data directory of the embedded server, and its locks.
 
 Two locks, both `flock`: the kernel drops them when their holders die, so none is ever stale.
 
 =============== ======================== ====================================================
 file            held by                  says
 =============== ======================== ====================================================
-``lock``        the owner, alone         somebody serves from here; who is written in it
-``server.lock`` the keeper and server    a server still writes here, maybe its last words
+``lock``        the owner, alone         in use; the file names the owner
+``server.lock`` supervisor and server    a server still runs, or is shutting down
 =============== ======================== ====================================================
 
 So a new owner is refused at once while the old one lives, and waits only while the server of a
-dead one finishes.
+dead owner shuts down.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _log = logging.getLogger(__name__)
 
 
 def make_private(path: Path) -> None:
-    """Make the directory *path* if need be, and let nobody but its owner in, also if it was there.
+    """Create the directory *path* if needed, and restrict it to its owner.
 
-    One that belongs to somebody else, or to all as /tmp does, stays as it is, with a warning.
+    A directory of another user, or a shared one such as /tmp, is left as it is, with a warning.
     Raises `OSError`.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -45,7 +45,7 @@ def make_private(path: Path) -> None:
     except PermissionError:
         is_ours = False
     if not is_ours:
-        _log.warning("other users may look into %s (mode %03o), which is not ours", path, mode)
+        _log.warning("other users can read %s (mode %03o): use a directory of your own", path, mode)
 
 
 class DataDir:
@@ -61,16 +61,16 @@ class DataDir:
         return self.path / "valkey.log"
 
     def open_log(self) -> BinaryIO:
-        """Return the log to write on at its end; one that is made is for its owner alone."""
+        """Open the log for appending; a new one is readable by its owner only."""
         return os.fdopen(os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
 
     @property
     def socket(self) -> Path:
-        """The server's Unix socket, where the file system has such."""
+        """The server's Unix socket, if the file system allows one."""
         return self.path / SOCKET
 
     def acquire(self) -> None:
-        """Become the owner, making the directory if need be. Raises `DataDirBusy`."""
+        """Take the lock, creating the directory if needed. Raises `DataDirBusy`."""
         if self._lock is not None:
             return
         try:
@@ -85,14 +85,14 @@ class DataDir:
         self.sign("")
 
     def sign(self, url: str) -> None:
-        """Write who we are, for those who find the directory busy."""
+        """Write our pid and *url*, for the error of processes that find the directory busy."""
         if self._lock is not None:
             text = f"process {os.getpid()}" + (f" at {url}" if url else "")
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, f"{text}\n".encode(), 0)
 
     def release(self) -> None:
-        """Let others in."""
+        """Release the lock."""
         if self._lock is not None:
             os.ftruncate(self._lock, 0)
             os.close(self._lock)

@@ -1,4 +1,4 @@
-"""Where the embedded server listens: free ports, its Unix socket, and who answers there."""
+"""Ports and Unix socket of the embedded server: finds free ones, and asks who answers there."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from pathlib import Path
 from typing import Final
 
 from tambomq.errors import EmbeddedError, PortTaken
+from tambomq.text import format_address
 
 # A server that loads a large file answers between two pieces of it.
 _ANSWER_WITHIN_S: Final = 2.0
-# What the smaller systems allow the name of a socket; the last byte ends it.
+# The shortest limit of any system on the path of a Unix socket, without its final NUL.
 _SOCKET_NAME_BYTES: Final = 103
 
 
 def choose(host: str, port: int) -> int:
-    """Return *port* if it can be had now, or any free one for 0.
+    """Return *port* if it is free now, or any free one for 0.
 
-    Somebody may still take it before the server does; then the server says so. Raises `PortTaken`.
+    Another process may still take it first; then the server fails. Raises `PortTaken`.
     """
     if port and _answers(host, port):
         raise PortTaken(host, port)
@@ -34,16 +35,17 @@ def choose(host: str, port: int) -> int:
     except OSError as exc:
         if exc.errno == errno.EADDRINUSE:
             raise PortTaken(host, port) from exc
-        raise EmbeddedError(f"cannot listen on {host}:{port}: {exc.strerror}") from exc
+        address = format_address(host, port)
+        raise EmbeddedError(f"cannot listen on {address}: {exc.strerror}") from exc
 
 
 def url(host: str, port: int, login: str = "") -> str:
     """Return the address as clients take it; *login* ends in @ if there is one."""
-    return f"redis://{login}[{host}]:{port}" if ":" in host else f"redis://{login}{host}:{port}"
+    return f"redis://{login}{format_address(host, port)}"
 
 
 def can_have_socket(path: Path) -> bool:
-    """Return whether the file system lets a Unix socket be made beside *path*."""
+    """Return whether the file system allows Unix sockets beside *path*."""
     try:
         with _short(path.with_name(".probe.sock")) as probe, socket.socket(socket.AF_UNIX) as made:
             made.bind(probe)
@@ -54,10 +56,10 @@ def can_have_socket(path: Path) -> bool:
 
 
 def info(at: tuple[str, int] | Path, password: str = "") -> dict[str, str]:
-    """Return what the server *at* an address or Unix socket tells of itself.
+    """Return INFO of the server *at* an address or Unix socket.
 
-    Empty when none answers, or not to us; *password* is that of the default user. Spoken by hand:
-    a client library takes longer to import than the server to start.
+    Empty if none answers or the login fails; *password* is that of the default user. Written by
+    hand: a client library takes longer to import than the server to start.
     """
     try:
         with _connected(at) as peer:
@@ -88,7 +90,7 @@ def _connected(at: tuple[str, int] | Path) -> Iterator[socket.socket]:
 
 @contextmanager
 def _short(path: Path) -> Iterator[str]:
-    """Give a name of *path* that a socket may have, however long the path is. Raises `OSError`."""
+    """Yield a name of *path* that is short enough for a socket. Raises `OSError`."""
     if len(os.fsencode(path)) <= _SOCKET_NAME_BYTES:
         yield str(path)
         return
@@ -101,7 +103,7 @@ def _short(path: Path) -> Iterator[str]:
 
 
 def _answers(host: str, port: int) -> bool:
-    """Whether somebody listens: on macOS binding may succeed beside a wildcard listener."""
+    """Whether something listens: on macOS bind may succeed beside a wildcard listener."""
     try:
         socket.create_connection((host, port), timeout=_ANSWER_WITHIN_S).close()
     except OSError:

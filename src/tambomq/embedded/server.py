@@ -1,7 +1,7 @@
-"""The bundled Valkey: started in a data directory, found again there, and never left behind.
+"""The bundled Valkey server: starts it in a data directory and stops it with its owner.
 
-The owner starts a `keeper`, the keeper starts the server. Stopping is dropping the keeper's lease,
-which the kernel does for an owner who cannot. `datadir` tells who may use the directory.
+The owner starts a `supervisor`, which starts the server. To stop both, the owner closes its end of
+a pipe, the lease; the kernel closes it for an owner that dies. `datadir` locks the directory.
 """
 
 from __future__ import annotations
@@ -17,37 +17,37 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from tambomq.embedded import access, ports, supervisor
+from tambomq.embedded.access import Access
+from tambomq.embedded.command import server_command
+from tambomq.embedded.datadir import DataDir
 from tambomq.errors import DataDirBusy, EmbeddedError, PortTaken
 from tambomq.machine import half_of_memory
-from tambomq.store import access, keeper, ports
-from tambomq.store.access import Access
-from tambomq.store.command import server_command
-from tambomq.store.datadir import DataDir
 from tambomq.store.local_login import register, unregister
 
 _log = logging.getLogger(__name__)
 
 LOOK_EVERY_S: Final = 0.01
-# A server that lives and says nothing for so long will not say anything any more.
+# A running server that has not answered for this long is considered hung.
 _SILENT_FOR_S: Final = 60.0
-# The keeper kills a server that does not stop; then the keeper stops, and its lock is free.
-_GONE_WITHIN_S: Final = keeper.GRACE_S + 5.0
-# How often another port is tried when somebody takes the free one we found.
-_TRIES: Final = 10
+# The supervisor kills a server that does not stop, then ends; that frees its lock.
+_STOPPED_WITHIN_S: Final = supervisor.GRACE_S + 5.0
+# Attempts with another port when a process takes the free one we found.
+_MAX_PORT_ATTEMPTS: Final = 10
 _LOG_LINES: Final = 4
-# The keeper says 128 + signal, as a shell does.
+# The supervisor's exit code is 128 + signal, as in a shell.
 _KILLED: Final = 128
 
 
 class Embedded:
-    """A Valkey server of our own.
+    """A bundled Valkey server.
 
-    *port* 0 takes any free one and keeps it over restarts. *maxmemory_bytes* is what its data may
-    take, half of the machine's memory unless said otherwise, 0 any amount; a full server refuses
-    what would need more. With *auth* nobody is let in without a password: see `access`.
+    *port* 0 takes any free one and keeps it over restarts. *maxmemory_bytes* limits its data
+    (half of the machine's memory by default, 0 means no limit); a full server refuses writes that
+    need more. With *auth* clients need a password: see `access`.
 
-    Blocking; may be used from any thread, by one at a time. After a failed start, `stop` lets go
-    of the directory.
+    Blocking; may be used from any thread, by one at a time. After a failed start, `stop` releases
+    the directory.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Embedded:
         self.pid = 0
         self.version = ""
         self._fixed_port = port != 0
-        self._keeper: subprocess.Popen[bytes] | None = None
+        self._supervisor: subprocess.Popen[bytes] | None = None
         self._lease = -1
         self._log_from = 0
 
@@ -85,26 +85,26 @@ class Embedded:
 
     @property
     def url(self) -> str:
-        """Where it listens, without a password."""
+        """The URL of the server, without a password."""
         return ports.url(self.host, self.port)
 
     @property
     def login_url(self) -> str:
-        """Where it listens, with the password that clients need, if any; known once it runs."""
+        """The URL with the password that clients need, if any; known once it runs."""
         return ports.url(self.host, self.port, self._access.default)
 
     @property
     def client_url(self) -> str:
-        """What clients of this user need: they find the password by themselves where they can."""
+        """The URL for clients of this user, without the password where they can look it up."""
         return self.url if self._is_registered else self.login_url
 
     @property
     def admin_url(self) -> str:
-        """Where it listens, with the login of who may do everything; known once it runs."""
+        """The URL with the login of `ADMIN`; known once it runs."""
         return ports.url(self.host, self.port, self._access.admin)
 
     def start(self, on_loading: Callable[[float], None] = lambda _: None) -> None:
-        """Start it and wait until its data is loaded; *on_loading* hears the percentage.
+        """Start it and wait until its data is loaded; *on_loading* gets the percentage.
 
         Raises `DataDirBusy`, `PortTaken` or `EmbeddedError`, and nothing runs then.
         """
@@ -122,8 +122,8 @@ class Embedded:
         For callers who wait in their own way. A server that runs is stopped first.
         """
         self.dir.acquire()
-        for _ in range(_TRIES):
-            self._end_keeper()
+        for _ in range(_MAX_PORT_ATTEMPTS):
+            self._end_supervisor()
             # First the lock: the server of a dead owner may still be on the port.
             self._spawn((yield from self._server_lock()))
             try:
@@ -136,7 +136,7 @@ class Embedded:
             self.dir.sign(self.url)
             self._register()
             return
-        raise EmbeddedError(f"no free port was to be had on {self.host}")
+        raise EmbeddedError(f"no free port was found on {self.host}")
 
     def poll(self) -> int | None:
         """Return its exit code (128 + signal if it was killed), or ``None`` while it runs."""
@@ -147,7 +147,7 @@ class Embedded:
         return self._running().wait()
 
     def failure(self) -> EmbeddedError:
-        """Return why it ended, in the last words of its log."""
+        """Return why it ended, with the last lines of its log."""
         code, said = self.poll() or 0, self._last_words()
         if "Address already in use" in said:
             return PortTaken(self.host, self.port)
@@ -159,8 +159,8 @@ class Embedded:
         )
 
     def stop(self) -> None:
-        """Let it write down everything and end; harmless when nothing runs."""
-        self._end_keeper()
+        """Stop it after it has persisted everything; does nothing if it is not running."""
+        self._end_supervisor()
         unregister(self.host, self.port, self.dir.path)
         self.dir.release()
 
@@ -172,15 +172,15 @@ class Embedded:
             else:
                 unregister(self.host, self.port, self.dir.path)
         except OSError as error:
-            _log.warning("clients cannot find the password by themselves: %s", error)
+            _log.warning("clients cannot look up the password: %s", error)
 
     def _running(self) -> subprocess.Popen[bytes]:
-        if self._keeper is None:
+        if self._supervisor is None:
             raise EmbeddedError("the embedded server was not started")
-        return self._keeper
+        return self._supervisor
 
     def _server_lock(self) -> Generator[float, None, int]:
-        deadline = time.monotonic() + _GONE_WITHIN_S
+        deadline = time.monotonic() + _STOPPED_WITHIN_S
         while (lock := self.dir.server_lock()) is None:
             if time.monotonic() > deadline:
                 raise DataDirBusy(str(self.dir.path), "a server that has lost its owner")
@@ -196,13 +196,13 @@ class Embedded:
             command = server_command(self.host, port, self._maxmemory, socket)
             lease, self._lease = os.pipe()
             try:
-                self._keeper = self._start_keeper(lease, lock, command)
+                self._supervisor = self._start_supervisor(lease, lock, command)
             finally:
                 os.close(lease)
         finally:
             os.close(lock)
         self.port = port
-        self.pid = _read_pid(self._keeper)
+        self.pid = _read_pid(self._supervisor)
 
     def _prepared(self) -> Access:
         try:
@@ -211,13 +211,15 @@ class Embedded:
             raise EmbeddedError(f"cannot use {self.dir.path} for data: {exc.strerror}") from exc
 
     def _facts(self) -> dict[str, str]:
-        # The socket is in our own directory: nobody else can answer there, or hear the password.
+        # The socket is in our own directory: no other user can listen there and read the password.
         at = self.dir.socket if self._has_socket else (self.host, self.port)
         return ports.info(at, self._access.password or "")
 
-    def _start_keeper(self, lease: int, lock: int, command: list[str]) -> subprocess.Popen[bytes]:
+    def _start_supervisor(
+        self, lease: int, lock: int, command: list[str]
+    ) -> subprocess.Popen[bytes]:
         # -I and -S: it needs no packages, and starts in a third of the time.
-        python = [sys.executable, "-I", "-S", keeper.__file__]
+        python = [sys.executable, "-I", "-S", supervisor.__file__]
         with self.dir.open_log() as log:
             self._log_from = log.tell()
             return subprocess.Popen(
@@ -247,19 +249,19 @@ class Embedded:
             yield percent
         raise self.failure()
 
-    def _end_keeper(self) -> None:
+    def _end_supervisor(self) -> None:
         if self._lease >= 0:
             os.close(self._lease)
             self._lease = -1
-        if self._keeper is None:
+        if self._supervisor is None:
             return
         try:
-            code = self._keeper.wait(_GONE_WITHIN_S)
+            code = self._supervisor.wait(_STOPPED_WITHIN_S)
         except subprocess.TimeoutExpired:
-            self._keeper.kill()
-            code = self._keeper.wait()
-        self._keeper = None
-        # Somebody killed the keeper. Linux tells the server, macOS does not.
+            self._supervisor.kill()
+            code = self._supervisor.wait()
+        self._supervisor = None
+        # The supervisor was killed. Linux signals the server then, macOS does not.
         if code < 0 and self._facts().get("process_id") == str(self.pid):
             os.kill(self.pid, signal.SIGTERM)
 
@@ -271,7 +273,7 @@ class Embedded:
 
 
 def _read_pid(started: subprocess.Popen[bytes]) -> int:
-    """Return what the keeper says first; 0 when it died before."""
+    """Return the pid from the supervisor's first line; 0 if it died before."""
     if started.stdout is None:
         return 0
     with started.stdout as stdout:

@@ -1,10 +1,10 @@
-"""The parent of the embedded server: it sees to it that no server outlives its owner.
+"""The parent process of the embedded server: no server outlives its owner.
 
-Run as a script with nothing but the standard library, as ``keeper.py LEASE COMMAND…``. LEASE is the
-read end of a pipe whose other end only the owner holds: the kernel closes that even for an owner
+Run as a script with nothing but the standard library: ``supervisor.py LEASE COMMAND…``. LEASE is
+the read end of a pipe whose other end only the owner holds: the kernel closes it even for an owner
 who got SIGKILL, and this works on macOS as on Linux. (A child that the owner forks without exec
 would hold it too: spawn instead.) When the lease ends, or on SIGTERM, the server is asked to stop,
-then killed after `GRACE_S`. The keeper's exit status is the server's.
+then killed after `GRACE_S`. The supervisor's exit status is the server's.
 
 Stdout carries one line, the server's pid. The locks the owner passes down are inherited and held
 by being alive.
@@ -28,7 +28,7 @@ def main() -> int:
     """Run the server until it ends or the lease does."""
     lease, command = int(sys.argv[1]), sys.argv[2:]
     os.set_inheritable(lease, False)  # noqa: FBT003  (its only form)
-    # What the server writes is for its owner's eyes; it would let everybody read its files.
+    # The server would create its files readable by everyone.
     os.umask(0o077)
     wake = _wake_on(signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     server = _spawn(command)
@@ -54,16 +54,16 @@ def _wake_on(*signals: signal.Signals) -> int:
 
 def _spawn(command: list[str]) -> int:
     prctl = _prctl()
-    keeper = os.getpid()
+    supervisor = os.getpid()
     if (pid := os.fork()) != 0:
         return pid
     try:
-        # Should the keeper itself be killed, Linux can still tell the server. The signal is only
-        # sent for deaths after the call, so look whether it came too late.
+        # If the supervisor itself is killed, Linux can signal the server. The signal is only sent
+        # for deaths after the call, so check that the parent is still alive.
         if prctl:
             prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         os.dup2(2, 1)
-        if os.getppid() == keeper:
+        if os.getppid() == supervisor:
             os.execv(command[0], command)  # noqa: S606  (no shell is wanted)
     except OSError as exc:
         os.write(2, f"cannot run {command[0]}: {exc.strerror}\n".encode())

@@ -1,10 +1,9 @@
-"""What a worker holds, and the renewal that keeps it from others.
+"""Heartbeats: renew the leases of a worker's in-flight messages.
 
-The renewal never runs on the worker's event loop: a handler that blocks the
-loop must not lose its job. In a *thread* it goes on whatever the loop does; in a
-*process* of its own also while a handler holds the interpreter's lock.
+A heartbeat never runs on the worker's event loop: a handler that blocks the loop must not lose its
+job. In a *thread* it is independent of the loop; in a *process* of its own also of the GIL.
 
-A protocol says how to renew with its `Lease`; the rest is the same for all.
+A protocol defines the renewal in its `Lease`; the rest is the same for all.
 """
 
 from __future__ import annotations
@@ -20,28 +19,28 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import IO, Any, Protocol
 
-from tambomq.clock import pauses
+from tambomq.clock import backoff_delays
 from tambomq.errors import SettingsError
-from tambomq.store.renewal import Lease, OnLost, Renewal, drop
+from tambomq.runtime.renewal import Lease, OnLost, Renewal, drop
 
 log = logging.getLogger(__name__)
 
 
 class Heartbeat(Protocol):
-    """Keeps from others what is held, until told to let go."""
+    """Renews leases until they are released."""
 
     def hold(self, held: dict[str, str]) -> None:
         """Renew *held*, receipts by id, from now on."""
 
     def let_go(self, ids: Iterable[str]) -> None:
-        """Renew *ids* no more."""
+        """Stop renewing *ids*."""
 
     def close(self) -> None:
-        """Renew nothing any more."""
+        """Stop renewing."""
 
 
 class NoHeartbeat:
-    """Keeps nothing: what is held is ours for one lease and no longer."""
+    """Renews nothing: each lease lasts for its initial time only."""
 
     def hold(self, held: dict[str, str]) -> None:
         """Do nothing."""
@@ -56,19 +55,19 @@ class NoHeartbeat:
 class ThreadHeartbeat:
     """Renews from a thread, on a connection of its own.
 
-    A reply is waited for half the time between two renewals; then the renewal is repeated at once
-    on a new connection. So one that has gone silent delays a renewal by less than one interval.
+    The reply timeout is half the renewal interval; then the renewal is retried at once on a new
+    connection. So a silent connection delays a renewal by less than one interval.
     """
 
     def __init__(
         self, lease: Lease, on_lost: OnLost | None = None, held: dict[str, str] | None = None
     ) -> None:
-        """Begin; *held*, receipts by id, is renewed at once."""
+        """Start; *held*, receipts by id, is renewed at once."""
         self.held: dict[str, str] = held or {}
-        """Receipts by id. Who is in a hurry may set and pop them here, from any thread."""
-        self._renewal = Renewal(lease, self.held, self._tell_lost)
+        """Receipts by id. Hot paths may set and pop them here directly, from any thread."""
+        self._renewal = Renewal(lease, self.held, self._report_lost)
         self._every_s, self._on_lost = lease.every_s, on_lost
-        self._over = threading.Event()
+        self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tambomq-heartbeat", daemon=True)
         self._thread.start()
 
@@ -77,33 +76,33 @@ class ThreadHeartbeat:
         self.held.update(held)
 
     def let_go(self, ids: Iterable[str]) -> None:
-        """Renew *ids* no more."""
+        """Stop renewing *ids*."""
         for id in ids:
             self.held.pop(id, None)
 
     def close(self) -> None:
-        """Renew nothing any more."""
-        self._over.set()
+        """Stop renewing."""
+        self._closed.set()
         self._thread.join()
         self._renewal.close()
 
     def _run(self) -> None:
         due = time.monotonic() + (0 if self.held else self._every_s)
-        while not self._over.wait(max(0.0, due - time.monotonic())):
-            # From the beginning of this one: if it has to be repeated, the next is not late.
+        while not self._closed.wait(max(0.0, due - time.monotonic())):
+            # Counted from the start of this renewal: a retry must not delay the next one.
             due = time.monotonic() + self._every_s
             self._renewal.renew()
 
-    def _tell_lost(self, lost: dict[str, str]) -> None:
+    def _report_lost(self, lost: dict[str, str]) -> None:
         if self._on_lost is not None:
             self._on_lost(list(lost))
 
 
 class ProcessHeartbeat:
-    """Renews from a process, which ends when this one does, however that happens.
+    """Renews from a child process, which ends when this one does, however that happens.
 
-    A thread waits for the end of the process. If it dies (kill -9, out of memory) another is
-    started at once; until that one is up, the thread renews.
+    A watcher thread waits for the child to end. If it dies (kill -9, out of memory), the thread
+    renews and starts another.
     """
 
     def __init__(self, lease: Lease, on_lost: OnLost | None = None) -> None:
@@ -115,8 +114,8 @@ class ProcessHeartbeat:
             )
         self._lease, self._on_lost = lease, on_lost
         self._held: dict[str, str] = {}
-        # What is held and what the process is told change together.
-        self._lock, self._over = threading.Lock(), threading.Event()
+        # Guards `_held` and the messages to the process: both must change together.
+        self._lock, self._closed = threading.Lock(), threading.Event()
         self._start()
         self._watcher = threading.Thread(target=self._watch, name="tambomq-heartbeat", daemon=True)
         self._watcher.start()
@@ -125,92 +124,102 @@ class ProcessHeartbeat:
         """Renew *held*, receipts by id, from now on."""
         with self._lock:
             self._held.update(held)
-            self._tell(held)
+            self._send(held)
 
     def let_go(self, ids: Iterable[str]) -> None:
-        """Renew *ids* no more."""
-        gone = list(ids)
+        """Stop renewing *ids*."""
+        released = list(ids)
         with self._lock:
-            for id in gone:
+            for id in released:
                 self._held.pop(id, None)
-            self._tell(gone)
+            self._send(released)
 
     def close(self) -> None:
-        """Renew nothing any more."""
+        """Stop renewing."""
         with self._lock:
-            self._over.set()
-            self._hang_up()
+            self._closed.set()
+            self._close_pipe()
         self._watcher.join()
 
     def _start(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tambomq.store.heartbeat_process"],
+            [sys.executable, "-m", "tambomq.runtime.heartbeat_process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL if self._on_lost is None else subprocess.PIPE,
             # Ctrl-C is for the worker, which finishes what it has begun.
             start_new_session=True,
         )
-        self._ear = self._listen(self._process.stdout, self._on_lost)
-        # If it is dead already, the watcher finds out.
+        self._reader = self._start_reader(self._process.stdout, self._on_lost)
+        # If it is dead already, the watcher restarts it.
         with suppress(OSError):
             self._write(pickle.dumps((self._lease, self._held)))
 
     def _watch(self) -> None:
         """Replace the process whenever it ends, until this is closed."""
-        wait = pauses(longest_s=max(0.02, self._lease.every_s / 2))
+        wait = backoff_delays(longest_s=max(0.02, self._lease.every_s / 2))
         renewal = Renewal(self._lease, self._held, self._lost)
         began = time.monotonic()
-        while self._ended() and not self._over.is_set():
-            log.warning("the process that renews %s ended; starting another", self._lease.what)
+        while self._ended() and not self._closed.is_set():
+            log.warning(
+                "the heartbeat process of queue %r ended; starting another",
+                self._lease.queue,
+                extra={"queue": self._lease.queue},
+            )
             renewal.renew()
             if time.monotonic() - began > self._lease.every_s:
-                wait = pauses(longest_s=max(0.02, self._lease.every_s / 2))
-            elif self._over.wait(next(wait)):
-                # It died soon after its start: do not start others as fast as they die.
+                wait = backoff_delays(longest_s=max(0.02, self._lease.every_s / 2))
+            elif self._closed.wait(next(wait)):
+                # It died soon after its start: back off.
                 break
             began = time.monotonic()
             self._replace()
         renewal.close()
 
     def _ended(self) -> bool:
-        """Wait for the end of the process, and of all that it says."""
+        """Wait for the end of the process and of its output."""
         self._process.wait()
-        if self._ear is not None:
-            self._ear.join()
+        if self._reader is not None:
+            self._reader.join()
         return True
 
     def _replace(self) -> None:
         with self._lock:
-            if self._over.is_set():
+            if self._closed.is_set():
                 return
-            self._hang_up()
+            self._close_pipe()
             try:
                 self._start()
             except OSError as error:
                 # No memory, or too many processes. The old one has ended, so it is tried again.
-                log.warning("cannot start a process to renew %s: %s", self._lease.what, error)
+                log.warning(
+                    "cannot start the heartbeat process of queue %r: %s",
+                    *(self._lease.queue, error),
+                    extra={"queue": self._lease.queue},
+                )
 
-    def _listen(self, pipe: IO[bytes] | None, on_lost: OnLost | None) -> threading.Thread | None:
-        """Start to pass on what the process has lost, if anybody wants to know."""
+    def _start_reader(
+        self, pipe: IO[bytes] | None, on_lost: OnLost | None
+    ) -> threading.Thread | None:
+        """Start the thread that passes lost leases to *on_lost*."""
         if pipe is None or on_lost is None:
             return None
 
         def run() -> None:
             with pipe:
-                for told in messages(pipe):
-                    if lost := drop(self._held, told):
+                for report in messages(pipe):
+                    if lost := drop(self._held, report):
                         on_lost(list(lost))
 
-        ear = threading.Thread(target=run, name="tambomq-heartbeat", daemon=True)
-        ear.start()
-        return ear
+        reader = threading.Thread(target=run, name="tambomq-heartbeat", daemon=True)
+        reader.start()
+        return reader
 
     def _lost(self, lost: dict[str, str]) -> None:
         if self._on_lost is not None:
             self._on_lost(list(lost))
 
-    def _tell(self, what: dict[str, str] | list[str]) -> None:
-        # A process that is dead has a successor soon, which is told all that is held.
+    def _send(self, what: dict[str, str] | list[str]) -> None:
+        # A dead process is replaced soon, and its successor gets all of `_held`.
         with suppress(OSError, ValueError):
             self._write(message(what))
 
@@ -218,7 +227,7 @@ class ProcessHeartbeat:
         self._inbox.write(data)
         self._inbox.flush()
 
-    def _hang_up(self) -> None:
+    def _close_pipe(self) -> None:
         with suppress(OSError):
             self._inbox.close()
 
@@ -234,14 +243,14 @@ def message(what: dict[str, str] | list[str]) -> bytes:
 
 
 def messages(pipe: IO[bytes]) -> Iterator[Any]:
-    """Yield what comes through *pipe*; what its writer died over does not count."""
+    """Yield the messages from *pipe*; an incomplete last line is dropped."""
     for line in pipe:
         if line.endswith(b"\n"):
             yield json.loads(line)
 
 
 def heartbeat(how: str | None, lease: Lease, on_lost: OnLost | None = None) -> Heartbeat:
-    """Return what renews *lease*: ``"thread"``, ``"process"``, or nothing at all."""
+    """Return the heartbeat for *lease*: ``"thread"``, ``"process"``, or `None` for none."""
     if check_how(how) is None:
         return NoHeartbeat()
     return (ThreadHeartbeat if how == "thread" else ProcessHeartbeat)(lease, on_lost)

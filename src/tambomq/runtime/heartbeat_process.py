@@ -1,7 +1,7 @@
-"""The process of `heartbeat.ProcessHeartbeat`: told what to renew on stdin, ends with it.
+"""The child process of `heartbeat.ProcessHeartbeat`. Ends when its stdin does.
 
 On stdin first, pickled, the `Lease` and what is held already. Then lines of JSON: an
-object of receipts by id to hold, a list of ids to let go. On stdout an object for
+object of receipts by id to hold, a list of ids to release. On stdout an object for
 each time some were lost.
 """
 
@@ -12,28 +12,28 @@ import pickle
 import sys
 from contextlib import suppress
 
-from tambomq.store.heartbeat import ThreadHeartbeat, message, messages
+from tambomq.runtime.heartbeat import ThreadHeartbeat, message, messages
 
 
 class _Reporting(ThreadHeartbeat):
-    """Tells the worker what is lost, and with which receipt: it may hold the id anew by now."""
+    """Reports lost leases with their receipts: the worker may hold the id again by now."""
 
-    def _tell_lost(self, lost: dict[str, str]) -> None:
-        # A worker that listens no more is gone, or about to go: stdin will tell.
+    def _report_lost(self, lost: dict[str, str]) -> None:
+        # If the worker is gone, stdin ends too.
         with suppress(OSError):
             os.write(sys.stdout.fileno(), message(lost))
 
 
 def main() -> None:
-    """Renew until the worker hangs up, which it does also by dying."""
+    """Renew until the worker closes the pipe, which also happens when it dies."""
     inbox = sys.stdin.buffer
     lease, held = pickle.load(inbox)  # noqa: S301  (written by our own parent)
     beat = _Reporting(lease, held=held)
-    for told in messages(inbox):
-        if isinstance(told, dict):
-            beat.hold(told)
+    for request in messages(inbox):
+        if isinstance(request, dict):
+            beat.hold(request)
         else:
-            beat.let_go(told)
+            beat.let_go(request)
     beat.close()
 
 

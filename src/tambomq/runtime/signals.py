@@ -1,4 +1,4 @@
-"""A worker on an event loop of its own, stopped by SIGINT or SIGTERM."""
+"""Runs a worker on its own event loop until SIGINT or SIGTERM."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from asyncio import CancelledError
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
+from tambomq.runtime.event_loop import loop_factory
+
 
 def run_until_signalled(
     run: Callable[[], Awaitable[None]], stop: Callable[[], None], is_stopping: Callable[[], bool]
 ) -> None:
-    """Await *run*; the first signal calls *stop*, one that comes while stopping cancels it."""
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner, suppress(CancelledError):
-        runner.run(_signalled(run, stop, is_stopping))
+    """Await *run*; the first signal calls *stop*, a signal while stopping cancels it."""
+    with asyncio.Runner(loop_factory=loop_factory()) as runner, suppress(CancelledError):
+        runner.run(_run_with_signal_handlers(run, stop, is_stopping))
 
 
-async def _signalled(
+async def _run_with_signal_handlers(
     run: Callable[[], Awaitable[None]], stop: Callable[[], None], is_stopping: Callable[[], bool]
 ) -> None:
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -30,11 +32,3 @@ async def _signalled(
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, on_signal)
     await run()
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop  # noqa: PLC0415  (not installed everywhere)
-    except ImportError:
-        return None
-    return uvloop.new_event_loop

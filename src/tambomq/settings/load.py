@@ -1,4 +1,4 @@
-"""Where settings come from, and the names each has there. What can be set stands in `sections`.
+"""Loads settings from file, environment and flags. `sections` declares them.
 
 A later source wins: defaults, then ``tambo.toml``, then ``TAMBO_*`` variables, then flags.
 """
@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tambomq.errors import SettingsError
-from tambomq.forms import Flag, Form, Secret
-from tambomq.sections import (
+from tambomq.settings.sections import (
     ChasquiSettings,
     GomqSettings,
     HttpSettings,
@@ -29,6 +28,7 @@ from tambomq.sections import (
     Settings,
     default_data_dir,
 )
+from tambomq.settings.types import Flag, Form, Secret
 
 __all__ = [
     "CONFIG_FILE",
@@ -53,7 +53,7 @@ CONFIG_FILE: Final = "tambo.toml"
 _ENV: Final = "TAMBO_"
 # Variables that share the prefix and set nothing here: those of our tests and of other commands,
 _NOT_SETTINGS: Final = ("TAMBO_TEST_", "TAMBO_LAKE")
-# and what Kubernetes tells every container of a Service named tambo, or tambo-redis and the like.
+# and those that Kubernetes sets in every container for a Service named tambo or tambo-….
 _OF_SERVICES: Final = re.compile(
     r"TAMBO_(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_\d+_(?:TCP|UDP|SCTP)(?:_\w+)?)"
 )
@@ -65,7 +65,7 @@ _UNPREFIXED: Final = frozenset({"server"})
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """One setting, by all its names."""
+    """One setting and its names in each source."""
 
     section: str
     key: str
@@ -144,16 +144,17 @@ def load(
         try:
             values[spec.section][spec.key] = spec.form.read(value)
         except ValueError:
-            raise SettingsError(f"{source}: expected {spec.form}{_but(spec, value)}") from None
+            wrong = _wrong_value(spec, value)
+            raise SettingsError(f"{source}: expected {spec.form}{wrong}") from None
     return Settings(**{s: kind(**values[s]) for s, kind in _sections().items()})
 
 
 def unknown_variables(env: Mapping[str, str] | None = None) -> list[str]:
-    """Return a sentence for every ``TAMBO_*`` variable that is no setting and nobody's else."""
+    """Return a warning for every ``TAMBO_*`` variable that is not a setting."""
     known = {spec.variable: spec for spec in specs()}
     return [
         f"{name}: no such variable, it is ignored{_did_you_mean(name, known, or_list=False)}"
-        for name, _ in _ours(os.environ if env is None else env)
+        for name, _ in _settings_in(os.environ if env is None else env)
         if name not in known
     ]
 
@@ -205,14 +206,14 @@ def _parsed(path: Path) -> dict[str, Any]:
 
 def _from_env(env: Mapping[str, str]) -> _Found:
     known = {spec.variable: spec for spec in specs()}
-    for name, value in _ours(env):
+    for name, value in _settings_in(env):
         # An empty variable is how a shell or a unit file says "not set".
         if name in known and value:
             yield known[name], value, name
 
 
-def _ours(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the variables that somebody may have meant for us."""
+def _settings_in(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the variables that may be meant as settings."""
     for name, value in env.items():
         is_port = name.endswith("_PORT") and _SERVICE_URL.match(value)
         if is_port or not name.startswith(_ENV) or name.startswith(_NOT_SETTINGS):
@@ -238,8 +239,8 @@ def _did_you_mean(name: str, known: Mapping[str, object], *, or_list: bool = Tru
     return f"; there are {', '.join(known)}" if or_list else ""
 
 
-def _but(spec: Spec, value: object) -> str:
-    """Return what there is instead, if that may be told."""
+def _wrong_value(spec: Spec, value: object) -> str:
+    """Return the wrong value for the error text, unless it is a secret."""
     from tambomq.log import mask_url  # noqa: PLC0415  (only a fault needs it)
 
     return "" if isinstance(spec.form, Secret) else f", not {mask_url(repr(value))}"

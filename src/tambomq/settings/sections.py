@@ -1,4 +1,4 @@
-"""Every setting, its default and what it is for. No other file knows a default.
+"""The declarations of all settings, with their defaults. No other file has a default.
 
 A section is a frozen dataclass of `setting` fields with a line in `Settings`: its keys, variables,
 flags and its place in ``tambo.example.toml`` follow. Classes that can be used without settings,
@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from tambomq.forms import (
+from tambomq.machine import default_data_dir, half_of_memory
+from tambomq.settings.types import (
     Count,
     Directory,
     File,
@@ -27,7 +28,6 @@ from tambomq.forms import (
     Size,
     Url,
 )
-from tambomq.machine import default_data_dir, half_of_memory
 
 __all__ = [
     "ChasquiSettings",
@@ -43,11 +43,11 @@ __all__ = [
 ]
 
 _KIB, _MIB, _U32, _I32 = 1 << 10, 1 << 20, (1 << 32) - 1, (1 << 31) - 1
-_WHERE = "Where it listens; beyond loopback only with {}, or --insecure."
-_PORT = "Where it listens; 0 takes any free port."
-_CERT = "A certificate chain in PEM; with it and its key, only TLS is spoken."
-_KEY = "The key of that certificate."
-_CLIENT_CA = "Let only clients in whose certificate this authority has signed."
+_HOST = "Host to listen on; beyond loopback only with {}, or --insecure."
+_PORT = "Port to listen on; 0 takes any free one."
+_CERT = "Certificate chain in PEM. With it and its key, only TLS connections are accepted."
+_KEY = "Private key of that certificate."
+_CLIENT_CA = "Accept only clients with a certificate signed by this authority."
 
 
 def setting(form: Form, default: Any, about: str, *, example: str = "", alias: str = "") -> Any:
@@ -59,7 +59,7 @@ def setting(form: Form, default: Any, about: str, *, example: str = "", alias: s
     metadata = {"form": form, "about": about, "example": example, "alias": alias}
     if callable(default):
         return field(default_factory=default, metadata=metadata)
-    # What is not to be shown is not in the repr of its section either.
+    # Secrets are left out of the repr of their section.
     return field(default=default, metadata=metadata, repr=not isinstance(form, Secret))
 
 
@@ -79,40 +79,40 @@ class ServerSettings:
         example='"redis://127.0.0.1:6379"',
     )
     redis_port: int = setting(
-        Port(), 6379, "Where the embedded server listens, on loopback; 0 takes any free port."
+        Port(), 6379, "Port of the embedded server, on loopback; 0 takes any free one."
     )
     redis_maxmemory: int = setting(
         Size(0, 1 << 50),
         half_of_memory,
-        "What the embedded server's data may take; a full one refuses more. 0 is no limit.",
+        "Memory limit of the embedded server's data; when full it refuses writes. 0 is no limit.",
         example='"4GiB"',
     )
     redis_auth: bool = switch(
-        "Let nobody into the embedded server without the password in the data directory.", on=False
+        "Require the password in the data directory from clients of the embedded server.", on=False
     )
     data_dir: Path = setting(
         Directory(),
         default_data_dir,
-        "Where the embedded server keeps its data.",
+        "Directory of the embedded server's data.",
         example='"~/.local/share/tambomq"',
     )
     insecure: bool = switch(
-        "Listen beyond loopback also where everybody who can reach it can use it.", on=False
+        "Allow listening beyond loopback without TLS and authentication.", on=False
     )
 
 
 @dataclass(frozen=True, slots=True)
 class RsmqSettings:
-    """RSMQ, which clients speak with the Redis server itself."""
+    """RSMQ, whose clients talk to the Redis server directly."""
 
-    enabled: bool = switch("Watch it: health and numbers of its queues.", on=True)
+    enabled: bool = switch("Report the health and metrics of its queues.", on=True)
 
 
 @dataclass(frozen=True, slots=True)
 class ChasquiSettings:
-    """ChasquiMQ: whose delayed jobs are released and whose recurring jobs are made here."""
+    """ChasquiMQ: releases delayed jobs and creates recurring ones."""
 
-    enabled: bool = switch("Lead queues, and watch them.", on=True)
+    enabled: bool = switch("Lead queues, and report their metrics.", on=True)
     queue: tuple[str, ...] = setting(
         Names(), (), "A queue to lead; none means all that are found.", example='["emails"]'
     )
@@ -123,33 +123,33 @@ class GomqSettings:
     """GOMQ, over gRPC."""
 
     enabled: bool = switch("Serve it.", on=True)
-    host: str = setting(Host(), "127.0.0.1", _WHERE.format("token and TLS"))
+    host: str = setting(Host(), "127.0.0.1", _HOST.format("token and TLS"))
     port: int = setting(Port(), 10001, _PORT)
     transport: Literal["auto", "grpc", "envoy"] = setting(
         OneOf("auto", "grpc", "envoy"),
         "auto",
-        "What speaks gRPC; auto is envoy, which is faster, where that extra is installed.",
+        "Transport of gRPC; auto is envoy, which is faster, if that extra is installed.",
     )
     peer_timeout_s: float = setting(
-        Seconds(), 30.0, "A peer that has not observed for so long is disconnected."
+        Seconds(), 30.0, "Disconnect a peer that has not observed for this long."
     )
-    max_message_bytes: int = setting(
-        Size(64 * _KIB, _I32), 4 * _MIB, "The largest request that is taken."
+    max_message_bytes: int = setting(Size(64 * _KIB, _I32), 4 * _MIB, "Maximum size of a request.")
+    max_peers: int = setting(Count(1, 10_000), 1000, "Maximum number of peers of a consumer.")
+    max_keys: int = setting(
+        Count(1, 1000), 1000, "Maximum number of keys that a consumer is subscribed to."
     )
-    max_peers: int = setting(Count(1, 10_000), 1000, "So many peers a consumer may have.")
-    max_keys: int = setting(Count(1, 1000), 1000, "So many keys a consumer may be subscribed to.")
     max_connection_peers: int = setting(
-        Count(1, 1_000_000), 1000, "So many peers may call through one connection."
+        Count(1, 1_000_000), 1000, "Maximum number of peers that call through one connection."
     )
     max_backlog: int = setting(
         Count(1, 1_000_000_000),
         1_000_000,
-        "So many messages may wait in a main queue, or for one peer; then Publish is refused.",
+        "Maximum number of messages in a main queue, or of one peer; then Publish is refused.",
     )
     token: str | None = setting(
         Secret(),
         None,
-        "Let only callers in who send this bearer token. A flag is seen by others: use the file.",
+        "Bearer token that callers must send. Other users can see flags: set it in the file.",
         example='"a-long-random-text"',
     )
     tls_cert: Path | None = setting(File(), None, _CERT, example='"/etc/tambo/gomq.pem"')
@@ -162,32 +162,32 @@ class KqueueSettings:
     """KqueueMsgQ, over TCP."""
 
     enabled: bool = switch("Serve it.", on=True)
-    host: str = setting(Host(), "127.0.0.1", _WHERE.format("TLS and client certificates"))
+    host: str = setting(Host(), "127.0.0.1", _HOST.format("TLS and client certificates"))
     port: int = setting(Port(), 8000, _PORT)
     slow_consumer: Literal["disconnect", "drop", "block"] = setting(
         OneOf("disconnect", "drop", "block"),
         "disconnect",
-        "What happens to a consumer whose buffer is full; block stops producers.",
+        "Policy for a consumer whose buffer is full; block stops producers.",
     )
-    max_connections: int = setting(Count(1, 1_000_000), 10_000, "So many clients at once.")
-    max_name_bytes: int = setting(Size(1, _U32), 64 * _KIB, "The longest queue name.")
-    max_message_bytes: int = setting(Size(1, _U32), 16 * _MIB, "The longest message.")
+    max_connections: int = setting(
+        Count(1, 1_000_000), 10_000, "Maximum number of clients at once."
+    )
+    max_name_bytes: int = setting(Size(1, _U32), 64 * _KIB, "Maximum length of a queue name.")
+    max_message_bytes: int = setting(Size(1, _U32), 16 * _MIB, "Maximum length of a message.")
     max_buffer_bytes: int = setting(
-        Size(_KIB, 1 << 40), 8 * _MIB, "So much may wait for one consumer."
+        Size(_KIB, 1 << 40), 8 * _MIB, "Maximum size of the buffer of one consumer."
     )
     handshake_s: float = setting(
-        Seconds(), 10.0, "A client has so long to say whether it produces or consumes."
+        Seconds(), 10.0, "Timeout for a client to send its role, producer or consumer."
     )
-    frame_s: float = setting(
-        Seconds(), 30.0, "A frame has so long from its first byte to its last."
-    )
+    frame_s: float = setting(Seconds(), 30.0, "Timeout from the first byte of a frame to its last.")
     max_memory_bytes: int = setting(
         Size(_MIB, 1 << 40),
         256 * _MIB,
-        "What all clients together may hold: unfinished frames, subscriptions, waiting messages.",
+        "Memory limit of all clients: incomplete frames, subscriptions, pending messages.",
     )
     ok_replies: bool = switch(
-        "Answer OK to whatever a client sends.", on=False, alias="--ok-replies"
+        "Reply OK to everything a client sends.", on=False, alias="--ok-replies"
     )
     tls_cert: Path | None = setting(File(), None, _CERT, example='"/etc/tambo/kqueue.pem"')
     tls_key: Path | None = setting(File(), None, _KEY, example='"/etc/tambo/kqueue.key"')
@@ -196,7 +196,7 @@ class KqueueSettings:
 
 @dataclass(frozen=True, slots=True)
 class JournalSettings:
-    """Journals: what passed through queues, with its bodies, until its readers have it."""
+    """Journals: records of the messages of queues, kept until their readers have committed them."""
 
     patterns: tuple[str, ...] = setting(
         Names(),
@@ -206,37 +206,37 @@ class JournalSettings:
         alias="--journal",
     )
     max_entries: int = setting(
-        Count(2, 1_000_000_000), 1_000_000, "So many entries a journal holds that are not read."
+        Count(2, 1_000_000_000), 1_000_000, "Maximum number of unread entries of a journal."
     )
     max_bytes: int = setting(
-        Size(_KIB, 1 << 40), 256 * _MIB, "So much a journal holds that is not read."
+        Size(_KIB, 1 << 40), 256 * _MIB, "Maximum size of the unread entries of a journal."
     )
 
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """Health and numbers, over HTTP: /healthz, /readyz, /metrics, /stats, /endpoints."""
+    """Health and metrics, over HTTP: /healthz, /readyz, /metrics, /stats, /endpoints."""
 
     enabled: bool = switch("Serve it.", on=True)
     host: str = setting(
-        Host(), "127.0.0.1", "Where it listens; beyond loopback only with --insecure."
+        Host(), "127.0.0.1", "Host to listen on; beyond loopback only with --insecure."
     )
     port: int = setting(Port(), 8090, _PORT)
 
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """What is told on stderr."""
+    """Logging to stderr."""
 
     level: str = setting(
-        OneOf("debug", "info", "warning", "error"), "info", "The least that is told."
+        OneOf("debug", "info", "warning", "error"), "info", "Minimum level that is logged."
     )
-    format: str = setting(OneOf("text", "json"), "text", "For people, or one JSON object a line.")
+    format: str = setting(OneOf("text", "json"), "text", "Text lines, or one JSON object per line.")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything a process is told at its start."""
+    """All settings of a process."""
 
     server: ServerSettings = field(default_factory=ServerSettings)
     rsmq: RsmqSettings = field(default_factory=RsmqSettings)

@@ -1,4 +1,4 @@
-"""The forms a setting can have: what is accepted, what it becomes, how it is described.
+"""The types of settings: what each accepts, how it is parsed, and how it is described.
 
 A value comes as TOML gave it or as text from a variable or a flag; `read` takes both. ``str(form)``
 completes "expected …".
@@ -207,8 +207,8 @@ class Count:
 
     metavar = "COUNT"
 
-    def __init__(self, least: int, most: int) -> None:
-        self._least, self._most = least, most
+    def __init__(self, min_value: int, max_value: int) -> None:
+        self._min, self._max = min_value, max_value
 
     def read(self, value: object) -> int:
         """Return the number."""
@@ -221,12 +221,12 @@ class Count:
         return str(value)
 
     def __str__(self) -> str:
-        return f"a whole number from {self._least} to {self._most}"
+        return f"a whole number from {self._min} to {self._max}"
 
     def _checked(self, value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
             raise ValueError  # noqa: TRY004  (one error for every wrong value)
-        if not self._least <= value <= self._most:
+        if not self._min <= value <= self._max:
             raise ValueError
         return value
 
@@ -262,8 +262,8 @@ class Size(Count):
         return str(value)
 
     def __str__(self) -> str:
-        least, most = (self.toml(each).strip('"') for each in (self._least, self._most))
-        return f"a number of bytes such as 65536, 64KiB or 8MiB, from {least} to {most}"
+        min_value, max_value = (self.toml(each).strip('"') for each in (self._min, self._max))
+        return f"a number of bytes such as 65536, 64KiB or 8MiB, from {min_value} to {max_value}"
 
 
 class Seconds:
@@ -271,15 +271,15 @@ class Seconds:
 
     metavar = "SECONDS"
 
-    def __init__(self, most: float = 86_400.0) -> None:
-        self._most = most
+    def __init__(self, max_value: float = 86_400.0) -> None:
+        self._max = max_value
 
     def read(self, value: object) -> float:
         """Return the seconds."""
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             raise ValueError  # noqa: TRY004  (one error for every wrong value)
         seconds = float(value)
-        if not math.isfinite(seconds) or not 0 < seconds <= self._most:
+        if not math.isfinite(seconds) or not 0 < seconds <= self._max:
             raise ValueError
         return seconds
 
@@ -288,9 +288,9 @@ class Seconds:
         return f"{value:g}"
 
     def __str__(self) -> str:
-        return f"a number of seconds, above 0 and up to {self._most:g}"
+        return f"a number of seconds, above 0 and up to {self._max:g}"
 
 
 def _either(words: tuple[str, ...]) -> str:
-    *most, last = words
-    return f"{', '.join(most)} or {last}" if most else last
+    *others, last = words
+    return f"{', '.join(others)} or {last}" if others else last

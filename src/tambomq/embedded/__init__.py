@@ -1,0 +1,1 @@
+"""The bundled Valkey server: starts it, supervises it, keeps its data."""

@@ -1,0 +1,1 @@
+"""Heartbeats that renew leases, in a thread or a process of their own."""

@@ -1,0 +1,1 @@
+"""Settings: their names, types, defaults and sources."""
