@@ -1,4 +1,4 @@
-"""What an audit of any protocol says: which rule is broken where, and what mends it."""
+"""Rules and findings of an audit: which rule a key breaks, and what repairs it."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ import msgspec
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """Something that holds for all keys of a protocol while nobody has damaged them."""
+    """An invariant of a protocol's keys."""
 
     name: str
     meaning: str
-    """What it means that the rule is broken."""
+    """What a violation means."""
     repair: str = ""
-    """What mends it; empty where only a person can tell."""
+    """What a repair does; empty where there is no automatic repair."""
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One place where a rule is broken."""
+    """One violation of a rule."""
 
     rule: Rule
     queue: str
     key: str
     item: bytes = b""
     """The member, field, entry or element of the key; empty for the key itself."""
-    told: str = ""
-    """What stands there."""
+    detail: str = ""
+    """What was found there."""
     hints: tuple[str, ...] = ()
-    """What its protocol wants to know to mend it."""
+    """What the protocol needs to repair it."""
 
     @property
-    def where(self) -> str:
-        """The key and what of it, to be shown."""
+    def location(self) -> str:
+        """The key and the item in it, for display."""
         return f"{self.key} {shown(self.item)}" if self.item else self.key
 
 
@@ -38,6 +38,6 @@ _SHOWN = 80
 
 
 def shown(item: bytes) -> str:
-    """Return *item* as text of a bearable length."""
+    """Return *item* as text, shortened for display."""
     text = item.decode("utf-8", "backslashreplace")
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(item)} bytes)"

@@ -1,8 +1,8 @@
-"""What the ledgers of redrives answer alike, in all protocols that have dead letters.
+"""Redrives: dead letters returned to their queue, recorded so that they can be resumed and undone.
 
-A *redrive* lets dead letters be delivered again. What it was told, and each letter that it moved,
-stands beside the queue: written in the script that moves, so that who follows after a crash goes
-on, and whoever regrets it can put back what nobody has taken yet.
+The options of a *redrive*, and each dead letter that it has moved, are stored beside the queue by
+the script that moves. After a crash the next run continues, and an undo puts back what no consumer
+has received yet.
 """
 
 from __future__ import annotations
@@ -17,82 +17,83 @@ import msgspec
 from tambomq.errors import RemoteProtocolError
 from tambomq.store.call import Arg, Call, Plan, load_script, results
 
-_OPEN = load_script("tambomq.store", "redrive_open")
-_SETTLE = load_script("tambomq.store", "redrive_settle")
+_OPEN = load_script("tambomq.bulk", "redrive_open")
+_SETTLE = load_script("tambomq.bulk", "redrive_settle")
 
 KEEP_S: Final = 7 * 24 * 3600
-"""For how long a redrive is remembered after its last move."""
+"""How long the record of a redrive is kept after its last move."""
 CHUNK: Final = 250
-"""Letters of one script, which takes some 2 ms; others wait no longer than that."""
+"""Dead letters per script: that takes some 2 ms, during which Redis serves no other client."""
 
 OPEN, STOPPED, DONE, UNDONE = "open", "stopped", "done", "undone"
-"""Under way, or its process died; ended by its canary; ended; taken back."""
+"""Running (or its process died); stopped by its canary; finished; undone."""
 
 
 class Redrive(msgspec.Struct, frozen=True):
-    """A redrive: what it was told, and how far it has come."""
+    """The stored record of a redrive: its options and its progress."""
 
     id: str
     where: str = ""
-    """Which letters: Spark SQL."""
+    """Which dead letters, as a Spark SQL condition."""
     rewrite: str = ""
-    """The new body, as Spark SQL; '' for the old."""
+    """The new body, as a Spark SQL expression; '' keeps the old one."""
     attempts: str = "reset"
     until: str = ""
-    """The last letter there was when it began: those that die later are not for it."""
+    """The last dead letter when the redrive began; later ones are not moved."""
     dead: str = ""
-    """Where the letters are, in protocols where that has a name of its own."""
+    """The dead-letter queue, in protocols where it has a name of its own."""
     selected: int = 0
     canary: int = 0
-    """How many go ahead."""
+    """How many dead letters are moved first, and watched."""
     state: str = OPEN
     begun_ms: int = 0
     moved: int = 0
     undone: int = 0
 
     def fields(self) -> tuple[Arg, ...]:
-        """Return names and values as they are stored."""
+        """Return field names and values alternating, as stored."""
         stored = msgspec.structs.asdict(self)
         del stored["id"]
         return tuple(word for pair in stored.items() for word in pair)
 
 
-class Moved(msgspec.Struct, frozen=True):
-    """What one script did."""
+class MoveResult(msgspec.Struct, frozen=True):
+    """The outcome of one script that moves dead letters."""
 
     total: int
-    """Letters that the redrive has moved since it began."""
+    """Dead letters that the redrive has moved in all."""
     held: int = 0
-    """Letters of these that somebody is looking at."""
+    """Of these, dead letters that a consumer holds."""
     refused: int = 0
-    """Letters of these that the queue does not take."""
+    """Of these, dead letters that the queue does not accept."""
     is_full: bool = False
-    """Whether there was no room for the rest."""
+    """Whether the queue is full, and the rest was not moved."""
 
 
-class Undone(msgspec.Struct, frozen=True):
-    """What became of letters that were moved."""
+class UndoResult(msgspec.Struct, frozen=True):
+    """The outcome of an undo."""
 
     back: int = 0
+    """Moved back."""
     running: int = 0
-    """Somebody has received them, and is not done."""
+    """Received by a consumer, and not settled."""
     consumed: int = 0
-    """They are gone: done, or dead again."""
+    """Settled: done, or dead-lettered again."""
 
-    def __add__(self, other: Undone) -> Undone:
-        return Undone(
+    def __add__(self, other: UndoResult) -> UndoResult:
+        return UndoResult(
             self.back + other.back, self.running + other.running, self.consumed + other.consumed
         )
 
 
-def begin(redrives: str, record: str, told: Redrive) -> Call[Redrive]:
-    """Begin *told*; or return the redrive that has its id already, as it is."""
-    args = (told.id, KEEP_S, *told.fields())
-    return Call(_OPEN, (redrives, record), args, partial(read, told.id), repeatable=True)
+def begin(redrives: str, record: str, redrive: Redrive) -> Call[Redrive]:
+    """Store *redrive*, or return the one that is already stored with its id."""
+    args = (redrive.id, KEEP_S, *redrive.fields())
+    return Call(_OPEN, (redrives, record), args, partial(read, redrive.id), repeatable=True)
 
 
 def known(redrives: str, record: Callable[[str], str]) -> Plan[list[Redrive]]:
-    """Return the redrives of a queue that are remembered, the oldest first."""
+    """Return the stored redrives of a queue, the oldest first; unreadable ones are left out."""
     listed = Call("SMEMBERS", (redrives,), (), _texts, repeatable=True)
     ids = results((yield (listed,)))[0]
     calls = [Call("HGETALL", (record(id),), (), list, repeatable=True) for id in ids]
@@ -101,21 +102,20 @@ def known(redrives: str, record: Callable[[str], str]) -> Plan[list[Redrive]]:
         yield (Call("SREM", (redrives,), tuple(forgotten), int, repeatable=True),)
     kept = []
     for id, fields in found.items():
-        # One that cannot be read hides no other.
         with suppress(RemoteProtocolError):
             kept += [read(id, fields)] if fields else []
     return sorted(kept, key=lambda each: (each.begun_ms, each.id))
 
 
 def settle(record: str, state: str) -> Call[bool]:
-    """Say what has become of a redrive; false if it is undone, or forgotten."""
+    """Set the state of a redrive; false if it is undone, or no longer stored."""
     return Call(_SETTLE, (record,), (state,), bool, repeatable=True)
 
 
 def read(id: str, reply: Sequence[Any]) -> Redrive:
-    """Return the redrive that the fields of a hash say; unknown ones are left out.
+    """Return the redrive in the fields of a hash; unknown fields are ignored.
 
-    Raises `RemoteProtocolError` if somebody has damaged it.
+    Raises `RemoteProtocolError` if it is damaged.
     """
     pairs = zip(reply[::2], reply[1::2], strict=True)
     found = {name.decode(errors="replace"): value.decode(errors="replace") for name, value in pairs}
@@ -126,16 +126,16 @@ def read(id: str, reply: Sequence[Any]) -> Redrive:
         raise RemoteProtocolError(f"redrive {id!r} cannot be read: {error}") from error
 
 
-def moved(reply: Sequence[int]) -> Moved:
-    """Return what the script that moves answers."""
+def moved(reply: Sequence[int]) -> MoveResult:
+    """Return the reply of a script that moves dead letters."""
     total, held, refused, full = reply
-    return Moved(total, held, refused, bool(full))
+    return MoveResult(total, held, refused, bool(full))
 
 
-def undone(reply: Sequence[Any]) -> tuple[str, Undone]:
-    """Return where to go on, '' at the end, and what became of the letters so far."""
+def undone(reply: Sequence[Any]) -> tuple[str, UndoResult]:
+    """Return the cursor ('' at the end), and the outcome of this chunk."""
     after, *counts = reply
-    return after.decode(), Undone(*counts)
+    return after.decode(), UndoResult(*counts)
 
 
 def _texts(reply: Sequence[bytes]) -> list[str]:

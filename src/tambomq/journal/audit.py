@@ -1,13 +1,13 @@
-"""What must hold for journals, and how to see where it does not."""
+"""Audit rules of journals, and the calls that check them."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+from tambomq.bulk.audit import Finding, Rule
 from tambomq.journal import keys, ops
 from tambomq.journal.wire import by_name, number
 from tambomq.store.call import Call, Plan, results
-from tambomq.store.findings import Finding, Rule
 
 ENTRY: Final = Rule(
     "journal.undecodable-entry", "an entry does not say what happened, or when; readers skip it"
@@ -17,17 +17,17 @@ PROTOCOL: Final = Rule("journal.unknown-protocol", "a journal of no protocol; no
 RULES: Final = (ENTRY, PROTOCOL)
 
 
-def strangers(cursor: bytes) -> Call[tuple[bytes, list[str]]]:
-    """Return where to go on, and some keys that look like journals, and of whose protocol."""
+def keys_like_journals(cursor: bytes) -> Call[tuple[bytes, list[str]]]:
+    """Return the next cursor, and some keys that are named like journals of any protocol."""
     words = (cursor, "MATCH", keys.ANY, "COUNT", ops.COUNT, "TYPE", "stream")
     return Call("SCAN", (), words, _keys, repeatable=True)
 
 
 def journal(key: str) -> Plan[list[Finding]]:
-    """Return what is wrong with one of them."""
+    """Return the findings of the journal *key*."""
     protocol, queue = keys.owner_of(key)
     if protocol not in keys.PROTOCOLS:
-        return [Finding(PROTOCOL, queue, key, told=protocol)]
+        return [Finding(PROTOCOL, queue, key, detail=protocol)]
     found: list[Finding] = []
     own, low = keys.Keys(protocol, queue), "-"
     while True:

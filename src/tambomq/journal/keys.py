@@ -1,25 +1,24 @@
-"""Every key and field of the journal, and whose it may be. No other file spells one.
+"""Names of the journal's Redis keys and fields. No other Python module spells one.
 
-A journal is a stream of its own beside a queue. Its fields, in any order, all text but the last::
+A journal is a stream beside a queue. Fields of an entry, in any order; all but ``d`` are text::
 
-    e          what happened: ``sent`` and what else its writer knows
-    id         the message's id; missing where the protocol has none
-    ts         when, in milliseconds
-    n          the name it was dispatched by, where there is one; or, of a ``delivered`` one, the
-               consumer
-    delay_ms   how long it was to wait, where it was
-    a          which receive of the message it was, from 1 on
-    to         how many it went to, where that is known
-    r          why the message is dead
-    o          bytes of all entries up to this one, as the bounds count them
+    e          the event: ``sent``, or another one of the protocol
+    id         the message id; missing if the protocol has none
+    ts         the time, in milliseconds
+    n          the job name, if it has one; of ``delivered``, the consumer
+    delay_ms   the delay it was sent with, if any
+    a          the number of this receive of the message, from 1
+    to         the number of receivers, if known
+    r          the reason of a dead letter
+    o          total size of all entries up to this one, as the bounds count it
     d          the body
 
-Readers ignore fields and events they do not know. Beside it lies a hash::
+Readers ignore unknown fields and events. A hash holds the journal's state::
 
-    bytes gone               what was ever recorded, and what of it is not kept any more
-    refused dropped          sends that were refused, and events that were not recorded
-    committed:<reader>       the last entry a reader needs no more
-    read:<reader>            bytes of all entries up to that one
+    bytes gone               total size of all entries ever recorded, and of the trimmed ones
+    refused dropped          refused sends, and events that were not recorded
+    committed:<reader>       the last entry that a reader has committed
+    read:<reader>            total size of all entries up to that one
 
 The scripts spell the fields too; a field that changes here changes there.
 """
@@ -37,7 +36,7 @@ SENT = "sent"
 EVENT, ID, AT, NAME, DELAY, BODY = b"e", b"id", b"ts", b"n", b"delay_ms", b"d"
 ATTEMPT, TARGETS, REASON = b"a", b"to", b"r"
 
-BYTES, GONE, REFUSED, DROPPED = b"bytes", b"gone", b"refused", b"dropped"
+BYTES, TRIMMED, REFUSED, DROPPED = b"bytes", b"gone", b"refused", b"dropped"
 COMMITTED, READ = b"committed:", b"read:"
 
 ANY: Final = "{tambo:*}:journal"
@@ -56,17 +55,17 @@ class Keys:
     def __init__(self, protocol: str, queue: str) -> None:
         self.protocol, self.queue = check_protocol(protocol), check_queue(queue)
         self.journal = f"{{tambo:{protocol}:{queue}}}:journal"
-        """Stream: what passed through."""
+        """Stream of the entries."""
         self.state = f"{self.journal}:state"
-        """Hash: how much there is, and how far its readers are."""
+        """Hash of the totals and of the readers' positions."""
 
     def fence(self, query: str) -> str:
-        """Hash: which chunks of rows *query* has written to the journal, and a digest of each."""
+        """Return the hash of the chunks that *query* has written, with the digest of each."""
         return f"{{tambo:{self.protocol}:{self.queue}}}:fence:{query}"
 
 
 def any_of(protocol: str) -> str:
-    """Return what matches the journals of all queues of *protocol*."""
+    """Return the pattern that matches the journals of all queues of *protocol*."""
     return f"{{tambo:{check_protocol(protocol)}:*}}:journal"
 
 
@@ -83,28 +82,28 @@ def owner_of(key: str) -> tuple[str, str]:
 
 
 def check_protocol(protocol: str) -> str:
-    """Return *protocol* if there is such a one; raise `InvalidFormat` if not."""
+    """Return *protocol* if it is known; raise `InvalidFormat` if not."""
     if protocol not in PROTOCOLS:
         raise InvalidFormat("protocol", protocol, f"one of {', '.join(PROTOCOLS)}")
     return protocol
 
 
 def check_queue(queue: str) -> str:
-    """Return *queue* if it may name one; raise `InvalidFormat` if not."""
+    """Return *queue* if it is a valid queue name; raise `InvalidFormat` if not."""
     if not isinstance(queue, str) or not queue or not _is_text(queue):
         raise InvalidFormat("queue name", queue, "any text that is not empty")
     return queue
 
 
 def check_reader(reader: str) -> str:
-    """Return *reader* if it may name one; raise `InvalidFormat` if not."""
+    """Return *reader* if it is a valid reader name; raise `InvalidFormat` if not."""
     if not isinstance(reader, str) or _READER.fullmatch(reader) is None:
         raise InvalidFormat("reader", reader, "1 to 160 of A-Z a-z 0-9 _ - .")
     return reader
 
 
 def check_entry_id(id: str) -> str:
-    """Return *id* if it may be an entry's; raise `InvalidFormat` if not."""
+    """Return *id* if it is a valid entry id; raise `InvalidFormat` if not."""
     if not isinstance(id, str) or not _ENTRY_ID.fullmatch(id) or max(map(int, id.split("-"))) >> 64:
         raise InvalidFormat("entry id", id, "two numbers of 64 bits, such as 1718000000000-0")
     return id

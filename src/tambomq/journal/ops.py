@@ -1,4 +1,4 @@
-"""What is asked of a journal, as calls and plans nobody has made yet."""
+"""Calls and plans that append to, read, commit and trim a journal."""
 
 from __future__ import annotations
 
@@ -10,55 +10,55 @@ import msgspec
 
 from tambomq.journal import keys as fields
 from tambomq.journal.keys import Keys, any_of, check_entry_id, check_reader, queue_of
-from tambomq.journal.recording import Bounds, accounting
-from tambomq.journal.wire import Record, by_name, fields_of, number
+from tambomq.journal.policy import JournalBounds
+from tambomq.journal.wire import JournalRecord, by_name, fields_of, number
 from tambomq.store.call import Call, Plan, load_script, results
 
 COUNT: Final = 1000
-"""Entries of one page: more are no faster, and keep Redis from others."""
+"""Entries of one page. Larger pages are no faster, and block Redis for other clients."""
 
-_COMMIT = load_script("tambomq.journal", "commit", "readers")
-_FORGET = load_script("tambomq.journal", "forget", "readers")
+_COMMIT = load_script("tambomq.journal", "commit")
+_FORGET = load_script("tambomq.journal", "forget")
 _STATE = load_script("tambomq.journal", "state")
-_APPEND = accounting(load_script("tambomq.journal", "append"))
+_APPEND = load_script("tambomq.journal", "append")
 
 Entry: TypeAlias = tuple[bytes, list[bytes]]
-"""An entry's id, and its fields: names and values by turns."""
+"""An entry's id, and its fields: names and values alternate."""
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """How far one who reads a journal has come."""
+    """The position of one reader of a journal."""
 
     name: str
     committed: str
-    """The last entry it needs no more."""
+    """The last entry that it has committed."""
     lag_bytes: int
-    """What was recorded since, as the bounds count it."""
+    """Size of the entries after that one, as the bounds count it."""
     lag_ms: int
-    """How much later the last entry is."""
+    """Time between that entry and the last one."""
 
 
 class State(msgspec.Struct, frozen=True):
-    """What a journal holds, and who has yet to read it."""
+    """The size of a journal, its counters and the positions of its readers."""
 
     entries: int
     bytes: int
-    """As the bounds count them; entries that were appended without bounds are not counted."""
+    """As the bounds count them, without entries that were appended without bounds."""
     first: str
-    """The id of the first entry, empty without one."""
+    """The id of the first entry; empty without entries."""
     last: str
-    """The last id that was ever given."""
+    """The last id that was ever assigned."""
     refused: int
-    """Messages that were not stored, since the journal was full."""
+    """Messages that were not stored because the journal was full."""
     dropped: int
-    """Events that were not recorded, since it was full or could not be reached."""
+    """Events that were not recorded because it was full or unreachable."""
     readers: tuple[Reader, ...]
 
 
-def append(keys: Keys, records: Iterable[Record]) -> Plan[list[str]]:
+def append(keys: Keys, records: Iterable[JournalRecord]) -> Plan[list[str]]:
     """Add *records* at the end, in order; return their entry ids.
 
-    A record that no journal can hold is refused before anything of its page is written.
+    An invalid record is refused before anything of its page is written.
     """
     ids: list[str] = []
     left = iter(records)
@@ -68,11 +68,11 @@ def append(keys: Keys, records: Iterable[Record]) -> Plan[list[str]]:
 
 
 def append_bounded(
-    keys: Keys, bounds: Bounds, sent: Iterable[tuple[int, bytes]], missed: int = 0
+    keys: Keys, bounds: JournalBounds, sent: Iterable[tuple[int, bytes]], missed: int = 0
 ) -> Call[int]:
-    """Record what was *sent* to how many, as far as there is room; return how many were.
+    """Record *sent* messages, as pairs of receivers and body, until the journal is full.
 
-    The others, and *missed* beside them, are counted as dropped.
+    Return how many were recorded. The others, and *missed* more, are counted as dropped.
     """
     flat = (word for pair in sent for word in pair)
     args = (bounds.max_entries, bounds.max_bytes, missed, *flat)
@@ -80,23 +80,23 @@ def append_bounded(
 
 
 def commit(keys: Keys, reader: str, id: str) -> Call[int]:
-    """Note that *reader* needs nothing up to *id* any more; return how many entries are gone.
+    """Commit that *reader* has processed all entries up to *id*; return how many were trimmed.
 
-    What all readers have committed is trimmed, but for the last of it. With ``0-0`` a reader makes
-    itself known before it has read anything; an id before its last changes nothing.
+    Entries that all readers have committed are trimmed, except the last of them. Committing ``0-0``
+    registers a reader before it has read anything; an id before its last commit changes nothing.
     """
     args = (check_reader(reader), check_entry_id(id))
     return Call(_COMMIT, (keys.journal, keys.state), args, decode=int, repeatable=True)
 
 
 def forget(keys: Keys, reader: str) -> Call[bool]:
-    """Wait for *reader* no longer; false when it was not known."""
+    """Delete *reader*, so that trimming does not wait for it; false if it was not known."""
     args = (check_reader(reader),)
     return Call(_FORGET, (keys.journal, keys.state), args, decode=bool, repeatable=True)
 
 
 def state(keys: Keys) -> Call[State | None]:
-    """Return what a journal holds; `None` if there is none."""
+    """Return the state of a journal; `None` if there is none."""
     return Call(_STATE, (keys.journal, keys.state), (), decode=_state, repeatable=True)
 
 
@@ -107,19 +107,19 @@ def read(keys: Keys, low: str = "-", high: str = "+", count: int = COUNT) -> Cal
 
 
 def first_id(keys: Keys) -> Call[str | None]:
-    """Return the id of the first entry that is kept."""
+    """Return the id of the first entry; `None` without entries."""
     words = ("-", "+", "COUNT", 1)
     return Call("XRANGE", (keys.journal,), words, decode=_edge, repeatable=True)
 
 
 def last_id(keys: Keys) -> Call[str | None]:
-    """Return the id of the last entry that is kept."""
+    """Return the id of the last entry; `None` without entries."""
     words = ("+", "-", "COUNT", 1)
     return Call("XREVRANGE", (keys.journal,), words, decode=_edge, repeatable=True)
 
 
 def length(keys: Keys) -> Call[int]:
-    """Return how many entries are kept."""
+    """Return the number of entries."""
     return Call("XLEN", (keys.journal,), (), decode=int, repeatable=True)
 
 
@@ -129,7 +129,7 @@ def trim(keys: Keys, min_id: str) -> Call[int]:
 
 
 def queues(protocol: str, cursor: bytes) -> Call[tuple[bytes, list[str]]]:
-    """Return where to go on, and some queues with a journal; the last page goes on at ``0``."""
+    """Return the next cursor (``0`` at the end), and some queues with a journal."""
 
     def named(reply: list[Any]) -> tuple[bytes, list[str]]:
         names = (queue_of(protocol, key.decode(errors="replace")) for key in reply[1])
@@ -140,7 +140,7 @@ def queues(protocol: str, cursor: bytes) -> Call[tuple[bytes, list[str]]]:
 
 
 def journals(cursor: bytes) -> Call[tuple[bytes, list[Keys]]]:
-    """Return where to go on, and some journals of any protocol; the last page goes on at ``0``."""
+    """Return the next cursor (``0`` at the end), and some journals of any protocol."""
 
     def named(reply: list[Any]) -> tuple[bytes, list[Keys]]:
         owners = (fields.owner_of(key.decode(errors="replace")) for key in reply[1])
@@ -150,7 +150,7 @@ def journals(cursor: bytes) -> Call[tuple[bytes, list[Keys]]]:
     return Call("SCAN", (), words, decode=named, repeatable=True)
 
 
-def _add(keys: Keys, record: Record) -> Call[str]:
+def _add(keys: Keys, record: JournalRecord) -> Call[str]:
     return Call("XADD", (keys.journal,), ("*", *fields_of(record)), decode=_text)
 
 
@@ -187,7 +187,7 @@ def _state(reply: list[Any]) -> State | None:
     )
     return State(
         entries=entries,
-        bytes=max(0, count(fields.BYTES) - count(fields.GONE)) if entries else 0,
+        bytes=max(0, count(fields.BYTES) - count(fields.TRIMMED)) if entries else 0,
         first=_text(first),
         last=end,
         refused=count(fields.REFUSED),

@@ -1,7 +1,7 @@
-"""Recording in chunks that are recorded once, as calls nobody has made yet.
+"""Calls that append chunks of journal entries, each chunk once.
 
-A chunk and the token that says it was written are one script: whoever appends the chunk again,
-after whatever went wrong, appends nothing. So each call may be repeated.
+One script appends a chunk and stores the chunk's token. A chunk whose token is already stored is
+not appended again, so each call may be repeated after any failure.
 """
 
 from __future__ import annotations
@@ -22,12 +22,17 @@ Entry: TypeAlias = Sequence[bytes | None]
 
 
 def record(
-    keys: Keys, query: str, mark: Sequence[Arg], fields: Sequence[Field], entries: Sequence[Entry]
+    keys: Keys,
+    query: str,
+    chunk_token: Sequence[Arg],
+    fields: Sequence[Field],
+    entries: Sequence[Entry],
 ) -> Call[int]:
-    """Append *entries* unless *mark* says they are there: 1, or 0 if they were before.
+    """Append *entries* as one chunk; 1, or 0 if the chunk was appended before.
 
-    *mark* is the batch, the chunk's token and digest, and how many seconds to keep these; -1 means
-    that another digest was kept, -2 that the batch is over.
+    *chunk_token* is the batch number, the chunk's token and digest, and how many seconds to keep
+    these; -1 means that the token was used with another digest, -2 that the batch is below the
+    fence's floor.
     """
     words: list[Arg] = []
     for has, run in _runs(entries):
@@ -35,12 +40,12 @@ def record(
         words += (len(run), len(pattern), *pattern)
         own = run if all(has) else (compress(entry, has) for entry in run)
         words += chain.from_iterable(own)  # type: ignore[arg-type]  # None is what `has` leaves out
-    where = (keys.journal, keys.fence(query))
-    return Call(_RECORD, where, (*mark, *words), decode=int, repeatable=True)
+    redis_keys = (keys.journal, keys.fence(query))
+    return Call(_RECORD, redis_keys, (*chunk_token, *words), decode=int, repeatable=True)
 
 
 def _runs(entries: Sequence[Entry]) -> Iterator[tuple[tuple[bool, ...], Sequence[Entry]]]:
-    """Yield entries that have the same fields, in their order, and which of their own these are."""
+    """Yield runs of entries that have the same fields, and which of the fields these are."""
     if not any(None in values for values in zip(*entries, strict=True)):
         yield (True,) * len(entries[0]), entries
         return
@@ -49,7 +54,7 @@ def _runs(entries: Sequence[Entry]) -> Iterator[tuple[tuple[bool, ...], Sequence
 
 
 def _pattern(fields: Sequence[Field], has: Iterable[bool]) -> list[bytes]:
-    """Return names and values by turns, nothing in place of those that are an entry's own."""
+    """Return names and values in turn, with empty values for those that differ by entry."""
     words, left = list[bytes](), iter(has)
     for name, value in fields:
         if value is not None:

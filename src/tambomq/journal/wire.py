@@ -1,6 +1,6 @@
-"""Records of the journal as fields of stream entries, and back.
+"""Encoding of journal records as fields of stream entries, and back.
 
-Nothing that was read raises: a journal shows whatever is there, however odd it is.
+Decoding never raises: fields that cannot be decoded are empty or `None`.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ import msgspec
 from tambomq.errors import InvalidBody, InvalidFormat, InvalidValue
 from tambomq.journal import keys
 
-# 64 bits have no more digits; what has is not a number of ours, and slow to read.
+# A signed 64-bit number has no more digits; parsing longer ones would be slow.
 _DIGITS = 19
-_MOST = (1 << 63) - 1
+_MAX_NUMBER = (1 << 63) - 1
 
 
-class Record(msgspec.Struct, frozen=True):
-    """What happened to a message, and its body where it passed through."""
+class JournalRecord(msgspec.Struct, frozen=True):
+    """An event of a message, with the body if it was sent."""
 
     at_ms: int
     body: bytes | None = None
     event: str = keys.SENT
     id: str = ""
-    """Empty where the protocol has none."""
+    """Empty if the protocol has no message ids."""
     name: str = ""
     delay_ms: int | None = None
     attempt: int | None = None
-    """Which receive of the message it was, from 1 on."""
+    """The number of this receive of the message, from 1."""
     targets: int | None = None
-    """How many it went to."""
+    """The number of receivers."""
     reason: str = ""
-    """Why the message is dead."""
+    """The reason of a dead letter."""
 
 
-def fields_of(record: Record) -> tuple[bytes, ...]:
-    """Return names and values by turns; what is empty is left out.
+def fields_of(record: JournalRecord) -> tuple[bytes, ...]:
+    """Return names and values in turn, without empty fields.
 
-    Raises `LocalProtocolError` for what no journal can hold.
+    Raises `LocalProtocolError` for values that cannot be encoded.
     """
     found = [keys.EVENT, _text("event", record.event)]
     if not record.event:
@@ -64,10 +64,10 @@ def fields_of(record: Record) -> tuple[bytes, ...]:
     return tuple(found)
 
 
-def record_of(fields: Sequence[bytes]) -> Record:
-    """Return what an entry tells; a time that cannot be read is 0."""
+def record_of(fields: Sequence[bytes]) -> JournalRecord:
+    """Return the record of an entry; a time that cannot be decoded is 0."""
     found = by_name(fields)
-    return Record(
+    return JournalRecord(
         at_ms=number(found.get(keys.AT)) or 0,
         body=found.get(keys.BODY),
         event=_shown(found.get(keys.EVENT)),
@@ -81,7 +81,7 @@ def record_of(fields: Sequence[bytes]) -> Record:
 
 
 def by_name(fields: Sequence[bytes]) -> dict[bytes, bytes]:
-    """Return the fields of an entry; the last of those that are repeated."""
+    """Return the fields of an entry; of a repeated field the last one."""
     return dict(zip(fields[::2], fields[1::2], strict=False))
 
 
@@ -91,16 +91,16 @@ def column(entries: Iterable[dict[bytes, bytes]], field: bytes) -> list[Any]:
 
 
 def number(value: bytes | None) -> int | None:
-    """Return a number as it was written; `None` if it is none, or no 64 bits hold it."""
+    """Return a decimal number; `None` if it is none, or exceeds a signed 64-bit integer."""
     if value is None or len(value) > _DIGITS or not value.isdigit():
         return None
     found = int(value)
-    return found if found <= _MOST else None
+    return found if found <= _MAX_NUMBER else None
 
 
 def _number(what: str, value: int) -> bytes:
-    if type(value) is not int or not 0 <= value <= _MOST:
-        raise InvalidValue(what, value, f"a whole number from 0 to {_MOST}")
+    if type(value) is not int or not 0 <= value <= _MAX_NUMBER:
+        raise InvalidValue(what, value, f"a whole number from 0 to {_MAX_NUMBER}")
     return b"%d" % value
 
 

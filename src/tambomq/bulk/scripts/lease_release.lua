@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
--- lease_release: give up the claim of a lease whose query has been dead for too long.
+-- lease_release: release the claim of a lease whose query has been dead for too long.
 --
--- What it has is anybody's by now, as each protocol sees to it.
+-- Its messages have become available to others already, by each protocol's own timeout.
 --
--- KEYS  ledger    hash  what is known of the lease
---       members   list  what its claim has
---       verdicts  hash  what was said of them
+-- KEYS  ledger    hash  the lease's ledger
+--       members   list  members of its claim
+--       verdicts  hash  verdicts on them
 -- ARGV  none
--- REPLY how many members the claim had; 0 if there was nothing to give up
+-- REPLY how many members the claim had; 0 if nothing was released
 
 local ledger, members, verdicts = KEYS[1], KEYS[2], KEYS[3]
 

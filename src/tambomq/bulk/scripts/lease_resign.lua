@@ -1,8 +1,8 @@
--- lease_resign: let another query have a lease at once; its claim stays.
+-- lease_resign: release a lease at once; its claim stays open.
 --
--- KEYS  ledger  hash  what is known of the lease
--- ARGV  owner   who gives it up
--- REPLY 1 given up, 0 it was another's
+-- KEYS  ledger  hash  the lease's ledger
+-- ARGV  owner   owner token of the caller
+-- REPLY 1 released, 0 another query holds it
 
 local ledger = KEYS[1]
 local owner = ARGV[1]

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- move_arrived: forget what was on its way and has arrived, and count it.
+-- move_arrived: delete the messages in transit that have arrived, and count them.
 --
--- KEYS  move     hash  how far the move has come
---       transit  list  what is on its way
+-- KEYS  move     hash  progress of the move
+--       transit  list  messages in transit
 -- ARGV  number   of the batch that has arrived
 --       count    its messages
 --       sum      of their digests

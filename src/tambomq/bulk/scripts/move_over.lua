@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- move_over: forget a move that has nothing on its way.
+-- move_over: delete the record of a move that has nothing in transit.
 --
--- KEYS  move     hash  how far the move has come
---       transit  list  what is on its way
--- ARGV  run      the move's name
--- REPLY 1 forgotten, 0 is another by now, or not over
+-- KEYS  move     hash  progress of the move
+--       transit  list  messages in transit
+-- ARGV  run      id of the move
+-- REPLY 1 deleted, 0 it is another move, or something is in transit
 
 local move, transit = KEYS[1], KEYS[2]
 local run = ARGV[1]

@@ -1,11 +1,11 @@
 #!lua
--- redrive_open: begin a redrive, or tell of one that was begun before.
+-- redrive_open: start a redrive, or return the record of one that was started before.
 --
 -- KEYS  redrives      set   the redrives of a queue
---       record        hash  what is known of this one
+--       record        hash  its ledger
 -- ARGV  id            its name
---       keep_s        for how long it is remembered
---       field, value  …     what it is told
+--       keep_s        TTL of the record, in seconds
+--       field, value  …     fields of a new record
 -- REPLY all fields and values of the record
 
 local redrives, record = KEYS[1], KEYS[2]

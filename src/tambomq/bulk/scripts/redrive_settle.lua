@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- redrive_settle: say what has become of a redrive, unless it is undone or forgotten.
+-- redrive_settle: set the state of a redrive, unless it is undone or deleted.
 --
--- KEYS  record  hash  what is known of it
--- ARGV  state   what has become of it
--- REPLY 1 said, 0 not
+-- KEYS  record  hash  record of the redrive
+-- ARGV  state   new state
+-- REPLY 1 set, 0 not set
 
 local record = KEYS[1]
 local state = ARGV[1]

@@ -1,15 +1,16 @@
--- commit: note how far a reader has come, and forget what no reader needs any more.
+-- commit: store a reader's position, and trim what all readers have committed.
 --
 -- KEYS  journal  stream  {tambo:<protocol>:<queue>}:journal
 --       state    hash    {tambo:<protocol>:<queue>}:journal:state
 -- ARGV  reader   its name
---       id       the last entry it needs no more; one before its last changes nothing
--- REPLY how many entries were forgotten
+--       id       the last entry to commit; an id before its last commit changes nothing
+-- REPLY how many entries were trimmed
+-- NEEDS readers
 
 local journal, state = KEYS[1], KEYS[2]
 local reader, id = ARGV[1], ARGV[2]
 
--- One of another type is found before anything is written.
+-- Read the stream first: a key of another type then fails before anything is written.
 local last = redis.call('XREVRANGE', journal, id, '-', 'COUNT', 1)[1]
 local noted = redis.call('HGET', state, 'committed:' .. reader)
 if not noted or is_later(id, noted) then

@@ -1,9 +1,10 @@
--- forget: wait for a reader no longer.
+-- forget: delete a reader, so that its position no longer prevents trimming.
 --
 -- KEYS  journal  stream  {tambo:<protocol>:<queue>}:journal
 --       state    hash    {tambo:<protocol>:<queue>}:journal:state
 -- ARGV  reader   its name
--- REPLY 1 forgotten, 0 was not known
+-- REPLY 1 deleted, 0 was not known
+-- NEEDS readers
 
 local journal, state = KEYS[1], KEYS[2]
 local reader = ARGV[1]

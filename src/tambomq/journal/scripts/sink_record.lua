@@ -1,24 +1,24 @@
 #!lua
--- sink_record: append the entries of a chunk to a journal, all of them and once.
+-- sink_record: append the entries of a chunk to a journal, all or none, exactly once.
 --
 -- KEYS  journal  stream  {tambo:<protocol>:<queue>}:journal
 --       fence    hash    {tambo:<protocol>:<queue>}:fence:<query>
--- ARGV  batch    the chunk's; nothing is written for one that is below the fence's floor
---       token    names the chunk
---       digest   of what is in it
---       keep_s   for how long the fence is kept
+-- ARGV  batch    number of the chunk's batch; below the fence's floor nothing is written
+--       token    id of the chunk
+--       digest   digest of the chunk's content
+--       keep_s   TTL of the fence, in seconds
 --       rest     …       runs of entries with the same fields: how many there are, how many words each
 --                has, these words with '' in place of those that differ, and of each entry those
--- REPLY 1 appended, 0 was appended before, -1 another chunk was under this token, -2 its batch is over
+-- REPLY 1 appended, 0 was appended before,
+--       -1 the token was used for another chunk, -2 its batch is below the floor
+-- NEEDS fence
 
 local journal, fence = KEYS[1], KEYS[2]
 local batch, token, digest, keep_s = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
-local known = redis.call('HMGET', fence, token, 'floor')
-if known[1] then
-  return known[1] == digest and 0 or -1
-elseif known[2] and tonumber(batch) < tonumber(known[2]) then
-  return -2
+local refused = refused_by_fence(fence, batch, token, digest)
+if refused then
+  return refused
 end
 local i = 5
 while i <= #ARGV do
@@ -39,6 +39,5 @@ while i <= #ARGV do
     i = i + #own
   end
 end
-redis.call('HSET', fence, token, digest)
-redis.call('EXPIRE', fence, keep_s)
+remember_chunk(fence, token, digest, keep_s)
 return 1

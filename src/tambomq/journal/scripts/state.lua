@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- state: what a journal holds, without its entries' bodies.
+-- state: length, ids and counters of a journal, without its entries.
 --
 -- KEYS  journal  stream  {tambo:<protocol>:<queue>}:journal
 --       state    hash    {tambo:<protocol>:<queue>}:journal:state

@@ -1,32 +1,28 @@
--- claims: for other scripts: whether a claim may be made, or ended.
---
--- KEYS  none
--- ARGV  none
--- REPLY none
+-- claims: check whether a claim may be made or acknowledged.
 
--- What to answer instead of making claim *number*, or nil; and the fields claim and mark.
-local function not_to_make(ledger, owner, number)
+-- Return the error reply if claim *number* must not be made, or nil; and the fields claim and mark.
+local function refused_claim(ledger, owner, number)
   local lease = redis.call('HMGET', ledger, 'owner', 'label', 'acked', 'claim', 'mark')
   local acked, answer = tonumber(lease[3]) or 0, nil
   if lease[1] ~= owner then
     answer = {'fenced', lease[2] or ''}
   elseif acked ~= number - 1 then
-    answer = {'astray', acked}
+    answer = {'wrong_claim', acked}
   end
   return answer, lease[4], lease[5]
 end
 
--- What to answer instead of ending claim *number*, or nil; and the field claim. What has ended
--- before has nothing left, and nothing of it is counted again.
-local function not_to_end(ledger, owner, number, mark)
+-- Return the reply if claim *number* must not be ended, or nil; and the field claim. A claim that has
+-- already ended gets zeros: nothing is left, and nothing is counted twice.
+local function refused_ack(ledger, owner, number, claim_token)
   local lease = redis.call('HMGET', ledger, 'owner', 'label', 'acked', 'claim', 'mark')
   local answer
   if lease[1] ~= owner then
     answer = {'fenced', lease[2] or ''}
   elseif (tonumber(lease[3]) or 0) >= number then
     answer = {0, 0, 0, 0, 0}
-  elseif lease[4] and (tonumber(lease[4]) ~= number or lease[5] ~= mark) then
-    answer = {'astray', tonumber(lease[4])}
+  elseif lease[4] and (tonumber(lease[4]) ~= number or lease[5] ~= claim_token) then
+    answer = {'wrong_claim', tonumber(lease[4])}
   end
   return answer, lease[4]
 end

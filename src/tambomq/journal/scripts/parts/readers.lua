@@ -1,12 +1,8 @@
--- readers: for other scripts: forget the entries that no reader needs any more.
---
--- KEYS  none
--- ARGV  none
--- REPLY none
+-- readers: trim the entries that all readers have committed.
 
 local ENTRY = 100
 
--- Whether an entry stands behind another. Their numbers have more digits than Lua can count.
+-- Whether an entry id is later than another. Compared as text: the numbers exceed Lua's precision.
 local function is_later(id, other)
   local ms, seq = id:match('^0*(%d-)%-0*(%d-)$')
   local other_ms, other_seq = other:match('^0*(%d-)%-0*(%d-)$')
@@ -24,21 +20,21 @@ local function field(entry, name)
   end
 end
 
--- The last entry that all have read stays: it shows that nothing behind it is gone.
+-- The last entry that all readers have committed stays: it proves that no later entry was trimmed.
 local function trim(journal, state)
-  local least
+  local lowest
   local fields = redis.call('HGETALL', state)
   for place = 1, #fields, 2 do
     local id = fields[place]:sub(1, 10) == 'committed:' and fields[place + 1]
-    if id and (not least or is_later(least, id)) then
-      least = id
+    if id and (not lowest or is_later(lowest, id)) then
+      lowest = id
     end
   end
-  local dropped = least and redis.call('XTRIM', journal, 'MINID', '=', least) or 0
+  local dropped = lowest and redis.call('XTRIM', journal, 'MINID', '=', lowest) or 0
   local first = redis.call('XRANGE', journal, '-', '+', 'COUNT', 1)[1]
   local upto = first and tonumber(field(first, 'o') or '')
   if upto then
-    -- A name counts where it is the consumer's.
+    -- Only `delivered` entries count the size of `n`, which is the consumer's name there.
     local consumer = field(first, 'e') == 'delivered' and field(first, 'n') or ''
     local size = ENTRY + #(field(first, 'd') or '') + #(field(first, 'r') or '') + #consumer
     redis.call('HSET', state, 'gone', string.format('%.0f', math.max(0, upto - size)))

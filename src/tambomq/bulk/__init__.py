@@ -1,0 +1,1 @@
+"""Leases, moves, redrives and audits: the parts that all protocols share."""
