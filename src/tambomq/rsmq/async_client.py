@@ -1,7 +1,7 @@
-"""RSMQ for asyncio. Its twin in `client` differs by `await` alone; keep them so.
+"""The asyncio RSMQ client. Its twin in `client` differs by `await` alone; keep it so.
 
-An operation whose reply was lost raises `ReplyLost` unless it is safe to
-repeat; then it has been repeated already. See `tambomq.errors`.
+An operation whose reply was lost is repeated if that is safe, else it raises
+`ReplyLost`. See `tambomq.errors`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
-from tambomq.journal.recording import BOUNDS, Bounds
-from tambomq.rsmq import async_longpoll, ops, queue_ops, settle_ops
-from tambomq.rsmq.keys import NAMESPACE
+from tambomq.journal.policy import DEFAULT_BOUNDS, JournalBounds
+from tambomq.rsmq import async_longpoll
+from tambomq.rsmq.keys import NAMESPACE, Keys
 from tambomq.rsmq.model import (
     DEFAULT_DELAY,
     DEFAULT_MAXSIZE,
@@ -23,20 +23,23 @@ from tambomq.rsmq.model import (
     QueueStats,
     check_seconds,
 )
-from tambomq.rsmq.recorded import recording_keys
+from tambomq.rsmq.ops import messages as message_ops
+from tambomq.rsmq.ops import queues as queue_ops
+from tambomq.rsmq.ops import settle as settle_ops
+from tambomq.rsmq.ops.journal import journal_policy
 from tambomq.store.aio import AsyncStore
-from tambomq.store.connect import PATIENCE_S, URL, Credentials, Tls, endpoint
+from tambomq.store.endpoint import PATIENCE_S, URL, Credentials, Tls, endpoint
 
 
 class AsyncRsmq:
     """An asyncio RSMQ client, for any number of tasks.
 
     *ns* is the namespace of all keys; on a cluster put it in braces, such as
-    ``{rsmq}``. With *realtime* each send is announced, so that waiting
-    receivers wake at once. *credentials* is asked at each new connection.
-    A server that is away is tried again for *patience_s* seconds.
-    *journal*: what this client does with queues of these names or patterns, such as
-    ``audit-*``, is recorded in their journals, within *journal_bounds*.
+    ``{rsmq}``. With *realtime* each send publishes a notification, so that waiting
+    receivers wake at once. *credentials* is called for each new connection.
+    An unreachable server is retried for *patience_s* seconds.
+    *journal*: operations of this client on queues of these names or patterns, such as
+    ``audit-*``, are recorded in their journals, within *journal_bounds*.
     """
 
     def __init__(
@@ -49,10 +52,10 @@ class AsyncRsmq:
         credentials: Credentials | None = None,
         patience_s: float = PATIENCE_S,
         journal: Iterable[str] = (),
-        journal_bounds: Bounds = BOUNDS,
+        journal_bounds: JournalBounds = DEFAULT_BOUNDS,
     ) -> None:
-        """Remember where the server is; the first operation connects."""
-        self._keys = recording_keys(ns, journal, journal_bounds)
+        """Store the options; the first operation connects."""
+        self._keys, self._journal = Keys(ns), journal_policy(ns, journal, journal_bounds)
         self._realtime = realtime
         if not isinstance(url, AsyncStore):
             server = endpoint(url, tls=tls, credentials=credentials).within(patience_s)
@@ -69,7 +72,7 @@ class AsyncRsmq:
         delay: int = DEFAULT_DELAY,
         maxsize: int = DEFAULT_MAXSIZE,
     ) -> None:
-        """Make a queue.
+        """Create a queue.
 
         *vt*: seconds a received message stays hidden. *delay*: seconds before a
         sent message becomes visible. *maxsize*: bytes, or -1 for no limit.
@@ -80,7 +83,7 @@ class AsyncRsmq:
         )
 
     async def delete_queue(self, queue: str) -> None:
-        """Forget a queue and all its messages. Raises `QueueNotFound`."""
+        """Delete a queue and all its messages. Raises `QueueNotFound`."""
         await self._store.run(queue_ops.drop(self._keys, queue))
 
     async def list_queues(self) -> list[str]:
@@ -99,7 +102,7 @@ class AsyncRsmq:
         delay: int | None = None,
         maxsize: int | None = None,
     ) -> QueueAttributes:
-        """Change what is given and return all. Raises `QueueNotFound`, `NothingToSet`."""
+        """Change the given settings and return all. Raises `QueueNotFound`, `NothingToSet`."""
         return await self._store.follow(
             queue_ops.set_attributes(self._keys, queue, vt=vt, delay=delay, maxsize=maxsize)
         )
@@ -107,12 +110,12 @@ class AsyncRsmq:
     async def get_queue_stats(self, queue: str) -> QueueStats:
         """Count a queue message by message, damage included. Raises `QueueNotFound`.
 
-        Looks at every message, a page at a time: about a second for 100,000.
+        Reads every message, one page per call: about a second for 100,000.
         """
         return await self._store.follow(queue_ops.stats(self._keys, queue))
 
     async def purge_queue(self, queue: str) -> int:
-        """Forget all messages, keep the queue; return how many there were."""
+        """Delete all messages, keep the queue; return how many there were."""
         return await self._store.run(queue_ops.purge(self._keys, queue))
 
     # ── messages ─────────────────────────────────────────────────────────────
@@ -124,7 +127,9 @@ class AsyncRsmq:
         `MessageTooLong`, `JournalFull`.
         """
         return await self._store.run(
-            ops.send(self._keys, queue, body, delay=delay, realtime=self._realtime)
+            message_ops.send(
+                self._keys, queue, body, delay=delay, realtime=self._realtime, journal=self._journal
+            )
         )
 
     async def send_messages(
@@ -132,26 +137,35 @@ class AsyncRsmq:
     ) -> list[str]:
         """Put *bodies* on a queue in one round trip and return the ids, in order.
 
-        They are received in the order given. One that is too long stops all of
-        them. 500 at a time are stored or fail together; `BatchIncomplete` tells
-        which, if the server could store only some.
+        They are received in the order given. One that is too long fails the whole
+        batch. Messages are stored in chunks of 500, each of them as a whole or not at
+        all; `BatchIncomplete` lists the missing ones if some chunks failed.
         """
         return await self._store.follow(
-            ops.send_batch(self._keys, queue, bodies, delay=delay, realtime=self._realtime)
+            message_ops.send_batch(
+                self._keys,
+                queue,
+                bodies,
+                delay=delay,
+                realtime=self._realtime,
+                journal=self._journal,
+            )
         )
 
     async def receive_message(
         self, queue: str, *, vt: float | None = None, wait: float = 0.0
     ) -> Message | None:
-        """Return the oldest visible message and hide it from others; `None` without one.
+        """Return the oldest visible message and hide it from other consumers; `None` without one.
 
         *vt* in seconds overrides the queue's own. *wait*: how many seconds to
         wait for a message if there is none. Raises `QueueNotFound`.
         """
         if check_seconds("wait", wait) == 0:
-            haul = await self._store.run(ops.receive_one(self._keys, queue, vt=vt))
-            if haul.is_final:
-                return haul.first
+            result = await self._store.run(
+                message_ops.receive_one(self._keys, queue, vt=vt, journal=self._journal)
+            )
+            if not result.needs_retry:
+                return result.first
         received = await self.receive_messages(queue, 1, vt=vt, wait=wait)
         return received[0] if received else None
 
@@ -160,49 +174,55 @@ class AsyncRsmq:
     ) -> list[Message]:
         """Return up to *count* of the oldest visible messages, in one round trip.
 
-        As `receive_message`; with *wait* it returns as soon as there is any.
+        Like `receive_message`; with *wait* it returns as soon as there is at least one.
         """
-        return await async_longpoll.receive(self._store, self._keys, queue, count, vt=vt, wait=wait)
+        return await async_longpoll.receive(
+            self._store, self._keys, queue, count, vt=vt, wait=wait, journal=self._journal
+        )
 
     async def pop_message(self, queue: str) -> Message | None:
-        """Return the oldest visible message and forget it: nobody will receive it again."""
-        return await self._store.follow(ops.pop(self._keys, queue))
+        """Return and delete the oldest visible message; `None` without one."""
+        return await self._store.follow(message_ops.pop(self._keys, queue, journal=self._journal))
 
     async def peek_messages(self, queue: str, count: int = 10, *, first: int = 0) -> list[Message]:
-        """Look at messages, hidden ones too, in the order they become visible.
+        """Return messages, hidden ones too, in the order they become visible.
 
-        Consumes nothing and counts nothing. *first* is the rank to begin at.
+        Does not receive them, and changes no counter. *first* is the rank to begin at.
         """
-        return await self._store.run(ops.peek(self._keys, queue, count, first=first))
+        return await self._store.run(message_ops.peek(self._keys, queue, count, first=first))
 
     async def delete_message(self, queue: str, id: str, *, receipt: str | None = None) -> bool:
-        """Forget a message; false when it was already gone.
+        """Delete a message; false if there is no such message.
 
-        With *receipt* (of the received message) also false, and nothing done,
-        once another consumer has received it.
+        With *receipt* (of the received message) nothing is deleted, and the result is
+        false, once another consumer has received it.
         """
-        return await self._store.run(settle_ops.delete(self._keys, queue, id, receipt=receipt))
+        return await self._store.run(
+            settle_ops.delete(self._keys, queue, id, receipt=receipt, journal=self._journal)
+        )
 
     async def delete_messages(self, queue: str, messages: Iterable[str | Message]) -> list[bool]:
-        """Forget messages in one round trip; for each whether it was there.
+        """Delete messages in one round trip; for each, whether it was deleted.
 
-        A `Message` counts with its receipt, an id without.
+        A `Message` is deleted by its receipt, an id unconditionally.
         """
-        return await self._store.follow(settle_ops.delete_batch(self._keys, queue, messages))
+        return await self._store.follow(
+            settle_ops.delete_batch(self._keys, queue, messages, journal=self._journal)
+        )
 
     async def change_message_visibility(
         self, queue: str, id: str, vt: float, *, receipt: str | None = None
     ) -> bool:
-        """Let a message become visible in *vt* seconds; false when it is gone.
+        """Make a message visible in *vt* seconds; false if there is no such message.
 
         With *receipt* also false once another consumer has received it.
         """
         return await self._store.run(settle_ops.hide(self._keys, queue, id, vt, receipt=receipt))
 
-    # ── life ─────────────────────────────────────────────────────────────────
+    # ── close ────────────────────────────────────────────────────────────────
 
     async def close(self) -> None:
-        """Hang up; a later operation connects anew."""
+        """Close the connections; a later operation reconnects."""
         await self._store.close()
 
     async def __aenter__(self) -> Self:
@@ -215,5 +235,5 @@ class AsyncRsmq:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Hang up."""
+        """Close the connections."""
         await self.close()

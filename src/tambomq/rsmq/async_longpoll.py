@@ -1,26 +1,37 @@
-"""The twin of `longpoll` for asyncio, apart so that a blocking client does not import asyncio."""
+"""Long polling for asyncio: the twin of `longpoll`, which must not import asyncio."""
 
 from __future__ import annotations
 
+from functools import partial
+
 from tambomq.clock import Deadline
-from tambomq.rsmq import ops
+from tambomq.journal.policy import JournalPolicy
 from tambomq.rsmq.keys import Keys
-from tambomq.rsmq.longpoll import nap_s
+from tambomq.rsmq.longpoll import poll_delay_s
 from tambomq.rsmq.model import Message, check_seconds
+from tambomq.rsmq.ops import messages as message_ops
 from tambomq.store.aio import AsyncStore
 
 
 async def receive(
-    store: AsyncStore, keys: Keys, queue: str, count: int, *, vt: float | None, wait: float
+    store: AsyncStore,
+    keys: Keys,
+    queue: str,
+    count: int,
+    *,
+    vt: float | None,
+    wait: float,
+    journal: JournalPolicy | None,
 ) -> list[Message]:
     """Return the oldest visible messages, waiting up to *wait* seconds for the first."""
     deadline = Deadline(check_seconds("wait", wait))
-    haul = await store.follow(ops.receive_batch(keys, queue, count, vt=vt))
-    while not (haul.messages or deadline.passed):
-        async with store.listen(keys.notices(queue)) as notices:
-            haul = await store.follow(ops.receive_batch(keys, queue, count, vt=vt))
-            while notices.sound and not (haul.messages or deadline.passed):
-                await notices.wait(nap_s(haul, deadline.left_s))
-                if notices.sound:
-                    haul = await store.follow(ops.receive_batch(keys, queue, count, vt=vt))
-    return haul.messages
+    plan = partial(message_ops.receive_batch, keys, queue, count, vt=vt, journal=journal)
+    result = await store.follow(plan())
+    while not (result.messages or deadline.passed):
+        async with store.listen(keys.realtime_channel(queue)) as subscription:
+            result = await store.follow(plan())
+            while subscription.is_usable and not (result.messages or deadline.passed):
+                await subscription.wait(poll_delay_s(result, deadline.left_s))
+                if subscription.is_usable:
+                    result = await store.follow(plan())
+    return result.messages

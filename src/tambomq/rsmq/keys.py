@@ -1,32 +1,32 @@
-"""Every Redis key and hash field RSMQ uses, and which names are legal. No other file spells one.
+"""Redis keys and hash fields of RSMQ, and the checks of names. No other file spells a key.
 
-The hash of a queue holds its attributes and, beside them, its messages::
+The hash of a queue holds its attributes and its messages::
 
     vt delay maxsize created modified     from creation on
     totalsent totalrecv                   after the first send and receive
     <id>                                  a body
-    <id>:rc  <id>:fr                      receives, and when the first was (ms)
-    <id>:why                              in a dead-letter queue: why it is there, and a traceback
+    <id>:rc  <id>:fr                      receive count, and time of the first receive (ms)
+    <id>:why                              in a dead-letter queue: the reason, and a traceback
 
-The hash of a lease: who has it, and what it has::
+The hash of a lease::
 
-    owner label until                     a token, who that is, and for how long (ms)
-    hidden_until                          from then on others may have the messages (ms)
-    acked                                 claims that are over
-    claim mark                            the open claim's number, and the name only it has
-    token                                 the same name, if the claim has recorded its deliveries
-    released                              the last claim that was taken away
-    lapsed                                the mark of a claim that others may have had messages of
+    owner label until                     the holder's token, its name, and the expiry (ms)
+    hidden_until                          when the claimed messages become visible again (ms)
+    acked                                 the number of the last claim that is over
+    claim mark                            the open claim's number, and its unique token
+    token                                 the same token, once the claim's deliveries are recorded
+    released                              the last claim that was released
+    lapsed                                the token of a claim whose messages became visible
 
-The hash of receipts, which other clients do not have: who holds a message::
+The hash of receipts, which other RSMQ clients do not have: the last delivery of a message::
 
     <id>                                  <receipt> <hidden at> <for how long> (seconds)
-    ''                                    keeps the key when there is no other
+    ''                                    keeps the key when it has no other field
 
-A receipt is ``<rc>-<token>``, of which nobody but that delivery has the token. It counts while the
-message's own ``rc`` is the same: a client without tokens counts too.
+A receipt is ``<rc>-<token>``, with a token unique to the delivery. It is valid while the message's
+``rc`` is the same: a receive by a client without tokens changes ``rc`` too.
 
-The scripts spell the fields too; a field that changes here changes there.
+The scripts use the same field names: change both together.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ import re
 from dataclasses import dataclass
 
 from tambomq.errors import InvalidFormat
-from tambomq.journal.recording import Recording
 
 NAMESPACE = "rsmq"
 DEAD_SUFFIX = "-dead"
@@ -46,7 +45,7 @@ ID_SUFFIX_LENGTH = 22
 
 _QUEUE = re.compile(r"[A-Za-z0-9_.-]{1,160}", re.ASCII)
 _ID = re.compile(r"[A-Za-z0-9:]{32}", re.ASCII)
-# An id that no client of ours makes, as `replies.id_text` shows it.
+# An id in another form than RSMQ's, escaped by `replies.id_text`.
 _FOREIGN_ID = re.compile(r"(?=.*\\)(?:[^\\]|\\\\|\\x[0-9a-f]{2}){1,1024}", re.DOTALL)
 _LEASE = re.compile(r"[A-Za-z0-9_.-]{1,160}", re.ASCII)
 
@@ -61,12 +60,14 @@ def check_queue(queue: str) -> str:
     if not isinstance(queue, str) or _QUEUE.fullmatch(queue) is None:
         raise InvalidFormat("queue name", queue, "1 to 160 of A-Z a-z 0-9 _ - .")
     if queue == "QUEUES":
-        raise InvalidFormat("queue name", queue, "its key is the one that lists all queues")
+        raise InvalidFormat(
+            "queue name", queue, "reserved: its key would be the set of all queue names"
+        )
     return queue
 
 
 def check_dead_queue(dead: str, *, of: str) -> str:
-    """Return *dead* if it may take the dead letters *of* a queue: any other may."""
+    """Return *dead* if it may be the dead-letter queue *of* a queue: any other queue may."""
     if dead == of:
         raise InvalidFormat("dead-letter queue", dead, "it is the queue itself")
     return check_queue(dead)
@@ -91,11 +92,9 @@ class Keys:
     """The keys of one namespace; ``{tag}`` keeps them on one node of a cluster."""
 
     ns: str = NAMESPACE
-    recording: Recording | None = None
-    """Which queues have a journal."""
 
     def __post_init__(self) -> None:
-        """Refuse a namespace that would make keys of another kind."""
+        """Refuse a namespace that is empty, or has spaces or control characters."""
         if not self.ns or not self.ns.isprintable() or " " in self.ns:
             raise InvalidFormat("namespace", self.ns, "printable and without spaces")
 
@@ -118,7 +117,7 @@ class Keys:
         return base, f"{base}:Q"
 
     def receipts(self, queue: str) -> str:
-        """Hash: the last delivery of each message that a client of ours has received."""
+        """Hash: the last delivery of each message that this library has received."""
         return f"{self.ns}:{queue}:receipts"
 
     def all_of(self, queue: str) -> tuple[str, str, str]:
@@ -127,11 +126,11 @@ class Keys:
         return base, f"{base}:Q", f"{base}:receipts"
 
     def change(self, queue: str, token: str) -> str:
-        """String: that the attributes were changed by the call that has *token*."""
+        """String: marks that the call with *token* has changed the attributes."""
         return f"{self.ns}:{queue}:set:{token}"
 
-    def notices(self, queue: str) -> str:
-        """Channel: after a send with realtime on, how many messages there are."""
+    def realtime_channel(self, queue: str) -> str:
+        """Channel: a send with realtime on publishes the number of messages here."""
         return f"{self.ns}:rt:{queue}"
 
     def leases(self, queue: str) -> str:
@@ -140,16 +139,16 @@ class Keys:
 
     @property
     def any_leases(self) -> str:
-        """Matches the leases of all queues."""
+        """Pattern: matches `leases` of all queues."""
         return f"{self.ns}:*:leases"
 
     def leased(self, key: str) -> str | None:
-        """Return the queue whose leases *key* holds; only for finding them."""
+        """Return the queue whose `leases` key is *key*, or `None`; for scans only."""
         name = key.removeprefix(f"{self.ns}:").removesuffix(":leases")
         return name if is_queue(name) and key == self.leases(name) else None
 
     def ledger(self, queue: str, lease: str) -> str:
-        """Hash: who has the lease, and which claim is open."""
+        """Hash: the holder of the lease, and its open claim."""
         return f"{self.of(queue)[0]}:lease:{check_lease(lease)}"
 
     def members(self, queue: str, lease: str) -> str:
@@ -157,7 +156,7 @@ class Keys:
         return f"{self.ledger(queue, lease)}:members"
 
     def verdicts(self, queue: str, lease: str) -> str:
-        """Hash: what is to become of a message other than its end, by id."""
+        """Hash: decisions about messages that are not simply deleted, by id."""
         return f"{self.ledger(queue, lease)}:verdicts"
 
     def fence(self, queue: str, query: str) -> str:
@@ -169,21 +168,21 @@ class Keys:
         return f"{self.of(queue)[0]}:redrives"
 
     def redrive(self, queue: str, id: str) -> str:
-        """Hash: what a redrive was told, and how far it has come."""
+        """Hash: the options and the progress of a redrive."""
         return f"{self.of(queue)[0]}:redrive:{check_lease(id)}"
 
     def redriven(self, queue: str, id: str) -> str:
-        """Stream: ``from`` and ``to`` of what it moved, and the dead letter as it was."""
+        """Stream: ``from`` and ``to`` ids of moved messages, and each dead letter as it was."""
         return f"{self.redrive(queue, id)}:moved"
 
     def move(self, queue: str, id: str) -> str:
-        """Hash: how far a move of the queue's messages to another place has come."""
+        """Hash: the progress of a move of the queue's messages to another server or protocol."""
         return f"{self.of(queue)[0]}:move:{check_lease(id)}"
 
     def transit(self, queue: str, id: str) -> str:
-        """List: what has left the queue and may not have arrived yet."""
+        """List: messages that have left the queue and may not have arrived yet."""
         return f"{self.move(queue, id)}:transit"
 
     def origins(self, queue: str, query: str) -> str:
-        """Hash: which message was which, before *query* wrote it to the queue under a new id."""
+        """Hash: the original ids of messages that *query* wrote to the queue under new ids."""
         return f"{self.fence(queue, query)}:origins"

@@ -1,39 +1,50 @@
-"""Receives that wait: asleep until a notice comes, a message becomes visible, or time is up.
+"""Long polling: a receive that waits for a realtime notification, a due message or its deadline.
 
-Who goes deaf listens anew before receiving: the connection for calls has most
-likely ended with the one for notices, and a receive sent into it would be lost.
+If the pub/sub connection drops, it resubscribes before the next receive: the command
+connection has most likely dropped too, and messages received through it would be lost.
 """
 
 from __future__ import annotations
 
+from functools import partial
+
 from tambomq.clock import Deadline
-from tambomq.rsmq import ops
+from tambomq.journal.policy import JournalPolicy
 from tambomq.rsmq.keys import Keys
 from tambomq.rsmq.model import Message, check_seconds
+from tambomq.rsmq.ops import messages as message_ops
 from tambomq.store.sync import Store
 
-# A sender without realtime gives no notice. Looking twice a second finds its
-# message soon; the looks of 1,000 waiting clients take the server 6 % of a core.
-LOOK_EVERY_S = 0.5
+# Senders without realtime publish no notification. Polling twice a second finds their
+# messages soon; 1,000 waiting clients that poll take the server 6 % of a core.
+POLL_EVERY_S = 0.5
 
 
-def nap_s(haul: ops.Haul, left_s: float) -> float:
-    """Return how long to sleep after an empty *haul* with *left_s* seconds left."""
-    due_s = LOOK_EVERY_S if haul.next_in_ms is None else haul.next_in_ms / 1000
-    return min(due_s, LOOK_EVERY_S, left_s)
+def poll_delay_s(result: message_ops.ReceiveResult, left_s: float) -> float:
+    """Return how long to sleep after an empty *result*, at most *left_s*; in seconds."""
+    due_s = POLL_EVERY_S if result.next_in_ms is None else result.next_in_ms / 1000
+    return min(due_s, POLL_EVERY_S, left_s)
 
 
 def receive(
-    store: Store, keys: Keys, queue: str, count: int, *, vt: float | None, wait: float
+    store: Store,
+    keys: Keys,
+    queue: str,
+    count: int,
+    *,
+    vt: float | None,
+    wait: float,
+    journal: JournalPolicy | None,
 ) -> list[Message]:
     """Return the oldest visible messages, waiting up to *wait* seconds for the first."""
     deadline = Deadline(check_seconds("wait", wait))
-    haul = store.follow(ops.receive_batch(keys, queue, count, vt=vt))
-    while not (haul.messages or deadline.passed):
-        with store.listen(keys.notices(queue)) as notices:
-            haul = store.follow(ops.receive_batch(keys, queue, count, vt=vt))
-            while notices.sound and not (haul.messages or deadline.passed):
-                notices.wait(nap_s(haul, deadline.left_s))
-                if notices.sound:
-                    haul = store.follow(ops.receive_batch(keys, queue, count, vt=vt))
-    return haul.messages
+    plan = partial(message_ops.receive_batch, keys, queue, count, vt=vt, journal=journal)
+    result = store.follow(plan())
+    while not (result.messages or deadline.passed):
+        with store.listen(keys.realtime_channel(queue)) as subscription:
+            result = store.follow(plan())
+            while subscription.is_usable and not (result.messages or deadline.passed):
+                subscription.wait(poll_delay_s(result, deadline.left_s))
+                if subscription.is_usable:
+                    result = store.follow(plan())
+    return result.messages

@@ -1,4 +1,4 @@
-"""What RSMQ is about: messages and queues, as values."""
+"""RSMQ's values (messages, queue attributes, statistics) and the checks of their ranges."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ UNLIMITED = -1
 DEFAULT_VT, DEFAULT_DELAY, DEFAULT_MAXSIZE = 30, 0, 65536
 
 _TIME_DIGITS = 10
-# A receive of so many is 2,000 scripts in one trip already; more is a slip of the hand.
-_MOST = 1_000_000
+# A receive of this many is 2,000 scripts in one round trip; a larger count is a mistake.
+_MAX_COUNT = 1_000_000
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -30,17 +30,17 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     fr: int
     """When it was first received; 0 if never."""
     visible_at: int
-    """When others see it (again)."""
+    """When it becomes visible to consumers (again)."""
     reason: str | None = None
-    """Why it is in a dead-letter queue; only `peek_messages` tells."""
+    """Why it is in a dead-letter queue; set by `peek_messages` alone."""
     token: str = ""
-    """Names its last delivery; empty if it has none, or a client without receipts received it."""
+    """Identifies its last delivery; empty without one, or if the client knew no receipts."""
     traceback: str | None = None
-    """Where its handler raised the error that is the `reason`, if a worker said."""
+    """Traceback of the handler error that is the `reason`, if a worker stored one."""
 
     @property
     def sent(self) -> int:
-        """When it was sent: the id begins with the microsecond, in base 36; 0 if it does not."""
+        """When it was sent, from the base-36 microseconds in its id; 0 if the id has none."""
         try:
             return int(self.id[:_TIME_DIGITS], 36) // 1000
         except ValueError:
@@ -48,12 +48,12 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def text(self) -> str:
-        """The body as text; raises `UnicodeDecodeError` if it is none."""
+        """The body as text; raises `UnicodeDecodeError` if it is not UTF-8."""
         return self.body.decode("utf-8")
 
     @property
     def receipt(self) -> str:
-        """Proof of this very delivery: void once anybody receives the message again."""
+        """Proof of this delivery: void once the message is received again."""
         return f"{self.rc}-{self.token}" if self.token else str(self.rc)
 
 
@@ -72,7 +72,7 @@ class QueueAttributes(msgspec.Struct, frozen=True):
 
 
 class QueueStats(msgspec.Struct, frozen=True):
-    """A queue counted message by message, with whatever is damaged in it."""
+    """A queue counted message by message, damaged entries included."""
 
     queue: str
     visible: int
@@ -84,13 +84,13 @@ class QueueStats(msgspec.Struct, frozen=True):
     oldest_visible_ms: int
     """How long the oldest visible message has been waiting; 0 without one."""
     body_bytes: int
-    """Size of all bodies together."""
+    """Total size of all bodies."""
     members_without_body: int
-    """Ids that are listed but have no body: receivers skip them."""
+    """Ids in the zset without a body: receivers skip them."""
     bodies_without_member: int
-    """Bodies that are not listed: nobody will ever receive them."""
+    """Bodies whose id is not in the zset: they are never received."""
     stray_fields: int
-    """Counts and reasons that belong to no message."""
+    """Per-message counters and reasons without a message."""
     attributes: QueueAttributes
 
 
@@ -102,7 +102,7 @@ def to_bytes(body: Body) -> bytes:
         try:
             return body.encode("utf-8")
         except UnicodeEncodeError:
-            # A lone surrogate is a str that no encoding of text can carry.
+            # A lone surrogate cannot be encoded as UTF-8.
             raise InvalidBody(body) from None
     if isinstance(body, bytearray | memoryview):
         return bytes(body)
@@ -121,7 +121,7 @@ def check_seconds(what: str, value: float) -> float:
 def check_whole_seconds(what: str, value: int) -> int:
     """Return *value* if it may be a queue's own `vt` or `delay`.
 
-    Fractions are fine for one call, but not in the hash: half the clients read
+    Fractions are allowed for one call, but not in the hash: half the clients read
     ``0.5`` there as 0.
     """
     if not isinstance(value, int):
@@ -130,10 +130,10 @@ def check_whole_seconds(what: str, value: int) -> int:
     return value
 
 
-def check_count(value: int, *, least: int = 1, most: int = _MOST) -> int:
+def check_count(value: int, *, minimum: int = 1, maximum: int = _MAX_COUNT) -> int:
     """Return *value* if it may be a number of messages; raise `InvalidValue` if not."""
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise InvalidValue("count", value, f"a whole number between {least} and {most}")
+    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
+        raise InvalidValue("count", value, f"a whole number between {minimum} and {maximum}")
     return value
 
 

@@ -1,7 +1,7 @@
-"""What must hold for the keys of RSMQ, how to see where it does not, and how to mend it.
+"""RSMQ's audit: invariants of its keys, calls that find violations, and calls that repair them.
 
-Each page is looked at in one script, so a queue in use is not taken for a damaged one. A repair
-looks once more and changes nothing that has become right by itself.
+Each page is checked in one script, so a queue in use is not mistaken for a damaged one. A repair
+checks again and changes nothing that has become valid meanwhile.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
+from tambomq.bulk.audit import Finding, Rule, shown
 from tambomq.rsmq.keys import ATTRIBUTES, Keys, is_queue
 from tambomq.store.call import Call, Plan, load_script, results
-from tambomq.store.findings import Finding, Rule, shown
 
-_MESSAGES = load_script("tambomq.rsmq", "audit_messages")
-_FIELDS = load_script("tambomq.rsmq", "audit_fields")
-_MEND = load_script("tambomq.rsmq", "audit_mend")
+_MESSAGES = load_script("tambomq.rsmq.bulk", "audit_messages")
+_FIELDS = load_script("tambomq.rsmq.bulk", "audit_fields")
+_MEND = load_script("tambomq.rsmq.bulk", "audit_mend")
 
 _PAGE: Final = 1000
 _ID: Final = 32
@@ -82,7 +82,7 @@ def queue(keys: Keys, name: str) -> Plan[list[Finding]]:
     listed = Call("SISMEMBER", (keys.queues,), (name,), bool, repeatable=True)
     is_listed, *types = results((yield (listed, *kinds)))
     wrong = [
-        found(TYPE, key=key, told=f"a {kind}, not a {right}")
+        found(TYPE, key=key, detail=f"a {kind}, not a {right}")
         for key, kind, right in zip((messages, data), types, ("zset", "hash"), strict=True)
         if kind not in (right, "none")
     ]
@@ -96,21 +96,21 @@ def queue(keys: Keys, name: str) -> Plan[list[Finding]]:
     else:
         wrong += [] if is_listed else [found(UNLISTED, key=data)]
         wrong += [
-            found(ATTRIBUTE, key=data, item=field.encode(), told=shown(value or b"nothing"))
+            found(ATTRIBUTE, key=data, item=field.encode(), detail=shown(value or b"nothing"))
             for field, value in zip(ATTRIBUTES, attributes, strict=True)
             if not _is_number(value)
         ]
         if not _is_number(sent or b"0") or float(sent or 0) < held:
-            told = f"{shown(sent or b'nothing')}, and {held} messages"
-            wrong.append(found(SENT, key=data, item=b"totalsent", told=told))
+            detail = f"{shown(sent or b'nothing')}, and {held} messages"
+            wrong.append(found(SENT, key=data, item=b"totalsent", detail=detail))
     return wrong + (yield from _contents(keys, name))
 
 
 def mend(keys: Keys, finding: Finding) -> Call[bool]:
-    """Put it right, if it is still wrong; whether it was."""
-    where = (keys.queues, *keys.of(finding.queue))
+    """Repair *finding*, if it is still there; whether it was."""
+    call_keys = (keys.queues, *keys.of(finding.queue))
     args = (_WORDS[finding.rule.name], finding.item, finding.queue)
-    return Call(_MEND, where, args, bool, repeatable=True)
+    return Call(_MEND, call_keys, args, bool, repeatable=True)
 
 
 def _contents(keys: Keys, name: str) -> Plan[list[Finding]]:

@@ -1,7 +1,8 @@
-"""Reading whole queues, page by page, as calls nobody has made yet. Nothing here changes anything.
+"""Read-only calls that page through RSMQ queues.
 
-Pages go by score, not by rank: a message that is received meanwhile moves, and ranks with it. A
-score stays as Redis wrote it: rounded to a moment, it would no longer find what it stands for.
+Pages are addressed by score, not by rank: a message that is received during the scan changes its
+score, which shifts the ranks of others. Scores stay the text that Redis returned, since a rounded
+number would no longer match the member.
 """
 
 from __future__ import annotations
@@ -13,21 +14,21 @@ from tambomq.rsmq.keys import Keys
 from tambomq.store.call import Call
 
 COUNT = 1000
-"""Messages of one page: more are no faster, and keep Redis from others."""
+"""Messages per page: larger pages are no faster, and block Redis for longer."""
 
-# Packed here: to make the words and then pack them takes eight times as long.
+# Encoded as RESP here: encoding each argument separately takes eight times as long.
 _FIELDS = b"$%d\r\n%b\r\n$%d\r\n%b:rc\r\n$%d\r\n%b:fr\r\n"
 _SUFFIX = len(":rc")
 
 
 def names(keys: Keys, cursor: bytes) -> Call[tuple[bytes, list[bytes]]]:
-    """Return where to go on, and some names of queues; the last page goes on at ``0``."""
+    """Return the next cursor (``0`` after the last page), and names of queues."""
     words = (cursor, "COUNT", COUNT)
     return Call("SSCAN", (keys.queues,), words, decode=tuple, repeatable=True)
 
 
 def exists(keys: Keys, queue: str) -> Call[bool]:
-    """Whether there is such a queue."""
+    """Whether the queue exists."""
     return Call("HEXISTS", (keys.of(queue)[1],), ("vt",), decode=bool, repeatable=True)
 
 
@@ -43,33 +44,33 @@ def count(keys: Keys, queue: str, low: str, high: str) -> Call[int]:
     return Call("ZCOUNT", (keys.of(queue)[0],), (low, high), decode=int, repeatable=True)
 
 
-def score_at(keys: Keys, queue: str, low: str, high: str, place: int) -> Call[bytes | None]:
-    """Return the score of the message at *place* among those; `None` beyond the last."""
-    words = (low, high, "BYSCORE", "LIMIT", place, 1, "WITHSCORES")
+def score_at(keys: Keys, queue: str, low: str, high: str, index: int) -> Call[bytes | None]:
+    """Return the score of message *index* of those from *low* to *high*; `None` beyond the last."""
+    words = (low, high, "BYSCORE", "LIMIT", index, 1, "WITHSCORES")
     return Call("ZRANGE", (keys.of(queue)[0],), words, decode=_score, repeatable=True)
 
 
 def page(
     keys: Keys, queue: str, low: str, high: str, skip: int
 ) -> Call[tuple[list[bytes], list[bytes]]]:
-    """Return ids and scores from *low* to *high*, without the first *skip*."""
+    """Return ids and scores from *low* to *high*, skipping the first *skip*."""
     words = (low, high, "BYSCORE", "LIMIT", skip, COUNT, "WITHSCORES")
     return Call("ZRANGE", (keys.of(queue)[0],), words, decode=_page, repeatable=True)
 
 
 def contents(keys: Keys, queue: str, ids: Sequence[bytes]) -> Call[list[bytes | None]]:
-    """Return body, receive count and first receive of each, in a row."""
-    where = (keys.of(queue)[1],)
-    key = where[0].encode()
+    """Return body, receive count and time of first receive of each, in one flat list."""
+    data = keys.of(queue)[1]
+    key = data.encode()
     words = [b"*%d\r\n$5\r\nHMGET\r\n$%d\r\n%b\r\n" % (2 + 3 * len(ids), len(key), key)]
     for id in ids:
         longer = len(id) + _SUFFIX
         words.append(_FIELDS % (len(id), id, longer, id, longer, id))
-    return Call("HMGET", where, (), decode=list, repeatable=True, packed=b"".join(words))
+    return Call("HMGET", (data,), (), decode=list, repeatable=True, packed=b"".join(words))
 
 
 def present(keys: Keys, queue: str, ids: Sequence[bytes]) -> Call[list[bool]]:
-    """Whether each is still there."""
+    """Whether each message still exists."""
     return Call("ZMSCORE", (keys.of(queue)[0],), tuple(ids), decode=_present, repeatable=True)
 
 

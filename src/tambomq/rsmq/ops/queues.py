@@ -1,4 +1,4 @@
-"""What can be asked of an RSMQ queue as a whole, as calls and plans nobody has made yet.
+"""Operations on whole RSMQ queues, as calls and plans that a store runs.
 
 Names and numbers are checked here, before anything is sent.
 """
@@ -18,28 +18,28 @@ from tambomq.rsmq.model import (
     check_maxsize,
     check_whole_seconds,
 )
-from tambomq.rsmq.replies import existing, moment
+from tambomq.rsmq.ops.replies import require_queue, score_to_ms
 from tambomq.store.call import Call, Plan, load_script, results
 
-_CREATE = load_script("tambomq.rsmq", "create")
-_DROP = load_script("tambomq.rsmq", "drop")
-_PURGE = load_script("tambomq.rsmq", "purge")
-_ATTRIBUTES = load_script("tambomq.rsmq", "attributes")
-_SET_ATTRIBUTES = load_script("tambomq.rsmq", "set_attributes")
-_CENSUS_MESSAGES = load_script("tambomq.rsmq", "census_messages")
-_CENSUS_FIELDS = load_script("tambomq.rsmq", "census_fields")
+_CREATE = load_script("tambomq.rsmq.ops", "create")
+_DROP = load_script("tambomq.rsmq.ops", "drop")
+_PURGE = load_script("tambomq.rsmq.ops", "purge")
+_ATTRIBUTES = load_script("tambomq.rsmq.ops", "attributes")
+_SET_ATTRIBUTES = load_script("tambomq.rsmq.ops", "set_attributes")
+_CENSUS_MESSAGES = load_script("tambomq.rsmq.ops", "census_messages")
+_CENSUS_FIELDS = load_script("tambomq.rsmq.ops", "census_fields")
 
-KNOWN_S: Final = 3600
-"""So long a change is known by its token: nobody repeats a call for longer."""
-# A page of the census stops the server for about 2 ms.
+CHANGE_TTL_S: Final = 3600
+"""How long the token of a change is kept; a call is repeated for less time than that."""
+# A page of the census blocks the server for about 2 ms.
 _PAGE = 1000
 
 
 def create(keys: Keys, queue: str, *, vt: int, delay: int, maxsize: int) -> Call[None]:
-    """Make a queue; raise `QueueExists` if there is one."""
+    """Create a queue; raise `QueueExists` if there is one."""
 
-    def decode(made: int) -> None:
-        if not made:
+    def decode(created: int) -> None:
+        if not created:
             raise QueueExists(queue)
 
     args = (
@@ -52,7 +52,7 @@ def create(keys: Keys, queue: str, *, vt: int, delay: int, maxsize: int) -> Call
 
 
 def drop(keys: Keys, queue: str) -> Call[None]:
-    """Forget a queue and its messages; raise `QueueNotFound` if there is none."""
+    """Delete a queue and its messages; raise `QueueNotFound` if there is none."""
 
     def decode(dropped: int) -> None:
         if not dropped:
@@ -62,30 +62,30 @@ def drop(keys: Keys, queue: str) -> Call[None]:
 
 
 def purge(keys: Keys, queue: str) -> Call[int]:
-    """Forget all messages of a queue but not the queue; how many there were."""
+    """Delete all messages of a queue, keep the queue; return how many there were."""
     kept = (*ATTRIBUTES, *COUNTERS)
-    return Call(_PURGE, keys.all_of(queue), kept, partial(existing, queue))
+    return Call(_PURGE, keys.all_of(queue), kept, partial(require_queue, queue))
 
 
 def list_queues(keys: Keys) -> Call[list[str]]:
-    """Name all queues, in order."""
+    """Return the names of all queues, sorted."""
 
     def decode(found: Iterable[bytes]) -> list[str]:
-        # Somebody else's name may be no text at all: show it rather than fail for all.
+        # Another client's queue name may not be UTF-8: show it escaped instead of failing.
         return sorted(name.decode("utf-8", "backslashreplace") for name in found)
 
     return Call("SMEMBERS", (keys.queues,), (), decode, repeatable=True)
 
 
 def attributes(keys: Keys, queue: str) -> Call[QueueAttributes]:
-    """Tell a queue's settings, counters and sizes."""
+    """Return a queue's settings, counters and sizes."""
     return Call(_ATTRIBUTES, keys.of(queue), (), partial(_attributes, queue), repeatable=True)
 
 
 def _attributes(queue: str, reply: Any) -> QueueAttributes:
-    found = existing(queue, reply)[:9]
+    found = require_queue(queue, reply)[:9]
     try:
-        # A number that somebody wrote as 30.0 is 30; one that is missing is 0.
+        # Other clients may write 30 as 30.0; a missing number counts as 0.
         vt, delay, *rest = (float(value or 0) for value in found)
         return QueueAttributes(vt, delay, *(int(value) for value in rest))
     except (ValueError, OverflowError) as error:
@@ -95,7 +95,7 @@ def _attributes(queue: str, reply: Any) -> QueueAttributes:
 def set_attributes(
     keys: Keys, queue: str, *, vt: int | None, delay: int | None, maxsize: int | None
 ) -> Plan[QueueAttributes]:
-    """Change some settings and tell all, in one trip."""
+    """Change some settings and return all, in one round trip."""
     args: list[str | int] = []
     if vt is not None:
         args += ("vt", check_whole_seconds("vt", vt))
@@ -105,9 +105,9 @@ def set_attributes(
         args += ("maxsize", check_maxsize(maxsize))
     if not args:
         raise NothingToSet
-    where = (keys.of(queue)[1], keys.change(queue, unique()))
-    decode = partial(existing, queue)
-    change = Call(_SET_ATTRIBUTES, where, (KNOWN_S, *args), decode, repeatable=True)
+    redis_keys = (keys.of(queue)[1], keys.change(queue, unique()))
+    decode = partial(require_queue, queue)
+    change = Call(_SET_ATTRIBUTES, redis_keys, (CHANGE_TTL_S, *args), decode, repeatable=True)
     return _last_of((change, attributes(keys, queue)))
 
 
@@ -117,24 +117,26 @@ def _last_of(calls: Sequence[Call[Any]]) -> Plan[Any]:
 
 
 def stats(keys: Keys, queue: str) -> Plan[QueueStats]:
-    """Count a queue message by message, a page at a time; others are served in between.
+    """Count a queue message by message, one page per call, so that other clients are served.
 
-    The counts are of a moving queue: exact only while nobody uses it.
+    The counts are exact only while the queue is not in use.
     """
-    own = keys.of(queue)
-    oldest = Call("ZRANGE", own[:1], (0, 0, "WITHSCORES"), list, repeatable=True)
+    queue_keys = keys.of(queue)
+    oldest = Call("ZRANGE", queue_keys[:1], (0, 0, "WITHSCORES"), list, repeatable=True)
     clock = Call("TIME", (), (), _milliseconds, repeatable=True)
     found, first, now = results((yield (attributes(keys, queue), oldest, clock)))
-    visible, in_flight, delayed, bare, size = yield from _census(_CENSUS_MESSAGES, own)
-    bodies, strays = yield from _census(_CENSUS_FIELDS, own)
+    visible, in_flight, delayed, without_body, size = yield from _census(
+        _CENSUS_MESSAGES, queue_keys
+    )
+    bodies, strays = yield from _census(_CENSUS_FIELDS, queue_keys)
     return QueueStats(
         queue=queue,
         visible=visible,
         in_flight=in_flight,
         delayed=delayed,
-        oldest_visible_ms=max(0, now - moment(first[1])) if first else 0,
+        oldest_visible_ms=max(0, now - score_to_ms(first[1])) if first else 0,
         body_bytes=size,
-        members_without_body=bare,
+        members_without_body=without_body,
         bodies_without_member=bodies,
         stray_fields=strays,
         attributes=found,
@@ -145,10 +147,10 @@ def _milliseconds(time: Sequence[bytes]) -> int:
     return int(time[0]) * 1000 + int(time[1]) // 1000
 
 
-def _census(script: Any, own: tuple[str, str]) -> Plan[list[int]]:
+def _census(script: Any, queue_keys: tuple[str, str]) -> Plan[list[int]]:
     cursor, sums = b"0", [0] * 5
     while True:
-        page = Call(script, own, (cursor, _PAGE), list, repeatable=True)
+        page = Call(script, queue_keys, (cursor, _PAGE), list, repeatable=True)
         ((cursor, *counts),) = results((yield (page,)))
         sums = [total + count for total, count in zip(sums, counts, strict=False)]
         if cursor == b"0":

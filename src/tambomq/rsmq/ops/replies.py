@@ -1,6 +1,6 @@
-"""What all RSMQ scripts answer alike.
+"""Decoders for what all RSMQ scripts reply alike.
 
-Nil: there is no such queue. A string: what is wrong with the one there is.
+Nil means that there is no such queue, a string says how the queue is damaged.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from tambomq.errors import QueueCorrupt, QueueNotFound
 
 T = TypeVar("T")
 
-# Beyond this a float, and so a score, no longer tells one integer from the next.
-_FOREVER = 2**53
+# Beyond this, a float (and so a score) cannot represent every integer.
+_MAX_EXACT = 2**53
 _ESCAPE: Final = re.compile(rb"\\(\\|x[0-9a-f]{2})")
 
 
-def existing(queue: str, reply: T | None) -> T:
-    """Return the reply of a script; raise `QueueNotFound` or `QueueCorrupt` if it says so."""
+def require_queue(queue: str, reply: T | None) -> T:
+    """Return the reply of a script; raise `QueueNotFound` or `QueueCorrupt` if it is one."""
     if reply is None:
         raise QueueNotFound(queue)
     if isinstance(reply, bytes):
@@ -26,20 +26,20 @@ def existing(queue: str, reply: T | None) -> T:
     return reply
 
 
-def moment(score: bytes) -> int:
-    """Return the millisecond a score stands for; what no clock shows becomes 2**53 either way."""
-    return int(max(-_FOREVER, min(float(score), _FOREVER)))
+def score_to_ms(score: bytes) -> int:
+    """Return a score as epoch milliseconds, clamped to ±2**53."""
+    return int(max(-_MAX_EXACT, min(float(score), _MAX_EXACT)))
 
 
-def tally(value: bytes | None) -> int:
-    """Return a count kept with a message; 0 if there is none, or it is no number."""
+def to_count(value: bytes | None) -> int:
+    """Return a counter stored with a message; 0 if it is missing or not a number."""
     return int(value) if value and value.isdigit() else 0
 
 
 def id_text(stored: bytes) -> str:
-    r"""Return an id as text; bytes that are none have escapes such as ``\xff``.
+    r"""Return an id as text; bytes that are not UTF-8 become escapes such as ``\xff``.
 
-    `id_arg` finds the bytes again, so a message can be deleted whatever its id is.
+    `id_arg` restores the bytes, so a message can be deleted whatever its id is.
     """
     try:
         text = stored.decode()
@@ -51,7 +51,7 @@ def id_text(stored: bytes) -> str:
 
 
 def id_arg(id: str) -> str | bytes:
-    """Return an id, as `id_text` shows it, for a command."""
+    """Return the stored form of an id that `id_text` has made."""
     if "\\" not in id:
         return id
     return _ESCAPE.sub(_byte, id.encode())

@@ -1,8 +1,8 @@
-"""Runs a handler for each message of an RSMQ queue.
+"""The RSMQ worker: runs a handler for each message of a queue.
 
 A message is deleted when its handler returns. When the handler raises, the
-message waits and is tried again; after `max_receives` it goes to the
-dead-letter queue. While the handler runs, the message stays hidden from others.
+message is retried after a backoff; after `max_receives` it goes to the
+dead-letter queue. While the handler runs, a heartbeat keeps the message hidden.
 """
 
 from __future__ import annotations
@@ -14,25 +14,27 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeAlias
 
-from tambomq.clock import pauses
+from tambomq.clock import backoff_delays
 from tambomq.errors import HandlersStuck, Reject, StoreRefused, StoreUnavailable
 from tambomq.failures import FailureLog, headline, text_of, traceback_of, type_of, with_traceback
-from tambomq.journal.recording import BOUNDS, Bounds, bounds_of
-from tambomq.rsmq import ops, queue_ops
-from tambomq.rsmq.backoff import Backoff
-from tambomq.rsmq.heartbeat import RsmqLease
-from tambomq.rsmq.keys import DEAD_SUFFIX, NAMESPACE, check_dead_queue, check_queue
-from tambomq.rsmq.longpoll import LOOK_EVERY_S, nap_s
+from tambomq.journal.policy import JournalBounds
+from tambomq.log import with_fields
+from tambomq.rsmq.keys import DEAD_SUFFIX, NAMESPACE, Keys, check_dead_queue, check_queue
+from tambomq.rsmq.longpoll import POLL_EVERY_S, poll_delay_s
 from tambomq.rsmq.model import DEFAULT_VT, Message, check_count, check_seconds
-from tambomq.rsmq.recorded import recording_keys
-from tambomq.rsmq.server_clock import ServerClock
-from tambomq.rsmq.settling import Settler, WorkerStats
-from tambomq.rsmq.signalled import run_until_signalled
-from tambomq.rsmq.threads import HandlerThreads, is_async
+from tambomq.rsmq.ops import messages as message_ops
+from tambomq.rsmq.ops import queues as queue_ops
+from tambomq.rsmq.ops.journal import policy_for_queue
+from tambomq.rsmq.worker.backoff import Backoff
+from tambomq.rsmq.worker.lease import RsmqLease
+from tambomq.rsmq.worker.server_clock import ServerClock
+from tambomq.rsmq.worker.settler import Settler, WorkerStats
+from tambomq.rsmq.worker.threads import HandlerThreads, is_async
+from tambomq.runtime.heartbeat import heartbeat
+from tambomq.runtime.signals import run_until_signalled
 from tambomq.store.aio import AsyncStore
-from tambomq.store.connect import PATIENCE_S, URL, Credentials, Tls
-from tambomq.store.ears import Hearing
-from tambomq.store.heartbeat import heartbeat
+from tambomq.store.aio_pubsub import Subscription
+from tambomq.store.endpoint import PATIENCE_S, URL, Credentials, Tls
 
 log = logging.getLogger(__name__)
 
@@ -41,23 +43,23 @@ Handler: TypeAlias = Callable[[Message], Any]
 
 DEFAULT_BACKOFF = Backoff()
 
-# How long an ending worker tries to tell the server what became of its messages.
-LAST_WORDS_S = 1.0
+# How long a worker that shuts down tries to settle its messages.
+FINAL_SETTLE_S = 1.0
 
 
 class RsmqWorker:
-    """Takes messages off *queue* and runs *handler* for each, *concurrency* at a time.
+    """Receives messages of *queue* and runs *handler* for each, *concurrency* at a time.
 
-    *vt*: seconds a message is hidden at a time; without one, the queue's own. It
-    is renewed while the handler runs, by a ``"thread"``, or by a ``"process"`` if
-    handlers hold the interpreter's lock for longer than *vt*; ``None`` renews nothing.
+    *vt*: visibility timeout in seconds; without one, the queue's own. *heartbeat* renews
+    it while the handler runs: from a ``"thread"``, or from a ``"process"`` if handlers
+    hold the GIL for longer than *vt*; ``None`` renews nothing.
 
-    *max_receives*: after so many the message goes to *dead_queue* (``<queue>-dead``);
-    ``None`` tries for ever. *timeout_s*: a handler that takes longer has failed; a plain
-    function keeps its thread until it ends, and `run` raises `HandlersStuck` if none is left.
-    *grace_s*: how long `stop` waits for handlers before it gives their messages back.
-    *journal*: what becomes of messages is recorded in the queue's journal. `run` waits for a
-    server that goes away as long as it takes, *patience_s* seconds at a time.
+    *max_receives*: after so many receives a message goes to *dead_queue* (``<queue>-dead``);
+    ``None`` retries for ever. *timeout_s*: a handler that takes longer has failed; a plain
+    function keeps its thread until it returns, and `run` raises `HandlersStuck` if none is left.
+    *grace_s*: how long `stop` waits for handlers before it releases their messages.
+    *journal*: receives and outcomes are recorded in the queue's journal. `run` retries an
+    unreachable server without end, *patience_s* seconds at a time.
     """
 
     def __init__(  # noqa: PLR0913  (options, all by keyword)
@@ -78,13 +80,13 @@ class RsmqWorker:
         realtime: bool = False,
         tls: Tls | None = None,
         credentials: Credentials | None = None,
-        journal: bool | Bounds = False,
+        journal: bool | JournalBounds = False,
         patience_s: float = PATIENCE_S,
     ) -> None:
-        """Check the options; nothing is connected before `run`."""
-        self.queue = check_queue(queue)
+        """Check the options; `run` connects."""
+        self.queue, self._log = check_queue(queue), with_fields(log, queue=queue)
         self.dead_queue = check_dead_queue(dead_queue or queue + DEAD_SUFFIX, of=queue)
-        self._keys = recording_keys(ns, (queue,) if journal else (), bounds_of(journal) or BOUNDS)
+        self._keys, self._journal = Keys(ns), policy_for_queue(ns, queue, journal)
         self._handler, self._realtime = handler, realtime
         self._is_async, self._own_store = is_async(handler), not isinstance(url, AsyncStore)
         if not isinstance(url, AsyncStore):
@@ -92,19 +94,19 @@ class RsmqWorker:
         self._store = url
         self._concurrency = check_count(concurrency)
         self._vt = None if vt is None else check_seconds("vt", vt)
-        self._heartbeat = heartbeat
+        self._heartbeat_kind = heartbeat
         self._max_receives = None if max_receives is None else check_count(max_receives)
         self._backoff, self._timeout_s, self._grace_s = backoff, timeout_s, grace_s
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._notices: Hearing | None = None
+        self._subscription: Subscription | None = None
         self._stopping = False
         self.stats = WorkerStats()
-        """What it has done so far."""
+        """Counters since the worker was created."""
 
-    # ── life ─────────────────────────────────────────────────────────────────
+    # ── run ──────────────────────────────────────────────────────────────────
 
     def stop(self) -> None:
-        """Let `run` end: take nothing more, finish what has begun. From any thread."""
+        """End `run`: receive nothing more, finish running handlers. Callable from any thread."""
         self._stopping = True
         if self._loop is not None:
             # The loop may have closed meanwhile; then there is nothing to stop.
@@ -112,16 +114,16 @@ class RsmqWorker:
                 self._loop.call_soon_threadsafe(self._wake)
 
     def run_forever(self) -> None:
-        """Run until SIGINT or SIGTERM; a second one gives running messages back at once."""
+        """Run until SIGINT or SIGTERM; a second signal releases running messages at once."""
         run_until_signalled(self.run, self.stop, lambda: self._stopping)
 
     async def run(self) -> None:
-        """Work until `stop`; raise `QueueNotFound` if there is no queue, or no longer.
+        """Handle messages until `stop`; raise `QueueNotFound` if the queue does not exist.
 
-        Raises `HandlersStuck` when *timeout_s* is over for all threads and none comes back.
+        Raises `HandlersStuck` when handlers that timed out occupy all threads.
 
-        Survives any absence of the server. Cancelled, it gives running messages
-        back and ends at once.
+        Waits for the server however long it is unreachable. When cancelled, it releases
+        running messages and ends at once.
         """
         try:
             await self._work()
@@ -132,15 +134,17 @@ class RsmqWorker:
     async def _work(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._inbox: asyncio.Queue[Message] = asyncio.Queue()
-        self._busy, self._room = 0, asyncio.Event()
+        self._busy, self._wakeup = 0, asyncio.Event()
         self._clock = ServerClock(self._store, self._keys, self.queue)
         found = await self._store.run(queue_ops.attributes(self._keys, self.queue))
-        self._hide_s = self._vt or found.vt or DEFAULT_VT
-        lease = RsmqLease(self._store.endpoint, self._keys.ns, self.queue, self._hide_s)
-        self._beat = heartbeat(self._heartbeat, lease)
-        self._settler = Settler(self._store, self._keys, self.queue, self._beat, self.stats)
+        self._visibility_s = self._vt or found.vt or DEFAULT_VT
+        lease = RsmqLease(self._store.endpoint, self._keys.ns, self.queue, self._visibility_s)
+        self._heartbeat = heartbeat(self._heartbeat_kind, lease)
+        self._settler = Settler(
+            self._store, self._keys, self.queue, self._heartbeat, self.stats, self._journal
+        )
         self._threads = HandlerThreads(self._handler, self._concurrency, self._timeout_s)
-        self._failures = FailureLog(log, "message", self.queue, self._loop.call_later)
+        self._failures = FailureLog(self._log, "message", self.queue, self._loop.call_later)
         fetching = asyncio.create_task(self._fetch())
         runners = [asyncio.create_task(self._run_handlers()) for _ in range(self._concurrency)]
         try:
@@ -148,82 +152,84 @@ class RsmqWorker:
             await asyncio.wait((fetching, stuck), return_when=asyncio.FIRST_COMPLETED)
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._grace_s):
-                    await self._idle()
+                    await self._wait_until_idle()
         finally:
-            await self._end([fetching, *runners])
+            await self._shut_down([fetching, *runners])
         if stuck.done():
             error = HandlersStuck(self.queue, stuck.result())
-            log.error("%s", error)
+            self._log.error("%s", error)
             raise error
         fetching.result()
 
     def _wake(self) -> None:
-        self._room.set()
-        if self._notices is not None:
-            self._notices.rouse()
+        self._wakeup.set()
+        if self._subscription is not None:
+            self._subscription.notify()
 
-    async def _idle(self) -> None:
+    async def _wait_until_idle(self) -> None:
         while self._busy > self._threads.timed_out:
-            self._room.clear()
-            await self._room.wait()
+            self._wakeup.clear()
+            await self._wakeup.wait()
         await self._settler.drain()
 
-    async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
+    async def _shut_down(self, tasks: list[asyncio.Task[None]]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         with suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WORDS_S):
+            async with asyncio.timeout(FINAL_SETTLE_S):
                 while not self._inbox.empty():
                     await self._settler.retry(self._inbox.get_nowait(), 0)
                 await self._settler.drain()
         self._threads.close()
         self._failures.flush()
-        await asyncio.to_thread(self._beat.close)
+        await asyncio.to_thread(self._heartbeat.close)
 
     # ── receive ──────────────────────────────────────────────────────────────
 
     async def _fetch(self) -> None:
-        wait = pauses()
+        wait, channel = backoff_delays(), self._keys.realtime_channel(self.queue)
         while not self._stopping:
             try:
-                async with self._store.listen(self._keys.notices(self.queue)) as self._notices:
-                    while self._notices.sound and not self._stopping:
-                        await self._fetch_once(self._notices)
-                        wait = pauses()
+                async with self._store.listen(channel) as self._subscription:
+                    while self._subscription.is_usable and not self._stopping:
+                        await self._fetch_once(self._subscription)
+                        wait = backoff_delays()
             except (StoreUnavailable, StoreRefused) as error:
-                pause_s = next(wait)
-                log.warning("%r: %s; next try in %.1f s", self.queue, error, pause_s)
+                shown = (self.queue, error, pause_s := next(wait))
+                self._log.warning("cannot receive from %r: %s; retrying in %.1f s", *shown)
                 await self._sleep(pause_s)
-        self._notices = None
+        self._subscription = None
 
-    async def _fetch_once(self, notices: Hearing) -> None:
+    async def _fetch_once(self, subscription: Subscription) -> None:
         while self._busy == self._concurrency and not self._stopping:
-            self._room.clear()
-            await self._room.wait()
+            self._wakeup.clear()
+            await self._wakeup.wait()
         if self._stopping:
             return
         free = self._concurrency - self._busy
-        plan = ops.receive_batch(self._keys, self.queue, free, vt=self._hide_s)
-        haul = await self._store.follow(plan)
-        messages = self._settler.take(haul.messages)
+        plan = message_ops.receive_batch(
+            self._keys, self.queue, free, vt=self._visibility_s, journal=self._journal
+        )
+        result = await self._store.follow(plan)
+        messages = self._settler.track(result.messages)
         self._busy += len(messages)
         self.stats.received += len(messages)
         for message in messages:
             self._inbox.put_nowait(message)
-        if late := await self._clock.watch(haul, self._hide_s):
-            log.warning("clock set back: %d messages of %r hidden anew", late, self.queue)
-        if not haul.messages:
-            await notices.wait(nap_s(haul, LOOK_EVERY_S))
+        if count := await self._clock.watch(result, self._visibility_s):
+            self._log.warning("server clock went back: re-hid %d messages of %r", count, self.queue)
+        if not result.messages:
+            await subscription.wait(poll_delay_s(result, POLL_EVERY_S))
 
     async def _sleep(self, for_s: float) -> None:
-        """Sleep, unless told to stop."""
-        self._room.clear()
+        """Sleep, at most until `stop`."""
+        self._wakeup.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(for_s):
                 while not self._stopping:
-                    await self._room.wait()
-                    self._room.clear()
+                    await self._wakeup.wait()
+                    self._wakeup.clear()
 
     # ── handle ───────────────────────────────────────────────────────────────
 
@@ -233,11 +239,11 @@ class RsmqWorker:
             try:
                 await self._handle(message)
                 if self._threads.timed_out:
-                    self._room.set()
-                    await self._threads.ended(message)
+                    self._wakeup.set()
+                    await self._threads.wait_ended(message)
             finally:
                 self._busy -= 1
-                self._room.set()
+                self._wakeup.set()
 
     async def _handle(self, message: Message) -> None:
         if self._max_receives is not None and message.rc > self._max_receives:
@@ -245,14 +251,14 @@ class RsmqWorker:
             return
         try:
             await self._call(message)
-        except Reject as verdict:
-            await self._bury(message, str(verdict))
+        except Reject as rejection:
+            await self._bury(message, str(rejection))
         except CancelledError:
-            # Ours only if this very task is being cancelled; a handler may raise it by itself.
+            # A cancellation of this task, or an error that the handler raised by itself?
             if (task := asyncio.current_task()) is None or not task.cancelling():
                 await self._failed(message, "the handler was cancelled")
                 return
-            await self._give_back(message)
+            await self._release(message)
             raise
         except Exception as error:  # noqa: BLE001  (whatever a handler raises)
             self._failures.failed(message.id, message.rc, error)
@@ -274,20 +280,21 @@ class RsmqWorker:
             await self._bury(message, what, "" if error is None else traceback_of(error))
         else:
             await self._settler.retry(message, self._backoff.wait_s(message.rc))
-            # Look again: the queue now says when the message is due.
+            # Receive again: the result says when the message is due.
             self._wake()
 
     async def _bury(self, message: Message, why: str, trace: str = "") -> None:
-        log.error("message %r goes from %r to %r: %r", message.id, self.queue, self.dead_queue, why)
+        shown, fields = (message.id, self.queue, self.dead_queue, why), {"message_id": message.id}
+        self._log.error("message %r goes from %r to %r: %r", *shown, extra=fields)
         why = with_traceback(why, trace)
         await self._settler.bury(message, self.dead_queue, why, realtime=self._realtime)
 
-    async def _give_back(self, message: Message) -> None:
-        """Let others have *message* at once; if they cannot be told, when its time is up."""
+    async def _release(self, message: Message) -> None:
+        """Make *message* visible at once; if that fails, it is when its lease expires."""
         if not self._is_async:
-            # Its thread cannot be cancelled and still runs: its time is for others to wait.
-            self._settler.let_go((message,))
+            # Its thread cannot be cancelled: keep the message hidden until its lease expires.
+            self._settler.untrack((message,))
             return
         with suppress(TimeoutError, CancelledError):
-            async with asyncio.timeout(LAST_WORDS_S):
+            async with asyncio.timeout(FINAL_SETTLE_S):
                 await self._settler.retry(message, 0)

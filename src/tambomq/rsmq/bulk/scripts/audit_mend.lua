@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
--- audit_mend: put one thing of a queue right, if it is still wrong.
+-- audit_mend: repair one fault of a queue, if it is still there.
 --
 -- KEYS  queues    set   <ns>:QUEUES
 --       messages  zset  <ns>:<queue>
 --       data      hash  <ns>:<queue>:Q
--- ARGV  what      see below
+-- ARGV  what      which fault: a function below
 --       item      an id or a field
 --       queue     its name
--- REPLY 1 if it was wrong and is right now, else 0
+-- REPLY 1 if it was repaired, else 0
 
 local queues, messages, data = KEYS[1], KEYS[2], KEYS[3]
 local what, item, queue = ARGV[1], ARGV[2], ARGV[3]

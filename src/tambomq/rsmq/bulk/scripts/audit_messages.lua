@@ -1,11 +1,11 @@
 #!lua flags=no-writes
--- audit_messages: find the ids of a page that have no body, or are none.
+-- audit_messages: find malformed ids, and ids without a body, in a page.
 --
 -- KEYS  messages  zset  <ns>:<queue>
 --       data      hash  <ns>:<queue>:Q
--- ARGV  cursor    '0' to begin, then what the last page said
---       count     about how many to look at
--- REPLY cursor ('0': that was the last page), how many there were, then each id that is wrong
+-- ARGV  cursor    scan cursor; '0' to start
+--       count     approximate page size
+-- REPLY next cursor ('0' after the last page), how many there were, then each id that is wrong
 
 local messages, data = KEYS[1], KEYS[2]
 local cursor, count = ARGV[1], ARGV[2]

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- lease_acknowledge: end messages of a claim whose batch is committed, each as its verdict says.
+-- lease_acknowledge: delete, retry or dead-letter the messages of a committed claim, by their verdicts.
 --
 -- KEYS  messages       zset  <ns>:<queue>
 --       data           hash  <ns>:<queue>:Q
@@ -10,19 +10,20 @@
 --       dead_messages  zset  <ns>:<queue>-dead
 --       dead_data      hash  <ns>:<queue>-dead:Q
 --       receipts       hash  <ns>:<queue>:receipts
--- ARGV  owner          who has the lease
+-- ARGV  owner          owner token of the caller
 --       number         of the claim
---       mark           the claim's name, '' if there cannot be one
+--       claim_token    the claim's token; '' if unknown
 --       count          messages at once, at most 1000
 --       dead           name of the dead-letter queue
--- REPLY how many are left, deleted, to be retried, dead, another's by now or gone; 'fenced' and
---       who has the lease; 'astray' and the number of the claim that is open instead
+-- REPLY how many are left, deleted, to be retried, dead, no longer owned; 'fenced' and
+--       the current holder's label; 'wrong_claim' and the number of the open claim
+-- NEEDS claimed, claims
 
 local messages, data, ledger, members, verdicts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local queues, dead_messages, dead_data, receipts = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local owner, number, mark, count, dead = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
+local owner, number, claim_token, count, dead = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
 
-local refused = not_to_end(ledger, owner, number, mark)
+local refused = refused_ack(ledger, owner, number, claim_token)
 if refused then
   return refused
 end
@@ -42,7 +43,7 @@ local function bury(id, body, why)
   redis.pcall('HINCRBY', dead_data, 'totalsent', 1)
 end
 
--- Read each key before the first write: one of another type then stops us in time.
+-- Read the keys first: one of another type then fails before anything is written.
 redis.call('ZCARD', dead_messages)
 redis.call('HLEN', dead_data)
 local judged = redis.call('HLEN', verdicts) > 0

@@ -1,29 +1,30 @@
 #!lua flags=allow-oom
--- lease_claim: take the oldest visible messages for a lease and write them down.
+-- lease_claim: claim the oldest visible messages for a lease, and record them as members.
 --
--- KEYS  messages  zset  <ns>:<queue>
---       data      hash  <ns>:<queue>:Q
---       ledger    hash  <ns>:<queue>:lease:<lease>
---       members   list  <ns>:<queue>:lease:<lease>:members
---       receipts  hash  <ns>:<queue>:receipts
--- ARGV  owner     who has the lease
---       number    of the claim
---       mark      a name for it that no other claim has, if it is new
---       have      messages this caller has put into it before
---       count     how many more, at most 1000
---       hide_ms   for how long they are hidden
--- REPLY how many are in the claim, how many of them are new, its mark; 'fenced' and who has the
---       lease; 'astray' and how many claims are over; nil when there is no such queue
+-- KEYS  messages     zset  <ns>:<queue>
+--       data         hash  <ns>:<queue>:Q
+--       ledger       hash  <ns>:<queue>:lease:<lease>
+--       members      list  <ns>:<queue>:lease:<lease>:members
+--       receipts     hash  <ns>:<queue>:receipts
+-- ARGV  owner        owner token of the caller
+--       number       of the claim
+--       claim_token  unique token of the claim, if it is new
+--       have         messages that the caller knows to be in the claim
+--       count        how many more, at most 1000
+--       hide_ms      for how long they are hidden
+-- REPLY how many are in the claim, how many of them are new, its token; 'fenced' and the current
+--       holder's label; 'wrong_claim' and the number of the last ended claim; nil if the queue does not exist
+-- NEEDS record, claims, digest
 
 local messages, data, ledger, members, receipts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local owner, number, mark = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local owner, number, claim_token = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local have, count, hide_ms = tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
 
-local refused, _, known = not_to_make(ledger, owner, number)
+local refused, _, known = refused_claim(ledger, owner, number)
 if refused then
   return refused
 end
--- What was claimed and never told is told now, as it is.
+-- If an earlier reply was lost, report the claim as it is; nothing new is claimed.
 local held = redis.call('LLEN', members)
 if held ~= have then
   return {held, 0, known or ''}
@@ -32,7 +33,7 @@ end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local visible_at = now + hide_ms
-local record_end = '-' .. mark .. ' ' .. time[1] .. '.' .. time[2] .. ' ' .. hide_ms / 1000
+local record_end = '-' .. claim_token .. ' ' .. time[1] .. '.' .. time[2] .. ' ' .. hide_ms / 1000
 
 local taken, skipped = {}, 0
 repeat
@@ -50,7 +51,7 @@ repeat
   for i, id in ipairs(ids) do
     local n, score, body = i * 3, visible_at, stored[i * 3]
     if body then
-      -- A count that somebody has damaged begins anew, as in receive.
+      -- A damaged count restarts at 1, as in receive.
       local rc = (tonumber(stored[n + 1]) or 0) + 1
       rc = rc % 1 == 0 and rc > 0 and rc < 2 ^ 53 and rc or 1
       local c, r = #taken * 4 + 3, #taken * 2
@@ -82,8 +83,8 @@ if #taken == 0 then
 end
 redis.call('RPUSH', members, unpack(taken))
 if held == 0 then
-  redis.call('HSET', ledger, 'claim', number, 'mark', mark, 'token', mark,
+  redis.call('HSET', ledger, 'claim', number, 'mark', claim_token, 'token', claim_token,
     'hidden_until', visible_at)
   redis.call('HDEL', ledger, 'released')
 end
-return {held + #taken, #taken, mark}
+return {held + #taken, #taken, claim_token}

@@ -1,13 +1,14 @@
 #!lua flags=allow-oom
--- lease_prune: leave out of a claim that nobody has seen yet what is another's by now, or gone.
+-- lease_prune: drop members that are no longer owned from a claim that was not processed yet.
 --
 -- KEYS  data      hash  <ns>:<queue>:Q
 --       ledger    hash  <ns>:<queue>:lease:<lease>
 --       members   list  <ns>:<queue>:lease:<lease>:members
 --       receipts  hash  <ns>:<queue>:receipts
--- ARGV  owner     who has the lease
---       count     look at so many, at most 1000; those that are kept go to the end
--- REPLY how many are left; 'fenced' and who has the lease
+-- ARGV  owner     owner token of the caller
+--       count     how many to check, at most 1000; those that are kept go to the end
+-- REPLY how many are left; 'fenced' and the current holder's label
+-- NEEDS claimed
 
 local data, ledger, members, receipts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, count = ARGV[1], ARGV[2]

@@ -1,18 +1,19 @@
 #!lua flags=allow-oom
--- lease_renew: keep a lease, and some messages of its open claim hidden.
+-- lease_renew: renew a lease, and the visibility timeout of some messages of its open claim.
 --
 -- KEYS  messages  zset  <ns>:<queue>
 --       data      hash  <ns>:<queue>:Q
 --       ledger    hash  <ns>:<queue>:lease:<lease>
 --       members   list  <ns>:<queue>:lease:<lease>:members
 --       receipts  hash  <ns>:<queue>:receipts
--- ARGV  owner     who has the lease
---       lease_ms  for how long from now
+-- ARGV  owner     owner token of the caller
+--       lease_ms  lease time, in ms
 --       hide_ms   for how long the messages are hidden
---       first     the place of the first message
+--       first     index of the first message
 --       count     how many, at most 1000; 0 keeps the lease alone
--- REPLY how many messages were looked at, and how many of them are gone or were received by
---       another since; 'fenced' and who has the lease
+-- REPLY how many messages were checked, and how many of them were deleted or received
+--       again since; 'fenced' and the current holder's label
+-- NEEDS claimed, member, record
 
 local messages, data, ledger, members, receipts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local owner, lease_ms, hide_ms = ARGV[1], ARGV[2], tonumber(ARGV[3])

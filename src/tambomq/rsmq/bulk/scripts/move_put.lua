@@ -1,22 +1,23 @@
 #!lua
--- move_put: send the messages of a batch that comes from another queue, all of them and once.
+-- move_put: send a batch of messages from another queue, all or none, exactly once.
 --
 -- KEYS  messages   zset  <ns>:<queue>
 --       data       hash  <ns>:<queue>:Q
 --       fence      hash  <ns>:<queue>:fence:<query>
 --       origins    hash  <ns>:<queue>:fence:<query>:origins
 -- ARGV  number     of the batch; each is higher than those before it
---       mark       what else is to be remembered of the last
---       keep_s     for how long old names are remembered
+--       checksum   checksum of the positions so far, stored in the field `mark`
+--       keep_s     TTL of the old ids, in seconds
 --       longest    bytes of the longest body
 --       delays     milliseconds, each followed by a comma
 --       suffixes   22 random characters for each id
---       old, body  …     what the message was called before, '' for nothing to remember; its body
--- REPLY 1 sent, 0 was sent before; {maxsize} when a body is too long; nil when there is no such
---       queue
+--       old, body  …     the message's old id ('' to remember none), and its body
+-- REPLY 1 sent, 0 was sent before; {maxsize} when a body is too long; nil if the queue does not
+--       exist
+-- NEEDS journal_on, journal_on_queue
 
 local messages, data, fence, origins = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local number, mark, keep_s, longest = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local number, checksum, keep_s, longest = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local delays, suffixes = ARGV[5], ARGV[6]
 
 local known = redis.call('HMGET', fence, 'last', 'count', 'sum')
@@ -31,7 +32,7 @@ elseif (tonumber(own[2]) or -1) ~= -1 and tonumber(longest) > tonumber(own[2]) t
 end
 redis.call('HLEN', origins)
 
--- As in `send`, each has a microsecond of its own, in ten digits of base 36.
+-- As in `send`, each id has its own microsecond, in ten digits of base 36.
 local function base36(n)
   local digits = {}
   for i = 10, 1, -1 do
@@ -57,17 +58,20 @@ for i = 7, #ARGV, 2 do
   sum = (sum + tonumber(redis.sha1hex(body):sub(1, 12), 16)) % 2 ^ 48
   count = count + 1
 end
--- First the zset: if its key is of another type, nothing has been written yet.
+if journal_is_full() then return JOURNAL_FULL end
+-- The zset first: if it is of another type, the script fails before anything is written.
 redis.call('ZADD', messages, unpack(scores))
 redis.call('HSET', data, unpack(fields))
--- A counter that somebody has damaged is no reason to fail half-way.
+stored(scores, fields)
+close_journal()
+-- A damaged counter must not make the script fail half-way.
 redis.pcall('HINCRBY', data, 'totalsent', count)
 if #names > 0 then
   redis.call('HSET', origins, unpack(names))
   redis.call('EXPIRE', origins, keep_s)
 end
-redis.call('HSET', fence, 'last', number, 'mark', mark,
+redis.call('HSET', fence, 'last', number, 'mark', checksum,
   'count', (tonumber(known[2]) or 0) + count, 'sum', string.format('%.0f', sum))
--- It must not end before the move does: `transit.done` says when that is.
+-- The fence must not expire before the move ends: `moves.done` sets its TTL then.
 redis.call('PERSIST', fence)
 return 1

@@ -1,26 +1,22 @@
 #!lua flags=allow-oom
--- move_take: let messages that nobody has in hand leave a queue, and write down what they were.
+-- move_take: remove messages that are not in flight from a queue, and store them as in transit.
 --
 -- KEYS  messages  zset  <ns>:<queue>
 --       data      hash  <ns>:<queue>:Q
 --       move      hash  <ns>:<queue>:move:<id>
 --       transit   list  <ns>:<queue>:move:<id>:transit
--- ARGV  run           a name for the move, if it is new
+-- ARGV  run           id of the move, if it is new
 --       count         messages at most
---       room          bytes at which no more are added
+--       free_bytes    maximum total size, in bytes; the last one may exceed it
 --       skip          how many to pass over
 --       later         1 for those that are delayed and were never received, 0 for those that wait
---       journal       stream that is told of them, if there is such a journal
---       state         its hash
---       most_entries  entries that it holds
---       most_bytes    and bytes
--- REPLY the move's name, the batch's number, how many of those looked at stay, and the batch: for
---       each message '<due or 0> <rc> <id>' and its body; nil when there is no such queue
+-- REPLY id of the move, the batch's number, how many of those looked at stay, and the batch: for
+--       each message '<due or 0> <rc> <id>' and its body; nil if the queue does not exist
+-- NEEDS journal_on_move
 
 local messages, data, move, transit = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local run, count, room, skip = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+local run, count, free_bytes, skip = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local later = ARGV[5] == '1'
-local journal, state, most_entries, most_bytes = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 
 if redis.call('HSETNX', move, 'run', run) == 0 then
   run = redis.call('HGET', move, 'run')
@@ -45,30 +41,28 @@ for i = 1, #found, 2 do
 end
 local stored = #names > 0 and redis.call('HMGET', data, unpack(names)) or {}
 
-local rows, gone, fields, stay = {}, {}, {}, 0
+local rows, taken, fields, stay = {}, {}, {}, 0
 for i = 1, #found, 2 do
   local id, body, rc = found[i], stored[i], tonumber(stored[i + 1]) or 0
-  if room <= 0 then
+  if free_bytes <= 0 then
     break
   elseif not body or (later and rc > 0) then
     stay = stay + 1
   else
     rows[#rows + 1] = string.format('%.0f %.0f %s', later and tonumber(found[i + 1]) or 0, rc, id)
     rows[#rows + 1] = body
-    gone[#gone + 1] = id
+    taken[#taken + 1] = id
     for _, suffix in ipairs({'', ':rc', ':fr', ':why'}) do
       fields[#fields + 1] = id .. suffix
     end
-    room = room - #body
+    free_bytes = free_bytes - #body
   end
 end
-if #gone > 0 then
+if #taken > 0 then
   redis.call('RPUSH', transit, unpack(rows))
   redis.call('HSET', move, 'number', number + 1)
-  redis.call('ZREM', messages, unpack(gone))
+  redis.call('ZREM', messages, unpack(taken))
   redis.call('HDEL', data, unpack(fields))
-  if has_begun(state) then
-    tell('moved', '', gone, journal, state, most_entries, most_bytes)
-  end
+  moved(taken)
 end
 return {run, number + 1, stay, rows}

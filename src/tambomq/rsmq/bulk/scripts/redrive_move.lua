@@ -1,5 +1,5 @@
 #!lua
--- redrive_move: let dead letters be received again, and write down what they were.
+-- redrive_move: move dead letters back to the queue, and record them for an undo.
 --
 -- KEYS  messages       zset    <ns>:<queue>
 --       data           hash    <ns>:<queue>:Q
@@ -9,11 +9,12 @@
 --       ledger         stream  <ns>:<queue>:redrive:<id>:moved
 --       receipts       hash    <ns>:<queue>:receipts
 --       dead_receipts  hash    <ns>:<queue>-dead:receipts
--- ARGV  keep_s         for how long it is remembered
+-- ARGV  keep_s         TTL of the record, in seconds
 --       id, changed, body  …   a message; 1 if it gets a new body, and that
--- REPLY how many this redrive has moved since it began; how many of these somebody is looking at,
---       and how many the queue does not take; 0; an integer if the redrive is undone, or not
---       known; nil when there is no such queue
+-- REPLY how many this redrive has moved since it began; how many of these are in flight in the
+--       dead-letter queue, and how many the queue refuses; 0; an integer if the redrive is undone, or not
+--       known; nil if the queue does not exist
+-- NEEDS journal_on, journal_on_queue
 
 local messages, data, dead_messages, dead_data = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local record, ledger, receipts, dead_receipts, keep_s = KEYS[5], KEYS[6], KEYS[7], KEYS[8], ARGV[1]
@@ -24,7 +25,7 @@ if not own[1] then
 elseif not known[1] or known[1] == 'undone' then
   return 0
 end
--- Read each key before the first write: one of another type then stops us in time.
+-- Read the keys first: one of another type then fails before anything is written.
 redis.call('XLEN', ledger)
 redis.call('HLEN', receipts)
 redis.call('HLEN', dead_receipts)
@@ -32,6 +33,15 @@ redis.call('ZCARD', messages)
 local maxsize = tonumber(own[2]) or -1
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+-- Return the number of dead letters, and the bytes of their bodies.
+local function size_of_all()
+  local bytes = 0
+  for i = 2, #ARGV, 3 do
+    bytes = bytes + (ARGV[i + 1] == '1' and #ARGV[i + 2] or redis.call('HSTRLEN', dead_data, ARGV[i]))
+  end
+  return (#ARGV - 1) / 3, bytes
+end
 
 local count, held, refused = 0, 0, 0
 for i = 2, #ARGV, 3 do
@@ -44,21 +54,23 @@ for i = 2, #ARGV, 3 do
   elseif at and body and (maxsize ~= -1 and #body > maxsize or redis.call('ZSCORE', messages, id)) then
     refused = refused + 1
   elseif at and body then
+    if count == 0 and journal_is_full(size_of_all()) then return JOURNAL_FULL end
     local row = {'from', id, 'to', id, 'at', at}
     for n, name in ipairs({'body', 'why', 'rc', 'fr'}) do
-      -- A body that does not change need not be kept twice.
+      -- An unchanged body need not be stored twice.
       if was[n] and (n > 1 or changed) then
         row[#row + 1] = name
         row[#row + 1] = was[n]
       end
     end
     redis.call('XADD', ledger, '*', unpack(row))
-    -- The count of receives begins anew in both queues: no receipt from before counts again.
+    -- The receive count restarts in both queues: no earlier receipt may become valid again.
     redis.call('HDEL', receipts, id)
     redis.call('HDEL', dead_receipts, id)
     redis.call('ZADD', messages, now, id)
     redis.call('HSET', data, id, body)
-    -- A counter that somebody has damaged is no reason to fail half-way.
+    stored({now, id}, {id, body})
+    -- A damaged counter must not make the script fail half-way.
     redis.pcall('HINCRBY', data, 'totalsent', 1)
     redis.call('ZREM', dead_messages, id)
     redis.call('HDEL', dead_data, id, id .. ':why', id .. ':rc', id .. ':fr')
@@ -67,6 +79,7 @@ for i = 2, #ARGV, 3 do
 end
 local total = (tonumber(known[2]) or 0) + count
 redis.call('HSET', record, 'moved', total)
+close_journal()
 redis.call('EXPIRE', record, keep_s)
 redis.call('EXPIRE', ledger, keep_s)
 return {total, held, refused, 0}

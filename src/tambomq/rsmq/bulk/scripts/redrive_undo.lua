@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- redrive_undo: put redriven messages that nobody has received back among the dead letters, as they were.
+-- redrive_undo: move redriven messages that were not received yet back to the dead letters, unchanged.
 --
 -- KEYS  messages       zset    <ns>:<queue>
 --       data           hash    <ns>:<queue>:Q
@@ -8,11 +8,12 @@
 --       queues         set     <ns>:QUEUES
 --       record         hash    <ns>:<queue>:redrive:<id>
 --       ledger         stream  <ns>:<queue>:redrive:<id>:moved
--- ARGV  after          where to go on in the ledger
+-- ARGV  after          ledger position to start from
 --       count          how many of it to look at
 --       dead           name of the dead-letter queue
--- REPLY where to go on, '' at the end; how many are back, received but not deleted, and gone; nil
+-- REPLY next position, '' at the end; how many were moved back, are in flight, and were not found; nil
 --       if there is no such redrive
+-- NEEDS journal_on, journal_on_queue
 
 local messages, data, dead_messages, dead_data = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local queues, record, ledger = KEYS[5], KEYS[6], KEYS[7]
@@ -28,10 +29,10 @@ if redis.call('HEXISTS', dead_data, 'vt') == 0 then
     'maxsize', -1, 'created', time[1], 'modified', time[1])
   redis.call('SADD', queues, dead)
 end
--- From now on its own process, should there be one, moves nothing more.
+-- From now on a redrive process that is still running moves nothing more.
 redis.call('HSET', record, 'state', 'undone')
 
-local last, back, running, gone = '', 0, 0, 0
+local last, back, running, missing = '', 0, 0, 0
 local rows = redis.call('XRANGE', ledger, after, '+', 'COUNT', count)
 for _, row in ipairs(rows) do
   local was = {}
@@ -42,7 +43,7 @@ for _, row in ipairs(rows) do
   local now = redis.call('HMGET', data, id, id .. ':rc')
   last = '(' .. row[1]
   if not now[1] or not redis.call('ZSCORE', messages, id) then
-    gone = gone + 1
+    missing = missing + 1
   elseif (tonumber(now[2]) or 0) > 0 then
     running = running + 1
   else
@@ -56,10 +57,12 @@ for _, row in ipairs(rows) do
     redis.call('ZREM', messages, id)
     redis.call('HDEL', data, id, id .. ':rc', id .. ':fr')
     redis.call('XDEL', ledger, row[1])
+    dead_lettered(id, was.why or '')
     back = back + 1
   end
 end
+close_journal()
 if back > 0 then
   redis.call('HINCRBY', record, 'undone', back)
 end
-return {#rows == count and last or '', back, running, gone}
+return {#rows == count and last or '', back, running, missing}

@@ -1,30 +1,29 @@
 #!lua
--- sink_send: send the messages of a chunk, all of them and once.
+-- sink_send: send the messages of a chunk, all or none, exactly once.
 --
 -- KEYS  messages  zset  <ns>:<queue>
 --       data      hash  <ns>:<queue>:Q
 --       fence     hash  <ns>:<queue>:fence:<query>
--- ARGV  batch     the chunk's; nothing is written for one that is below the fence's floor
---       token     names the chunk
---       digest    of what is in it
---       keep_s    for how long the fence is kept
+-- ARGV  batch     number of the chunk's batch; below the fence's floor nothing is written
+--       token     id of the chunk
+--       digest    digest of the chunk's content
+--       keep_s    TTL of the fence, in seconds
 --       longest   bytes of the longest body
 --       delays    seconds, each followed by a comma, nothing for the queue's own; '' if all are
 --       suffixes  22 random characters for each id
 --       body      …     the payloads
--- REPLY 1 sent, 0 was sent before, -1 another chunk was under this token, -2 its batch is over;
---       {maxsize} when a body is too long; nil when there is no such queue; a string when its
+-- REPLY 1 sent, 0 was sent before, -1 the token was used for another chunk, -2 its batch is below the floor;
+--       {maxsize} when a body is too long; nil if the queue does not exist; a string when its
 --       settings are no numbers
+-- NEEDS fence, journal_on, journal_on_queue
 
 local messages, data, fence = KEYS[1], KEYS[2], KEYS[3]
 local batch, token, digest, keep_s = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local longest, delays, suffixes = ARGV[5], ARGV[6], ARGV[7]
 
-local known = redis.call('HMGET', fence, token, 'floor')
-if known[1] then
-  return known[1] == digest and 0 or -1
-elseif known[2] and tonumber(batch) < tonumber(known[2]) then
-  return -2
+local refused = refused_by_fence(fence, batch, token, digest)
+if refused then
+  return refused
 end
 local own = redis.call('HMGET', data, 'vt', 'delay', 'maxsize', 'totalsent')
 if not own[1] then
@@ -38,8 +37,8 @@ if maxsize ~= -1 and tonumber(longest) > maxsize then
   return {maxsize}
 end
 
--- As in `send`, each has a microsecond of its own, in ten digits of base 36. Messages of one chunk
--- differ in the last three: the seven before these are written down once, which halves the time.
+-- As in `send`, each id has its own microsecond, in ten digits of base 36. Ids of one chunk differ
+-- in the last three; the first seven are formatted once, which halves the time.
 local digits = {}
 for n = 0, 35 do
   digits[n] = string.char(n + (n < 10 and 48 or 87))
@@ -71,15 +70,17 @@ for i = 8, #ARGV do
   scores[2 * n + 1], scores[2 * n + 2] = now + math.floor(seconds * 1000 + 0.5), id
   fields[2 * n + 1], fields[2 * n + 2] = id, ARGV[i]
 end
--- A counter that somebody has damaged is no reason to fail.
+-- A damaged counter must not make the script fail.
 local sent = tonumber(own[4] or 0)
 if sent and sent % 1 == 0 and math.abs(sent) < 2 ^ 53 then
   fields[#fields + 1], fields[#fields + 2] = 'totalsent', sent + #ARGV - 7
 end
 
--- First the zset: if its key is of another type, nothing has been written yet.
+if journal_is_full() then return JOURNAL_FULL end
+-- The zset first: if it is of another type, the script fails before anything is written.
 redis.call('ZADD', messages, unpack(scores))
 redis.call('HSET', data, unpack(fields))
-redis.call('HSET', fence, token, digest)
-redis.call('EXPIRE', fence, keep_s)
+stored(scores, fields)
+close_journal()
+remember_chunk(fence, token, digest, keep_s)
 return 1

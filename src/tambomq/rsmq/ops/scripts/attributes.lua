@@ -5,7 +5,7 @@
 --       data      hash  <ns>:<queue>:Q
 -- ARGV  none
 -- REPLY vt, delay, maxsize, totalrecv, totalsent, created, modified, msgs, hiddenmsgs, now (ms);
---       nil when there is no such queue
+--       nil if the queue does not exist
 
 local messages, data = KEYS[1], KEYS[2]
 
@@ -18,7 +18,7 @@ end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 reply[8] = redis.call('ZCARD', messages)
--- What becomes visible in this very millisecond can be received, so it is not hidden.
+-- A message that becomes visible in this very millisecond can be received, so it is not hidden.
 reply[9] = redis.call('ZCOUNT', messages, '(' .. now, '+inf')
 reply[10] = now
 return reply

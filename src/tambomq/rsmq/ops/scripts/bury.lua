@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- bury: move a message to the dead-letter queue, which is made if there is none.
+-- bury: move a message to the dead-letter queue, which is created if necessary.
 --
 -- KEYS  messages       zset  <ns>:<queue>
 --       data           hash  <ns>:<queue>:Q
@@ -8,11 +8,12 @@
 --       dead_data      hash  <ns>:<queue>-dead:Q
 --       receipts       hash  <ns>:<queue>:receipts
 -- ARGV  id             the message; it keeps its id
---       receipt        the one that must still count, or ''
+--       receipt        the receipt that must still be valid, or ''
 --       dead           name of the dead-letter queue
---       why            what to tell about it
---       channel        where to tell, or ''
--- REPLY 1 moved, 0 not there or received by another since; nil when there is no such queue
+--       why            reason of the dead letter
+--       channel        pub/sub channel, or ''
+-- REPLY 1 moved, 0 not found or received again since; nil if the queue does not exist
+-- NEEDS receipts, journal_on, journal_on_queue
 
 local messages, data, queues, dead_messages, dead_data = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local receipts = KEYS[6]
@@ -33,7 +34,7 @@ end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
--- Read each key before the first write: one of another type then stops us in time.
+-- Read the keys first: one of another type then fails before anything is written.
 redis.call('ZCARD', dead_messages)
 local missing = redis.call('HEXISTS', dead_data, 'vt') == 0
 redis.call('SADD', queues, dead)
@@ -43,7 +44,7 @@ if missing then
     'created', time[1], 'modified', time[1])
 end
 redis.call('HSET', dead_data, id, stored[1])
--- A counter that somebody has damaged is no reason to fail half-way.
+-- A damaged counter must not make the script fail half-way.
 redis.pcall('HINCRBY', dead_data, 'totalsent', 1)
 redis.call('HSET', dead_data, id .. ':why', why)
 if channel ~= '' then
@@ -53,4 +54,6 @@ end
 redis.call('HDEL', receipts, id)
 redis.call('ZREM', messages, id)
 redis.call('HDEL', data, id, id .. ':rc', id .. ':fr', id .. ':why')
+dead_lettered(id, why)
+close_journal()
 return 1

@@ -1,11 +1,11 @@
 #!lua flags=no-writes
--- census_messages: count a page of the ids of a queue by what they are.
+-- census_messages: count a page of a queue's messages by state.
 --
 -- KEYS  messages  zset  <ns>:<queue>
 --       data      hash  <ns>:<queue>:Q
--- ARGV  cursor    '0' to begin, then what the last page said
---       count     about how many to look at
--- REPLY cursor ('0': that was the last page), then how many are visible, in flight, delayed,
+-- ARGV  cursor    scan cursor; '0' to start
+--       count     approximate page size
+-- REPLY next cursor ('0' after the last page), then how many are visible, in flight, delayed,
 --       without a body, and the bytes of the bodies
 
 local messages, data = KEYS[1], KEYS[2]

@@ -1,5 +1,5 @@
 #!lua
--- create: make a queue, unless there is one.
+-- create: create a queue, unless it exists.
 --
 -- KEYS  queues   set   <ns>:QUEUES
 --       data     hash  <ns>:<queue>:Q
@@ -7,7 +7,7 @@
 --       vt       seconds
 --       delay    seconds
 --       maxsize  bytes, or -1
--- REPLY 1 made, 0 there was one
+-- REPLY 1 created, 0 it existed
 
 local queues, data = KEYS[1], KEYS[2]
 local queue, vt, delay, maxsize = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -16,7 +16,7 @@ if redis.call('HEXISTS', data, 'vt') == 1 then
   return 0
 end
 
--- First the set: if its key is of another type, nothing has been written yet.
+-- The set first: if it is of another type, the script fails before anything else is written.
 redis.call('SADD', queues, queue)
 
 local now = redis.call('TIME')[1]

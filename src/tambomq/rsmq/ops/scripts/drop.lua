@@ -1,17 +1,17 @@
 #!lua flags=allow-oom
--- drop: forget a queue and all its messages.
+-- drop: delete a queue and all its messages.
 --
 -- KEYS  queues    set   <ns>:QUEUES
 --       messages  zset  <ns>:<queue>
 --       data      hash  <ns>:<queue>:Q
 --       receipts  hash  <ns>:<queue>:receipts
 -- ARGV  queue     its name
--- REPLY 1 forgotten, 0 there was none
+-- REPLY 1 deleted, 0 it did not exist
 
 local queues, messages, data, receipts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local queue = ARGV[1]
 
--- UNLINK takes keys of any type; these only pass if they are ours.
+-- UNLINK deletes keys of any type; these commands fail unless the types are right.
 redis.call('ZCARD', messages)
 redis.call('HLEN', data)
 redis.call('HLEN', receipts)

@@ -1,13 +1,14 @@
 #!lua flags=allow-oom
--- hide: choose anew when messages become visible.
+-- hide: change the visibility timeout of messages.
 --
 -- KEYS  messages     zset  <ns>:<queue>
 --       data         hash  <ns>:<queue>:Q
 --       receipts     hash  <ns>:<queue>:receipts
 -- ARGV  vt           seconds from now
---       id, receipt  …     a message, and the receipt that must still count, or ''
--- REPLY 1 or 0 for each: done, or not there or received by another since;
---       nil when there is no such queue
+--       id, receipt  …     a message, and the receipt that must still be valid, or ''
+-- REPLY 1 or 0 for each: done, or not found or received again since;
+--       nil if the queue does not exist
+-- NEEDS receipts, record
 
 local messages, data, receipts = KEYS[1], KEYS[2], KEYS[3]
 local vt = ARGV[1]
@@ -34,7 +35,7 @@ for i, id in ipairs(ids) do
   reply[i] = scored[i] and (receipt == '' or receipt == current) and 1 or 0
   if reply[i] == 1 then
     scores[#scores + 1], scores[#scores + 2] = now + hide_ms, id
-    -- What was received by a client without records has none.
+    -- A message received by a client that writes no records has none.
     if known[i] and current ~= stored[i + 1] then
       records[#records + 1], records[#records + 2] = id, current .. span
     end

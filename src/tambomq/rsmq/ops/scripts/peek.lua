@@ -1,13 +1,14 @@
 #!lua flags=no-writes
--- peek: look at messages in the order they are or become visible, changing nothing.
+-- peek: read messages in the order they are or become visible, changing nothing.
 --
 -- KEYS  messages  zset  <ns>:<queue>
 --       data      hash  <ns>:<queue>:Q
 --       receipts  hash  <ns>:<queue>:receipts
 -- ARGV  first     rank of the first, from 0
 --       count     how many at most
--- REPLY visible_at, id, body, rc, fr, why, receipt of each (nil for what it does not have; an id
---       without a body is left out); nil when there is no such queue
+-- REPLY visible_at, id, body, rc, fr, why, receipt of each (nil for missing fields; an id
+--       without a body is left out); nil if the queue does not exist
+-- NEEDS receipts
 
 local messages, data, receipts = KEYS[1], KEYS[2], KEYS[3]
 local first, count = tonumber(ARGV[1]), tonumber(ARGV[2])

@@ -1,12 +1,13 @@
 #!lua flags=allow-oom
--- pop: take the oldest visible message and forget it.
+-- pop: receive the oldest visible message and delete it.
 --
 -- KEYS  messages  zset  <ns>:<queue>
 --       data      hash  <ns>:<queue>:Q
 --       receipts  hash  <ns>:<queue>:receipts
 -- ARGV  none
 -- REPLY now (ms), id, body, rc, fr; only now when nothing is visible; only 0 when there may be
---       more behind the ids without a body; nil when there is no such queue
+--       more behind the ids without a body; nil if the queue does not exist
+-- NEEDS journal_on, journal_on_queue
 
 local messages, data, receipts = KEYS[1], KEYS[2], KEYS[3]
 
@@ -17,7 +18,7 @@ end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
--- Ids without a body are put aside, as in receive.
+-- Ids without a body are hidden for a while, as in receive.
 for _ = 1, 1000 do
   local id = redis.call('ZRANGEBYSCORE', messages, '-inf', now, 'LIMIT', 0, 1)[1]
   if not id then
@@ -29,7 +30,11 @@ for _ = 1, 1000 do
     redis.call('ZREM', messages, id)
     redis.pcall('HINCRBY', data, 'totalrecv', 1)
     redis.call('HDEL', data, id, id .. ':rc', id .. ':fr', id .. ':why')
-    return {now, id, stored[1], (tonumber(stored[2]) or 0) + 1, tonumber(stored[3]) or now}
+    local rc = (tonumber(stored[2]) or 0) + 1
+    delivered(id, rc)
+    removed(id)
+    close_journal()
+    return {now, id, stored[1], rc, tonumber(stored[3]) or now}
   end
   redis.call('ZADD', messages, now + 30000, id)
 end

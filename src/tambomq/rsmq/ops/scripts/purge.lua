@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- purge: forget all messages of a queue, keeping its settings and counters.
+-- purge: delete all messages of a queue, keeping its settings and counters.
 --
 -- KEYS  messages  zset  <ns>:<queue>
 --       data      hash  <ns>:<queue>:Q
 --       receipts  hash  <ns>:<queue>:receipts
--- ARGV  field     …     what to keep of the hash
--- REPLY how many messages there were; nil when there is no such queue
+-- ARGV  field     …     fields of the hash to keep
+-- REPLY how many messages there were; nil if the queue does not exist
 
 local messages, data, receipts = KEYS[1], KEYS[2], KEYS[3]
 

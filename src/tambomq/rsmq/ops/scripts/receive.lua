@@ -1,27 +1,28 @@
 #!lua flags=allow-oom
--- receive: take the oldest visible messages and hide them from others.
+-- receive: receive the oldest visible messages and hide them for the visibility timeout.
 --
 -- KEYS  messages  zset  <ns>:<queue>
 --       data      hash  <ns>:<queue>:Q
 --       receipts  hash  <ns>:<queue>:receipts
 -- ARGV  count     how many at most
 --       vt        seconds to hide them, or '' for the queue's own
---       token     a name for this delivery that no other has
+--       token     unique token of this delivery
 -- REPLY visible_at (ms), then id, body, rc, fr of each; nothing visible: 0, then the ms until
---       something is (0: may be already), or -1 when nothing will be, then now (ms); nil when
---       there is no such queue; a string when its settings are no numbers
+--       something is (0: may be already), or -1 when nothing will be, then now (ms); nil if
+--       the queue does not exist; a string if its settings are not numbers
+-- NEEDS record, rewind, journal_on, journal_on_queue
 
 local messages, data, receipts = KEYS[1], KEYS[2], KEYS[3]
 local count, vt, token = ARGV[1], ARGV[2], ARGV[3]
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local reply, skipped, seen = {0}, 0, 0
+local reply, skipped, skipped_before = {0}, 0, 0
 
--- Everything is read by one command and written by one for each key: a command costs a script
--- more than a field does. This is why the counts are added up here and not by HINCRBY.
+-- One command reads everything, and one per key writes: a command costs more than a field. That is
+-- why the counts are computed here and not by HINCRBY.
 repeat
-  seen = skipped
+  skipped_before = skipped
   local ids = redis.call('ZRANGEBYSCORE', messages, '-inf', now, 'LIMIT', 0, count)
   local names = {'vt', 'totalrecv'}
   for i = 1, #ids do
@@ -45,7 +46,7 @@ repeat
   for i = 1, #ids do
     local n, score = i * 3, visible_at
     if stored[n] then
-      -- A count that somebody has damaged begins anew.
+      -- A damaged count restarts at 1.
       local rc = (tonumber(stored[n + 1]) or 0) + 1
       rc = rc % 1 == 0 and rc > 0 and rc < 2 ^ 53 and rc or 1
       local fr = rc > 1 and tonumber(stored[n + 2]) or now
@@ -55,15 +56,15 @@ repeat
       records[taken * 2 + 1], records[taken * 2 + 2] = ids[i], counted(rc) .. record_end
       taken = taken + 1
     else
-      -- An id without a body is nobody's message. It is put aside for as long as a message is,
-      -- but at least 30 s, so that it never stands in the way; `queue stats` counts it.
+      -- An id without a body is no message. It is hidden like a message, but for at least 30 s, so
+      -- that it does not block others; `queue stats` counts it.
       skipped, score = skipped + 1, math.max(visible_at, now + 30000)
     end
     scores[i * 2 - 1], scores[i * 2] = score, ids[i]
   end
 
   if taken > 0 then
-    -- First the key that has not been read: if it is of another type, nothing has been written.
+    -- The unread key first: if it is of another type, the script fails before anything is written.
     local before = tonumber(stored[2]) or 0
     record(receipts, messages, visible_at - now, before, before + taken, unpack(records))
   end
@@ -75,9 +76,11 @@ repeat
     counts[2] = total % 1 == 0 and total > 0 and total < 2 ^ 53 and total or taken
     redis.call('HSET', data, unpack(counts))
     reply[1] = visible_at
+    delivered_all(reply)
+    close_journal()
     return reply
   end
-until skipped == seen or skipped > 1000
+until skipped == skipped_before or skipped > 1000
 
 local next = redis.call('ZRANGE', messages, 0, 0, 'WITHSCORES')
 local wait = next[1] and math.max(0, math.ceil(next[2] - now)) or -1

@@ -1,10 +1,11 @@
 #!lua flags=allow-oom
--- rewind: hide messages anew that were hidden by a clock which has been set back since.
+-- rewind: repair messages that would stay hidden too long because the clock was set back.
 --
 -- KEYS  messages  zset  <ns>:<queue>
 --       receipts  hash  <ns>:<queue>:receipts
--- ARGV  cursor    '0' to begin, then what the last page said
--- REPLY cursor ('0': that was the last page), and how many were hidden anew
+-- ARGV  cursor    scan cursor; '0' to start
+-- REPLY next cursor ('0' after the last page), and how many were repaired
+-- NEEDS rewind
 
 local messages, receipts = KEYS[1], KEYS[2]
 local cursor = ARGV[1]

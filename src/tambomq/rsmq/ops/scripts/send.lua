@@ -5,11 +5,12 @@
 --       data          hash  <ns>:<queue>:Q
 -- ARGV  delay         seconds, or '' for the queue's own
 --       longest       bytes of the longest body of the whole batch
---       channel       where to tell, or ''
+--       channel       pub/sub channel, or ''
 --       first         how many of the batch went before these
 --       suffix, body  …     22 random characters for the id, and a payload
--- REPLY the ids; an integer (maxsize) when a body is too long; nil when there is no such queue;
---       a string when its settings are no numbers
+-- REPLY the ids; an integer (maxsize) when a body is too long; nil if the queue does not exist;
+--       a string if its settings are not numbers
+-- NEEDS journal_on, journal_on_queue
 
 local messages, data = KEYS[1], KEYS[2]
 local delay, longest, channel, first = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -29,10 +30,10 @@ end
 local time = redis.call('TIME')
 local score = time[1] * 1000 + math.floor(time[2] / 1000) + math.floor(wait * 1000 + 0.5)
 
--- Messages of one millisecond are received in the order of their ids, so each of a
--- batch gets a microsecond of its own: a batch is received in the order it was sent.
+-- Messages of one millisecond are received in the order of their ids. Each message of a batch gets
+-- its own microsecond, so a batch is received in the order it was sent.
 local function base36(n)
-  -- One string of ten digits, good until 2085; to grow it digit by digit takes thrice the time.
+  -- One string of ten digits, enough until 2085; appending digit by digit takes three times as long.
   local digits = {}
   for i = 10, 1, -1 do
     local digit = n % 36
@@ -52,15 +53,18 @@ for i = 5, #ARGV, 2 do
   fields[n + 1], fields[n + 2] = id, ARGV[i + 1]
 end
 
--- A counter that somebody has damaged is no reason to fail.
+-- A damaged counter must not make the script fail.
 local sent = tonumber(own[4] or 0)
 if sent and sent % 1 == 0 and math.abs(sent) < 2 ^ 53 then
   fields[#fields + 1], fields[#fields + 2] = 'totalsent', sent + #ids
 end
 
--- First the zset: if its key is of another type, nothing has been written yet.
+if journal_is_full() then return JOURNAL_FULL end
+-- The zset first: if it is of another type, the script fails before anything is written.
 redis.call('ZADD', messages, unpack(scores))
 redis.call('HSET', data, unpack(fields))
+stored(scores, fields)
+close_journal()
 if channel ~= '' then
   local size = redis.call('ZCARD', messages) - #ids
   for i = 1, #ids do

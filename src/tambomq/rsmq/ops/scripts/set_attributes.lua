@@ -5,7 +5,7 @@
 --       change        string  <ns>:<queue>:set:<token>
 -- ARGV  keep_s        for how long it is known that this was done
 --       field, value  …       of vt, delay, maxsize
--- REPLY 1 changed, nil when there is no such queue
+-- REPLY 1 changed, nil if the queue does not exist
 
 local data, change = KEYS[1], KEYS[2]
 local keep_s = ARGV[1]
@@ -14,7 +14,7 @@ if redis.call('HEXISTS', data, 'vt') == 0 then
   return nil
 end
 
--- Asked again after a lost reply, it must not undo what another has set meanwhile.
+-- A repetition after a lost reply must not undo a later change by another client.
 if not redis.call('SET', change, '1', 'NX', 'EX', keep_s) then
   return 1
 end

@@ -1,10 +1,8 @@
--- claimed: for other scripts: which messages of a claim are still its own; wants member, receipts.
+-- claimed: check which messages of a claim it still holds.
 --
--- KEYS  none
--- ARGV  none
--- REPLY none
+-- NEEDS member, receipts
 
--- The ids of some lines of a claim, whether each is still held by it, and its token.
+-- Return the ids of some members of a claim, whether the claim still holds each, and its token.
 local function claimed(ledger, data, receipts, lines)
   local ids, counts, names, held = {}, {}, {}, {}
   if #lines == 0 then
@@ -17,7 +15,7 @@ local function claimed(ledger, data, receipts, lines)
   local claim = redis.call('HMGET', ledger, 'mark', 'token')
   local stored = redis.call('HMGET', data, unpack(names))
   local records = redis.call('HMGET', receipts, unpack(ids))
-  -- A claim that was made before deliveries had tokens has written none down.
+  -- Claims made by older versions have no token in their records.
   local token = claim[2] and claim[2] == claim[1] and claim[2]
   for i, rc in ipairs(counts) do
     local ours = token and rc .. '-' .. token or rc

@@ -1,8 +1,4 @@
--- member: for other scripts: the rc, the digest and the id of a line in a ledger.
---
--- KEYS  none
--- ARGV  none
--- REPLY none
+-- member: parse a member of a claim into receive count, digest and id.
 
 local function member(line)
   return line:match('^(%d+) (%S+) (.*)$')

@@ -1,11 +1,7 @@
--- receipts: for other scripts: which delivery of a message is the last one.
---
--- KEYS  none
--- ARGV  none
--- REPLY none
+-- receipts: compute the receipt of the latest delivery of a message.
 
--- The receipt that counts for a message with this count of receives and this record of a delivery.
--- A client that writes no records changes the count: then the record is of an older delivery.
+-- Return the valid receipt of a message with this receive count and delivery record. A client that
+-- writes no records only changes the count; then the record is of an older delivery and is ignored.
 local function receipt_of(rc, record)
   rc = rc or '0'
   if record and record:sub(1, #rc + 1) == rc .. '-' then

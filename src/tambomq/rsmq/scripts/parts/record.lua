@@ -1,16 +1,12 @@
--- record: for other scripts: write deliveries down, and let no record outlive its use.
---
--- KEYS  none
--- ARGV  none
--- REPLY none
+-- record: write delivery records, and expire records that are no longer needed.
 
--- A count as Redis stores it; Lua by itself writes long ones as 1e+14.
+-- Format a count as an integer; Lua writes large numbers as 1e+14.
 local function counted(rc)
   return rc < 1e14 and rc or string.format('%.0f', rc)
 end
 
--- Let the records outlive the time their messages are hidden by a week, and not by much more:
--- clients that know nothing of them may delete the messages, or the whole queue.
+-- Keep the records for at least a week beyond the visibility timeout, and at most two: clients that
+-- do not write records may delete the messages, or the whole queue.
 local function keep_receipts(receipts, hide_ms)
   local week = 604800000
   if redis.call('PTTL', receipts) < hide_ms + week then
@@ -18,26 +14,32 @@ local function keep_receipts(receipts, hide_ms)
   end
 end
 
--- Write ids and their records down. The field '' keeps the key: to make it, to let it expire and to
--- remove it with its last record would take longer than all the rest. *before* and *after*: how
--- many messages were received from the queue. After every 64th some records are looked at whether
--- their messages are still there.
+-- After records were written: extend the TTL of the key. With *sample*, check up to 100 records and
+-- delete those whose messages no longer exist.
+local function tidy_receipts(receipts, messages, hide_ms, sample)
+  keep_receipts(receipts, hide_ms)
+  if not sample then
+    return
+  end
+  local ids = redis.call('HRANDFIELD', receipts, 100)
+  local scores, deleted = redis.call('ZMSCORE', messages, unpack(ids)), {}
+  for i, id in ipairs(ids) do
+    if not scores[i] and id ~= '' then
+      deleted[#deleted + 1] = id
+    end
+  end
+  if #deleted > 0 then
+    redis.call('HDEL', receipts, unpack(deleted))
+  end
+end
+
+-- Write ids and their records. The field '' keeps the key alive when no record is left: creating the
+-- key and setting its TTL for every message would take longer than everything else. *before* and
+-- *after*: messages ever received from the queue; a sample is checked after every 64th.
 local function record(receipts, messages, hide_ms, before, after, ...)
   local made = redis.call('HSET', receipts, '', '', ...) > select('#', ...) / 2
-  local due = math.floor(before / 64) ~= math.floor(after / 64)
-  if made or due or hide_ms > 86400000 then
-    keep_receipts(receipts, hide_ms)
-  end
-  if due then
-    local ids = redis.call('HRANDFIELD', receipts, 100)
-    local scores, gone = redis.call('ZMSCORE', messages, unpack(ids)), {}
-    for i, id in ipairs(ids) do
-      if not scores[i] and id ~= '' then
-        gone[#gone + 1] = id
-      end
-    end
-    if #gone > 0 then
-      redis.call('HDEL', receipts, unpack(gone))
-    end
+  local sample = math.floor(before / 64) ~= math.floor(after / 64)
+  if made or sample or hide_ms > 86400000 then
+    tidy_receipts(receipts, messages, hide_ms, sample)
   end
 end

@@ -1,22 +1,18 @@
--- rewind: for other scripts: messages that a server's clock, set back, would keep hidden too long.
---
--- KEYS  none
--- ARGV  none
--- REPLY none
+-- rewind: repair messages that would stay hidden too long because the server's clock was set back.
 
--- For how long a message was hidden (ms), if by a clock that has been set back since.
+-- Return the visibility timeout (ms) of a message that was hidden at a time later than now, else nil.
 local function hidden_ahead(record, score, now)
   local seconds, micros, hide = string.match(record or '', ' (%d+)%.(%d+) (%S+)$')
   if not seconds then
     return nil
   end
   local at, hide_ms = seconds * 1000 + math.floor(micros / 1000), math.floor(hide * 1000 + 0.5)
-  -- Another score was chosen by a client that writes no records, and is left to it.
+  -- A different score was set by a client that writes no records; it is left as it is.
   return at > now and tonumber(score) == at + hide_ms and hide_ms
 end
 
--- Hide such messages anew, from now on and for as long as before. One page of the records: the
--- cursor of the next, and how many there were.
+-- Hide such messages again, from now on, for their visibility timeout. Handles one page of the records;
+-- returns the cursor of the next page, and how many messages were changed.
 local function rewind(messages, receipts, time, cursor)
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
   local page = redis.call('HSCAN', receipts, cursor, 'COUNT', 200)
@@ -41,14 +37,14 @@ local function rewind(messages, receipts, time, cursor)
   return page[1], #scores / 2
 end
 
--- In how many ms something becomes visible, if the *first* id and its score say in *wait* ms.
+-- Return the ms until a message becomes visible; *wait* is what the score of the *first* id says.
 local function due_in(wait, messages, receipts, first, time)
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
   local hide_ms = hidden_ahead(redis.call('HGET', receipts, first[1]), first[2], now)
   if not hide_ms then
     return wait
   end
-  -- The others have been hidden by the same clock.
+  -- Other messages were probably hidden by the same clock.
   rewind(messages, receipts, time, '0')
   return math.min(wait, hide_ms)
 end

@@ -1,0 +1,1 @@
+"""Bulk operations on RSMQ queues, for Spark, the pipeline and audits."""

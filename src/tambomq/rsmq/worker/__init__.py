@@ -1,0 +1,1 @@
+"""The worker: receives messages, runs handlers, settles and renews."""
