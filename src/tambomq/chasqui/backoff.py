@@ -1,4 +1,4 @@
-"""How long a failed job waits before its next run."""
+"""The backoff of retries: computes the delay before a failed job's next run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tambomq.chasqui.job import U32, BackoffSpec
 T = TypeVar("T")
 
 QUEUE_BACKOFF = BackoffSpec("exponential", 100, 30_000, 2.0, 100)
-"""Of a queue whose worker says nothing else."""
+"""The default of a queue whose worker has no backoff option."""
 
 
 def wait_ms(
@@ -20,10 +20,10 @@ def wait_ms(
     draw: Callable[[int], int],
     default: BackoffSpec = QUEUE_BACKOFF,
 ) -> int:
-    """Return how long to wait before retry number *retry*, which is 1 for the first.
+    """Return the delay before retry number *retry*, counted from 1.
 
-    What *spec* leaves open is as in *default*. ``draw(n)`` gives a whole number from 0 to n - 1,
-    each as likely as the others. Nothing stored in a spec makes this raise.
+    Fields that *spec* leaves out come from *default*. ``draw(n)`` returns a uniformly random
+    whole number from 0 to n - 1. No stored spec makes this raise.
     """
     spec = spec or default
     cap_ms = max(_first(spec.max_delay_ms, default.max_delay_ms, QUEUE_BACKOFF.max_delay_ms), 0)

@@ -1,4 +1,4 @@
-"""Adds jobs to a ChasquiMQ queue and looks after it, from threads: `Queue` has the same methods."""
+"""The blocking client of a ChasquiMQ queue, for threads. `Queue` is its twin for asyncio."""
 
 from __future__ import annotations
 
@@ -6,32 +6,35 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Self
 
-from tambomq.chasqui import dlq_ops, event_ops, ops, repeat_ops
-from tambomq.chasqui.add_options import check_together
-from tambomq.chasqui.address import CredentialProvider, endpoint_of
 from tambomq.chasqui.blocking_queue_admin import BlockingQueueAdmin
-from tambomq.chasqui.blocking_results import wait_for_result
-from tambomq.chasqui.dlq_ops import Where
+from tambomq.chasqui.endpoint import CredentialProvider, endpoint_of
 from tambomq.chasqui.job import MAX_DELAY_S, BackoffLike, DeadLetter, Job
 from tambomq.chasqui.keys import GROUP, Keys, check_job_id
-from tambomq.chasqui.ops import ADDED_TTL_S, EVENTS_CAP, MAX_STREAM_LEN, Policy
-from tambomq.chasqui.production import NO_OPTIONS, Production
+from tambomq.chasqui.ops import add as add_ops
+from tambomq.chasqui.ops import dlq as dlq_ops
+from tambomq.chasqui.ops import events as event_ops
+from tambomq.chasqui.ops import repeat as repeat_ops
+from tambomq.chasqui.ops.add import ADDED_TTL_S, EVENTS_CAP, MAX_STREAM_LEN, Policy
+from tambomq.chasqui.ops.dlq import LetterFilter
+from tambomq.chasqui.producer.add_options import check_together
+from tambomq.chasqui.producer.blocking_results import wait_for_result
+from tambomq.chasqui.producer.producer import NO_OPTIONS, Producer
 from tambomq.chasqui.repeat import MissedFiresLike, RepeatableMeta, RepeatLike
 from tambomq.clock import now_ms
-from tambomq.journal.recording import Bounds, bounds_of
-from tambomq.store.connect import PATIENCE_S, URL, Endpoint
+from tambomq.journal.policy import JournalBounds, JournalPolicy
+from tambomq.store.endpoint import PATIENCE_S, URL, Endpoint
 from tambomq.store.sync import Store
 
 
 class BlockingQueue(BlockingQueueAdmin):
-    """A queue, for those who add jobs and look after them.
+    """A queue: adds jobs, reads their results, and manages the queue.
 
-    *max_stream_len*: jobs that may wait or run; *overflow*: ``"refuse"`` an add beyond that,
-    or ``"trim"`` the oldest. *dedup*: the id of a job counts in a ``"window"`` of its producer,
-    as the engine has it, or is ``"strict"`` for all during *dedup_ttl_secs*. *dialect*
-    of delayed jobs: ``"auto"``, as all who share it read. *announce*: an event for each add.
-    *journal*: each job that is added is recorded, with its data, in the queue's journal.
-    A server that is away is tried again for *patience_s* seconds.
+    *max_stream_len*: the maximum of waiting and active jobs; *overflow*: ``"refuse"`` an add beyond
+    it, or ``"trim"`` the oldest. *dedup*: a job id is unique in the ``"window"`` of its producer,
+    as with the engine, or ``"strict"`` for all producers during *dedup_ttl_secs*. *dialect*: the
+    format of delayed jobs; ``"auto"`` is one that every participant reads. *announce*: emit an
+    event for each add. *journal*: record each added job, with its data, in the queue's journal.
+    *patience_s*: how long calls retry while the server is unreachable.
     """
 
     def __init__(  # noqa: PLR0913  (options, all by keyword)
@@ -49,7 +52,7 @@ class BlockingQueue(BlockingQueueAdmin):
         dialect: str = "auto",
         events_enabled: bool = True,
         announce: bool = False,
-        journal: bool | Bounds = False,
+        journal: bool | JournalBounds = False,
         group: str = GROUP,
         patience_s: float = PATIENCE_S,
     ) -> None:
@@ -64,21 +67,21 @@ class BlockingQueue(BlockingQueueAdmin):
             dedup,
             dedup_ttl_secs,
             announce,
-            bounds_of(journal),
+            JournalPolicy.for_queue("chasqui", name, journal),
         )
         endpoint = endpoint_of(redis_url, tls=tls, provider=credential_provider)
         self._store = Store(endpoint.within(patience_s), patience_s=patience_s)
-        self._production = Production(self._keys, self._policy, self)
+        self._producer = Producer(self._keys, self._policy, self)
         self._closed = False
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the queue."""
         return self._keys.queue
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was closed; the next call opens it again."""
+        """Whether it is closed; the next call reopens it."""
         return self._closed
 
     def __enter__(self) -> Self:
@@ -89,7 +92,7 @@ class BlockingQueue(BlockingQueueAdmin):
 
     @property
     def _server(self) -> Store:
-        """Where calls go; the next one opens the queue again, if it was closed."""
+        """The store that runs calls; using it reopens a closed queue."""
         self._closed = False
         return self._store
 
@@ -108,10 +111,10 @@ class BlockingQueue(BlockingQueueAdmin):
         repeat: RepeatLike | None = None,
         missed_fires: MissedFiresLike | None = None,
     ) -> Job:
-        """Add a job: now, after a delay, at a time, or again and again.
+        """Add a job, to run now, after a delay, at a time, or repeatedly.
 
-        *delay_ms* takes milliseconds or a datetime, *delay* a timedelta. A *job_id*
-        that counts already adds nothing. Raises `QueueFull`, `JournalFull`, `ForeignLeader`.
+        *delay_ms* is milliseconds or a datetime, *delay* a timedelta. Nothing is added if
+        *job_id* is in use. Raises `QueueFull`, `JournalFull`, `ForeignLeader`.
         """
         if repeat is not None or missed_fires is not None:
             pattern = check_together(repeat, missed_fires, delay_ms, delay)
@@ -125,11 +128,13 @@ class BlockingQueue(BlockingQueueAdmin):
                 missed_fires=missed_fires,
             )
         options = (delay_ms, delay, attempts, backoff, job_id)
-        if options == NO_OPTIONS and (quick := self._production.add_quickly(now_ms(), name, data)):
-            job, call = quick
+        if options == NO_OPTIONS and (
+            unchecked := self._producer.add_unchecked(now_ms(), name, data)
+        ):
+            job, call = unchecked
             self._server.run(call)
             return job
-        return self._server.follow(self._production.add(now_ms(), name, data, *options))
+        return self._server.follow(self._producer.add(now_ms(), name, data, *options))
 
     def add_unique(
         self,
@@ -143,9 +148,9 @@ class BlockingQueue(BlockingQueueAdmin):
         backoff: BackoffLike | None = None,
         repeat: RepeatLike | None = None,
     ) -> Job:
-        """Add a job under an id of yours, which counts once: ``job.added`` tells whether it was.
+        """Add a job unless *job_id* is in use; ``job.added`` says whether it was added.
 
-        What recurs is always taken, instead of what had the id before. See `add`.
+        With *repeat* the job always replaces an earlier one of that id. See `add`.
         """
         check_job_id(job_id)
         if repeat is not None:
@@ -154,40 +159,40 @@ class BlockingQueue(BlockingQueueAdmin):
                 name, data, repeat=pattern, attempts=attempts, backoff=backoff, job_id=job_id
             )
         options = (delay_ms, delay, attempts, backoff, job_id)
-        plan = self._production.add(now_ms(), name, data, *options, tell=True)
+        plan = self._producer.add(now_ms(), name, data, *options, report_added=True)
         return self._server.follow(plan)
 
     def add_bulk(self, jobs: Iterable[dict[str, Any]]) -> list[Job]:
-        """Add jobs in one trip: each a dict with ``name``, ``data`` and the options of `add`.
+        """Add jobs in one round trip: dicts with ``name``, ``data`` and the options of `add`.
 
-        Nothing is sent if one of them is not valid. Raises `BatchIncomplete` if the
-        server took only some.
+        Nothing is sent if one of them is invalid. Raises `BatchIncomplete` if the server
+        accepted only some.
         """
-        return self._server.follow(self._production.add_bulk(now_ms(), jobs))
+        return self._server.follow(self._producer.add_bulk(now_ms(), jobs))
 
     def cancel_delayed(self, job_id: str) -> bool:
-        """Forget a job that was added under *job_id* and is not due yet; false if there is none."""
-        return self._server.run(ops.cancel(self._keys, job_id, self._policy.events_cap))
+        """Delete the delayed job *job_id*; false if there is none."""
+        return self._server.run(add_ops.cancel(self._keys, job_id, self._policy.events_cap))
 
     def cancel_delayed_bulk(self, job_ids: Sequence[str]) -> list[bool]:
-        """Forget jobs that are not due yet, in one trip; for each whether it was there."""
+        """Delete delayed jobs in one round trip; for each, return whether it existed."""
         cap = self._policy.events_cap
-        return self._server.run_all([ops.cancel(self._keys, id, cap) for id in job_ids])
+        return self._server.run_all([add_ops.cancel(self._keys, id, cap) for id in job_ids])
 
     # ── results ──────────────────────────────────────────────────────────────
 
     def get_job_result(self, job_id: str) -> Any:
-        """Return what the handler returned; `None` if it did not, not yet, or too long ago."""
-        return self._server.run(ops.result(self._keys, job_id))
+        """Return the handler's result; `None` if there is none, or it has expired."""
+        return self._server.run(add_ops.result(self._keys, job_id))
 
     def get_job_result_bulk(self, job_ids: Sequence[str]) -> list[Any]:
-        """Return what handlers returned, in one trip."""
-        return self._server.run_all([ops.result(self._keys, id) for id in job_ids])
+        """Return the results of several jobs in one round trip; see `get_job_result`."""
+        return self._server.run_all([add_ops.result(self._keys, id) for id in job_ids])
 
     def wait_for_result(
         self, job_id: str, *, timeout: float = 30.0, poll_interval: float = 0.1
     ) -> Any:
-        """Return what the handler returned, once it has; `None` if it returned nothing.
+        """Wait for the handler's result and return it; `None` if it returned nothing.
 
         Raises `JobFailed` when the job is dead, `TimeoutError` after *timeout* seconds.
         """
@@ -196,17 +201,17 @@ class BlockingQueue(BlockingQueueAdmin):
         )
 
     def get_progress(self, job_id: str) -> int | None:
-        """Return how far a job has come, 0 to 100; `None` if it has not said."""
-        return self._server.run(ops.progress(self._keys, job_id))
+        """Return the progress of a job, 0 to 100; `None` if it has reported none."""
+        return self._server.run(add_ops.progress(self._keys, job_id))
 
     def get_job_logs(self, job_id: str, limit: int = 1000) -> list[str]:
-        """Return lines that the handler of a job has logged, the oldest first."""
+        """Return the log lines of a job, the oldest first."""
         return self._server.run(event_ops.log_lines(self._keys, job_id, limit))
 
     # ── dead letters ─────────────────────────────────────────────────────────
 
     def peek_dlq(self, limit: int = 20) -> list[DeadLetter]:
-        """Return the oldest dead letters; nothing changes."""
+        """Return the oldest dead letters, without changing them."""
         return self._server.run(dlq_ops.peek(self._keys, limit))
 
     def replay_dlq(
@@ -214,16 +219,16 @@ class BlockingQueue(BlockingQueueAdmin):
         limit: int = 100,
         *,
         ids: Collection[str] | None = None,
-        where: Where | None = None,
+        where: LetterFilter | None = None,
     ) -> int:
-        """Let up to *limit* dead letters run again, the oldest first; return how many will.
+        """Move up to *limit* dead letters back to the queue, the oldest first; return how many.
 
-        *ids* and *where* choose; what is no job stays.
+        *ids* and *where* select. Letters that are not valid jobs stay.
         """
         plan = dlq_ops.replay(self._keys, self._policy, now_ms(), limit=limit, ids=ids, where=where)
         return self._server.follow(plan)
 
-    # ── jobs that recur ──────────────────────────────────────────────────────
+    # ── repeatable jobs ──────────────────────────────────────────────────────
 
     def upsert_repeatable_job(  # noqa: PLR0913  (options, all by keyword)
         self,
@@ -239,8 +244,8 @@ class BlockingQueue(BlockingQueueAdmin):
         job_id: str | None = None,
         missed_fires: MissedFiresLike | None = None,
     ) -> Job:
-        """Let a job recur, as new or instead of what has its key: the id of what is returned."""
-        plan = self._production.upsert(
+        """Create a repeatable job, or replace the one of its key, which is the returned ``id``."""
+        plan = self._producer.upsert(
             now_ms(),
             name,
             data,
@@ -256,14 +261,14 @@ class BlockingQueue(BlockingQueueAdmin):
         return self._server.follow(plan)
 
     def get_repeatable_jobs(self, limit: int = 100) -> list[RepeatableMeta]:
-        """Return what recurs, the next to fire first."""
+        """Return the repeatable jobs, the next to fire first."""
         return self._server.follow(repeat_ops.listing(self._keys, limit))
 
     def remove_repeatable_by_key(self, key: str) -> bool:
-        """Let a job recur no more; false if nothing has this key."""
+        """Delete a repeatable job; false if there is none of this key."""
         return self._server.run(repeat_ops.remove(self._keys, key))
 
     def close(self) -> None:
-        """Hang up; a later call opens the queue again."""
+        """Disconnect; a later call reopens the queue."""
         self._closed = True
         self._store.close()

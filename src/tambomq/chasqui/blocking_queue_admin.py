@@ -1,23 +1,22 @@
-"""Looks after a ChasquiMQ queue as a whole, and after its jobs one by one, from threads.
-
-`BlockingQueue` is one of these; its twin has the same methods.
-"""
+"""The admin methods of `BlockingQueue`, for threads: the twin of `QueueAdmin`, method by method."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from tambomq.chasqui import admin_ops, job_ops, worker_ops
 from tambomq.chasqui.job import JobCounts
 from tambomq.chasqui.job_info import JobInfo, WorkerInfo
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.ops import Policy
+from tambomq.chasqui.ops import admin as admin_ops
+from tambomq.chasqui.ops import jobs as job_ops
+from tambomq.chasqui.ops import worker as worker_ops
+from tambomq.chasqui.ops.add import Policy
 from tambomq.clock import now_ms
 from tambomq.store.sync import Store
 
 
 class BlockingQueueAdmin(ABC):
-    """What operators ask of a queue."""
+    """Operations on a queue and on single jobs of it."""
 
     _keys: Keys
     _group: str
@@ -26,14 +25,14 @@ class BlockingQueueAdmin(ABC):
     @property
     @abstractmethod
     def _server(self) -> Store:
-        """Where calls go."""
+        """The store that runs calls."""
 
     # ── one job ──────────────────────────────────────────────────────────────
 
     def get_job(self, job_id: str) -> JobInfo | None:
-        """Return where a job is and what is known of it; `None` if nothing is.
+        """Return the state and the fields of a job; `None` if it is unknown.
 
-        Only delayed jobs are found by their id: for others the queue is read, on the server.
+        Only delayed jobs have an index by id: for others a script scans the queue.
         """
         return self._server.follow(job_ops.get(self._keys, self._group, job_id))
 
@@ -43,7 +42,7 @@ class BlockingQueueAdmin(ABC):
         return self._server.follow(job_ops.remove(self._keys, job_id, cap))
 
     def retry_job(self, job_id: str) -> bool:
-        """Let a dead job run again, with all its attempts, or a delayed one at once.
+        """Requeue a dead job with all its attempts, or run a delayed one at once.
 
         False if the job is neither. Raises `QueueFull`.
         """
@@ -51,34 +50,37 @@ class BlockingQueueAdmin(ABC):
         return self._server.follow(plan)
 
     def get_workers(self, limit: int = 100) -> list[WorkerInfo]:
-        """Return the workers of the group, each with up to *limit* jobs that it holds."""
+        """Return the workers of the group, each with up to *limit* of its pending jobs."""
         return self._server.follow(job_ops.workers(self._keys, self._group, limit))
 
     # ── the queue as a whole ─────────────────────────────────────────────────
 
     def get_job_counts(self) -> JobCounts:
-        """Return how many jobs are where."""
+        """Return the number of jobs in each state."""
         return self._server.follow(admin_ops.counts(self._keys, self._group))
 
     def pause(self) -> None:
-        """Let workers start no job, from within a quarter of a second until `resume`."""
+        """Stop workers from starting jobs, within a quarter of a second, until `resume`."""
         self._server.run(admin_ops.pause(self._keys))
 
     def resume(self) -> bool:
-        """Let workers go on; false if the queue was not paused."""
+        """End a pause; false if the queue was not paused."""
         return self._server.run(admin_ops.resume(self._keys))
 
     def is_paused(self) -> bool:
-        """Whether the queue is paused."""
+        """Return whether the queue is paused."""
         return self._server.run(worker_ops.is_paused(self._keys))
 
     def drain(self, *, delayed: bool = False) -> int:
-        """Forget the jobs that wait, and those that are *delayed*; return how many."""
+        """Delete the waiting jobs, with *delayed* also the delayed ones; return how many."""
         plan = admin_ops.drain(self._keys, self._group, self._policy.events_cap, delayed=delayed)
         return self._server.follow(plan)
 
     def clean(self, grace_ms: int = 0, *, limit: int = 1000, state: str = "dlq") -> int:
-        """Forget ``dlq``, ``waiting`` or ``delayed`` jobs older than *grace_ms*; count them."""
+        """Delete up to *limit* jobs of *state* older than *grace_ms*; return how many.
+
+        *state* is ``dlq``, ``waiting`` or ``delayed``.
+        """
         cap, before_ms = self._policy.events_cap, now_ms() - grace_ms
         plan = admin_ops.clean(
             self._keys, self._group, cap, before_ms=before_ms, limit=limit, state=state
@@ -86,5 +88,8 @@ class BlockingQueueAdmin(ABC):
         return self._server.follow(plan)
 
     def obliterate(self, *, force: bool = False) -> int:
-        """Forget the queue, also with jobs running if *force*, or raise `QueueBusy`; count keys."""
+        """Delete all keys of the queue; return how many.
+
+        Raises `QueueBusy` if jobs are active, unless *force*.
+        """
         return self._server.follow(admin_ops.obliterate(self._keys, self._group, force=force))

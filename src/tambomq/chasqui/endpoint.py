@@ -1,4 +1,4 @@
-"""How the engine's users say where the server is, as `store` wants to hear it."""
+"""The engine's connection options (URL, TLS, credential provider) as an `Endpoint` of the store."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
 
 from tambomq.errors import InvalidFormat
-from tambomq.store.connect import Credentials, Endpoint, Login, endpoint
+from tambomq.store.endpoint import Credentials, Endpoint, Login, endpoint
 
 CredentialProvider: TypeAlias = Callable[
     [str | None], Awaitable[tuple[str | None, str | None]] | tuple[str | None, str | None]
 ]
-"""Asked for user and password, with ``host:port``, at each new connection."""
+"""Called with ``host:port`` at each new connection; returns user and password."""
 
 _OPTION: Final = "credential_provider"
 _RULE: Final = "a function that is given host:port or None and returns user and password"
@@ -21,7 +21,7 @@ _RULE: Final = "a function that is given host:port or None and returns user and 
 def endpoint_of(
     redis_url: str | Endpoint, *, tls: bool = False, provider: CredentialProvider | None = None
 ) -> Endpoint:
-    """Return where *redis_url* leads; *tls* makes a plain URL a secure one."""
+    """Return the endpoint of *redis_url*; *tls* turns ``redis://`` into ``rediss://``."""
     if tls and isinstance(redis_url, str):
         scheme, separator, rest = redis_url.rpartition("://")
         if not separator or scheme == "redis":
@@ -33,7 +33,7 @@ def endpoint_of(
 
 
 def _check(provider: CredentialProvider) -> CredentialProvider:
-    """Return *provider* if it can be asked; raise `InvalidFormat` if not."""
+    """Return *provider* if it can be called with one argument; raise `InvalidFormat` if not."""
     if not callable(provider):
         raise InvalidFormat(_OPTION, provider, _RULE)
     try:
@@ -41,7 +41,7 @@ def _check(provider: CredentialProvider) -> CredentialProvider:
     except TypeError as error:
         raise InvalidFormat(_OPTION, provider, _RULE) from error
     except ValueError:
-        # What is written in C may not tell.
+        # Functions written in C may have no signature.
         pass
     return provider
 
@@ -62,7 +62,7 @@ def _credentials(found: Endpoint, provider: CredentialProvider) -> Credentials:
 def _login(provider: CredentialProvider, pair: Any) -> Login:
     is_pair = isinstance(pair, tuple | list) and len(pair) == 2  # noqa: PLR2004  (user and password)
     if not is_pair or not all(each is None or isinstance(each, str) for each in pair):
-        # Not what it returned: that may be a password.
+        # The returned value is not shown: it may be a password.
         rule = f"it must return user and password, each text or None, not {type(pair).__name__}"
         raise InvalidFormat(_OPTION, provider, rule)
     user, password = pair

@@ -1,4 +1,4 @@
-"""Hears what happens in a queue."""
+"""A subscription to the events of a queue, from asyncio. It reads the events stream."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Self
 
-from tambomq.chasqui import event_ops
-from tambomq.chasqui.address import CredentialProvider, endpoint_of
+from tambomq.chasqui.endpoint import CredentialProvider, endpoint_of
 from tambomq.chasqui.job import U32, QueueEvent, check_whole
 from tambomq.chasqui.keys import Keys
-from tambomq.clock import pauses
+from tambomq.chasqui.ops import events as event_ops
+from tambomq.clock import backoff_delays
 from tambomq.errors import TamboError
 from tambomq.store.aio import AsyncStore
-from tambomq.store.connect import PATIENCE_S, URL, Endpoint
+from tambomq.store.endpoint import PATIENCE_S, URL, Endpoint
 
 log = logging.getLogger(__name__)
 
-# A reply that takes longer means to the store that the server is gone.
-MOST_BLOCK_MS = 20_000
+# The store treats a server that replies later than this as unreachable.
+MAX_BLOCK_MS = 20_000
 
 
 class QueueEvents:
-    """The events of a queue, one after the other: ``async for event in QueueEvents("emails")``.
+    """The events of a queue, in order: ``async for event in QueueEvents("emails")``.
 
-    *last_event_id*: begin after this one; ``"$"`` hears what happens from now on,
-    ``"0"`` all that is kept. Nothing falls between two reads. *patience_s*: how long
-    `open` tries to reach the server.
+    *last_event_id*: start after this event; ``"$"`` yields only new events, ``"0"`` all that are
+    kept. No event is skipped between two reads. *patience_s*: how long `open` tries to reach the
+    server.
     """
 
     def __init__(
@@ -42,18 +42,18 @@ class QueueEvents:
         credential_provider: CredentialProvider | None = None,
         patience_s: float = PATIENCE_S,
     ) -> None:
-        """Check the options; the first event that is asked for connects."""
+        """Check the options; `open` or the first iteration connects."""
         self._keys = Keys(queue_name)
         endpoint = endpoint_of(redis_url, tls=tls, provider=credential_provider)
         self._store = AsyncStore(endpoint, patience_s=patience_s)
         self._after = last_event_id
-        self._block_ms = min(check_whole("block_ms", block_ms, U32, least=1), MOST_BLOCK_MS)
-        self._count = check_whole("count", count, U32, least=1)
+        self._block_ms = min(check_whole("block_ms", block_ms, U32, minimum=1), MAX_BLOCK_MS)
+        self._count = check_whole("count", count, U32, minimum=1)
         self._closed = asyncio.Event()
 
     @property
     def name(self) -> str:
-        """The queue's."""
+        """The name of the queue."""
         return self._keys.queue
 
     async def __aenter__(self) -> Self:
@@ -64,19 +64,21 @@ class QueueEvents:
         await self.close()
 
     async def open(self) -> None:
-        """Connect; what happens after this returns is heard."""
+        """Connect; every event after this returns is yielded."""
         if self._after == "$":
             self._after = await self._store.run(event_ops.last_id(self._keys))
 
     async def __aiter__(self) -> AsyncIterator[QueueEvent]:
-        """Yield events until `close`; survives any absence of the server."""
-        wait = pauses()
+        """Yield events until `close`. Keeps retrying while the server is unreachable."""
+        wait = backoff_delays()
         while not self._closed.is_set():
             try:
                 page = await self._next_page()
-                wait = pauses()
+                wait = backoff_delays()
             except TamboError as error:
-                log.warning("cannot hear queue %r: %s", self.name, error)
+                log.warning(
+                    "cannot hear queue %r: %s", self.name, error, extra={"queue": self.name}
+                )
                 await asyncio.sleep(next(wait))
                 continue
             for event in page:
@@ -86,7 +88,7 @@ class QueueEvents:
                     return
 
     async def close(self) -> None:
-        """Hear no more; an iteration that waits ends."""
+        """Disconnect; an iteration that waits for events ends."""
         self._closed.set()
         await self._store.close()
 

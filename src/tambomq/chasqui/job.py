@@ -1,4 +1,4 @@
-"""Jobs, and what is known about them. Values: no bytes, no clock, no Redis."""
+"""Value types of jobs, dead letters, events and counts, with their checks. No Redis, no clock."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ OVERSIZE_PAYLOAD = "oversize_payload"
 
 
 class BackoffSpec(msgspec.Struct, frozen=True):
-    """How long a failed job waits before its next run. What is `None` is the queue's own."""
+    """The delay before each retry of a failed job. `None` means the queue's default."""
 
     kind: str
-    """``fixed`` or ``exponential``; what else is stored counts as exponential."""
+    """``fixed`` or ``exponential``; any other stored kind is treated as exponential."""
     delay_ms: int
     max_delay_ms: int | None = None
     multiplier: float | None = None
@@ -56,7 +56,7 @@ class BackoffSpec(msgspec.Struct, frozen=True):
 
 
 BackoffLike: TypeAlias = int | BackoffSpec | dict[str, Any]
-"""A bare number means: fixed, in milliseconds."""
+"""A number is a fixed delay in milliseconds."""
 
 
 def backoff_spec(backoff: BackoffLike) -> BackoffSpec:
@@ -83,14 +83,14 @@ def backoff_spec(backoff: BackoffLike) -> BackoffSpec:
 
 
 class RetryOverride(msgspec.Struct, frozen=True):
-    """What a job says about its own retries. What is `None` is the worker's own."""
+    """Retry options of a single job. `None` means the worker's default."""
 
     max_attempts: int | None = None
     backoff: BackoffSpec | None = None
 
 
 def retry_override(attempts: int | None, backoff: BackoffLike | None) -> RetryOverride | None:
-    """Return what a producer's options come to; `None` if it gave none."""
+    """Return a producer's retry options as an override; `None` if there are none."""
     if attempts is None and backoff is None:
         return None
     if attempts is not None:
@@ -99,19 +99,19 @@ def retry_override(attempts: int | None, backoff: BackoffLike | None) -> RetryOv
 
 
 class Envelope(msgspec.Struct, gc=False):
-    """A job as it is stored; its dispatch name stands beside it, not in it."""
+    """A job as it is stored, without its dispatch name, which is a stream field of its own."""
 
     id: str
     payload: bytes
-    """The user's value, encoded."""
+    """The user's data, as MessagePack."""
     created_at_ms: int
     attempt: int = 0
-    """Runs already used up."""
+    """Runs so far."""
     retry: RetryOverride | None = None
 
 
 class _JobType(msgspec.StructMeta):
-    """Lets a job be made as the engine's users do, with *attempt*: the runs before this one."""
+    """Accepts *attempt*, the number of earlier runs, as the engine's constructor does."""
 
     def __call__(self, *args: Any, attempt: int | None = None, **fields: Any) -> Any:
         if attempt is not None:
@@ -122,22 +122,22 @@ class _JobType(msgspec.StructMeta):
 
 
 class Job(msgspec.Struct, eq=False, metaclass=_JobType):
-    """A job, as its producer gets it back and its handler is given it.
+    """A job, as `Queue.add` returns it and as a handler receives it.
 
-    For tests of handlers it is made with *attempts_made* or, as the engine's users do, *attempt*:
-    both are the runs before this one.
+    Tests of handlers may construct one, with *attempts_made* or, as with the engine, *attempt*:
+    both are the number of earlier runs.
     """
 
     id: str
     name: str
     data: Any
     attempts_made: int
-    """Runs before this one: 0 the first time."""
+    """Earlier runs: 0 the first time."""
     created_at_ms: int
-    _home: Any = None
+    _owner: Any = None
     """The queue or worker it belongs to."""
     added: bool | None = None
-    """Whether `add_unique` added it, or its id counted already; `None` where nobody asked."""
+    """Whether `add_unique` added it; `None` after other calls, and for a repeatable job."""
 
     if TYPE_CHECKING:
 
@@ -148,19 +148,19 @@ class Job(msgspec.Struct, eq=False, metaclass=_JobType):
             data: Any,
             attempts_made: int = ...,
             created_at_ms: int = ...,
-            _home: Any = ...,
+            _owner: Any = ...,
             *,
             attempt: int | None = ...,
         ) -> None:
-            """Take what `_JobType` does."""
+            """Declare the arguments that `_JobType` accepts."""
 
     @property
     def attempt(self) -> int:
-        """Which run this is, beginning with 1."""
+        """The number of this run, from 1."""
         return self.attempts_made + 1
 
     def wait_for_result(self, *, timeout: float = 30.0, poll_interval: float = 0.1) -> Any:
-        """Return what the handler returned, once it has; to be awaited, from a `Queue`'s job.
+        """Wait for the handler's result and return it. Await it on a job of `Queue`.
 
         Raises `JobFailed` when the job is dead, `TimeoutError` after *timeout* seconds.
         Needs a worker with ``store_results=True`` and a handler that returns a value.
@@ -169,17 +169,17 @@ class Job(msgspec.Struct, eq=False, metaclass=_JobType):
         return wait(self.id, timeout=timeout, poll_interval=poll_interval)
 
     def update_progress(self, percent: int) -> Any:
-        """Tell how far the job has come, 0 to 100; to be awaited, in an async handler."""
+        """Report the job's progress, 0 to 100. Await it in an async handler."""
         return self._ability("update_progress", "a job given to a handler")(
             self.id, percent, self.name
         )
 
     def log(self, line: str) -> Any:
-        """Keep a line of the job's own log; to be awaited, in an async handler."""
+        """Append a line to the job's log. Await it in an async handler."""
         return self._ability("log", "a job given to a handler")(self.id, line)
 
     def _ability(self, what: str, whose: str) -> Callable[..., Any]:
-        ability: Callable[..., Any] | None = getattr(self._home, what, None)
+        ability: Callable[..., Any] | None = getattr(self._owner, what, None)
         if ability is None:
             raise RuntimeError(f"{what} needs {whose}")
         return ability
@@ -190,7 +190,7 @@ class Job(msgspec.Struct, eq=False, metaclass=_JobType):
     def __eq__(self, other: object) -> bool:
         return self._values() == other._values() if isinstance(other, Job) else NotImplemented
 
-    # It is mutable, and its data may be anything.
+    # A job is mutable, and its data may be unhashable.
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
@@ -200,35 +200,35 @@ class Job(msgspec.Struct, eq=False, metaclass=_JobType):
 
 
 make_job: Callable[..., Job] = partial(msgspec.StructMeta.__call__, Job)
-"""Makes a job of its fields, in their order, in a sixth of the time."""
+"""Makes a job of its fields, in their order: six times as fast as ``Job(…)``."""
 
 
-_OF_THE_ENGINE: Final = 6
-"""So many fields of a dead letter are those that its users know; they come first."""
+_ENGINE_FIELDS: Final = 6
+"""The first fields of a dead letter are those that the engine has too."""
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """An entry of the dead-letter queue. Its fields are also there by ``letter["reason"]``.
+    """An entry of the dead-letter queue. ``letter["reason"]`` reads a field as well.
 
-    As a mapping it has the engine's fields: programs that list them see no others.
+    As a mapping it lists only the engine's fields, so that programs written for it keep working.
     """
 
     dlq_id: str
     source_id: str
     reason: str
     detail: str | None
-    """What the handler's error said, or what is wrong with the job."""
+    """The text of the handler's error, or what is wrong with the job."""
     payload: bytes
-    """The envelope as it was stored, or what was there instead of one."""
+    """The stored envelope, or the bytes that were stored in its place."""
     name: str
     error_type: str | None = None
-    """The type of what the handler raised; `None` where nobody said."""
+    """The type of the handler's error; `None` if it was not stored."""
     traceback: str | None = None
-    """Where it was raised, bounded in length; `None` where nobody said."""
+    """The traceback of the handler's error, truncated; `None` if it was not stored."""
 
     @property
     def error(self) -> str:
-        """Type and text of what the handler raised: ``KeyError: 'to'``; empty if nobody said."""
+        """Type and text of the handler's error: ``KeyError: 'to'``; empty if not stored."""
         return headline(self.error_type, self.detail)
 
     def __getitem__(self, field: str) -> Any:
@@ -238,41 +238,41 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
     def keys(self) -> tuple[str, ...]:
         """Return the names of the engine's fields."""
-        return self.__struct_fields__[:_OF_THE_ENGINE]
+        return self.__struct_fields__[:_ENGINE_FIELDS]
 
     def values(self) -> tuple[Any, ...]:
-        """Return what they hold, in the same order."""
-        return msgspec.structs.astuple(self)[:_OF_THE_ENGINE]
+        """Return the values of the engine's fields, in the same order."""
+        return msgspec.structs.astuple(self)[:_ENGINE_FIELDS]
 
     def items(self) -> Iterator[tuple[str, Any]]:
-        """Return names and values of the fields."""
+        """Return names and values of the engine's fields."""
         return zip(self.keys(), self.values(), strict=True)
 
     def get(self, field: str, default: Any = None) -> Any:
-        """Return what *field* holds, or *default* if there is no such field."""
+        """Return the value of *field*, or *default* if there is no such field."""
         return getattr(self, field) if field in self.__struct_fields__ else default
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.keys())
 
     def __len__(self) -> int:
-        return _OF_THE_ENGINE
+        return _ENGINE_FIELDS
 
 
 class QueueEvent(msgspec.Struct, frozen=True):
-    """Something that happened in a queue."""
+    """An entry of a queue's events stream."""
 
     name: str
     job_id: str | None
     job_name: str
     fields: dict[str, Any]
-    """All the others; attempts, counts and times as numbers."""
+    """All other fields; attempts, counts and times as numbers."""
     event_id: str = ""
-    """Its place in the events stream."""
+    """Its id in the events stream."""
 
 
 class JobCounts(msgspec.Struct, frozen=True):
-    """How many jobs of a queue are where."""
+    """The number of a queue's jobs in each state."""
 
     waiting: int
     active: int
@@ -280,18 +280,18 @@ class JobCounts(msgspec.Struct, frozen=True):
     dead: int
     repeatable: int
     oldest_delayed_lag_ms: int | None
-    """How late the first delayed job is, 0 if it is not; `None` if there is none."""
+    """How overdue the first delayed job is, 0 if it is not due; `None` if there is none."""
     paused: bool
     has_group: bool
-    """Whether a worker of the group has ever been here."""
+    """Whether the consumer group exists: the first consumer creates it."""
 
 
-def check_whole(what: str, value: int, most: int, least: int = 0) -> int:
+def check_whole(what: str, value: int, maximum: int, minimum: int = 0) -> int:
     """Return *value* if it is a whole number in its range; raise `InvalidValue` if not."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidValue(what, value, "a whole number")
-    if value < 0 <= least:
+    if value < 0 <= minimum:
         raise InvalidValue(what, value, "non-negative")
-    if not least <= value <= most:
-        raise InvalidValue(what, value, f"between {least} and {most}")
+    if not minimum <= value <= maximum:
+        raise InvalidValue(what, value, f"between {minimum} and {maximum}")
     return value

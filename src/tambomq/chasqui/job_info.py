@@ -1,4 +1,4 @@
-"""What is known of one job, and of one worker. Values: no bytes, no clock, no Redis."""
+"""Value types that describe one job and one worker to operators. No Redis, no clock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DELAYED, WAITING, ACTIVE, DEAD, COMPLETED = "delayed", "waiting", "active", "dea
 
 
 class JobInfo(msgspec.Struct, frozen=True):
-    """A job and where it is. What is not known, or means nothing in its state, is `None`."""
+    """A job and its state. Fields that are unknown, or mean nothing in its state, are `None`."""
 
     id: str
     state: str
@@ -18,18 +18,18 @@ class JobInfo(msgspec.Struct, frozen=True):
     name: str | None = None
     data: Any = None
     attempts_made: int | None = None
-    """Runs it has had before this one."""
+    """Earlier runs."""
     created_at_ms: int | None = None
     progress: int | None = None
-    """How far it has come, 0 to 100."""
+    """Its progress, 0 to 100."""
     due_at_ms: int | None = None
-    """When it is to run, while it is delayed: for the first time, or again."""
+    """When a delayed job is due: its first run, or a retry."""
     worker: str | None = None
-    """Who has it, while it is active."""
+    """The consumer that runs it, while it is active."""
     result: Any = None
-    """What its handler returned, while that is kept."""
+    """The handler's result, while it is kept."""
     dlq_id: str | None = None
-    """Its place among the dead letters."""
+    """Its id in the dead-letter queue."""
     reason: str | None = None
     """Why it is dead."""
     error_type: str | None = None
@@ -38,26 +38,26 @@ class JobInfo(msgspec.Struct, frozen=True):
 
 
 class HeldJob(msgspec.Struct, frozen=True):
-    """A job that a worker has: it runs, or is the next to."""
+    """A job that is pending for a worker: running, or prefetched."""
 
     id: str
     name: str
     entry_id: str
-    """Its place in the stream."""
+    """Its id in the stream."""
     deliveries: int
-    """How often it was given to a worker, this time included."""
+    """The number of its deliveries, this one included."""
     idle_ms: int
-    """How long ago its worker took or renewed it."""
+    """Time since its worker fetched or renewed it."""
 
 
 class WorkerInfo(msgspec.Struct, frozen=True):
-    """A worker of a queue's group."""
+    """A worker of a queue's consumer group."""
 
     name: str
     """Its consumer id."""
     held: int
-    """How many jobs it has."""
+    """The number of its pending jobs."""
     idle_ms: int
-    """How long ago it last read."""
+    """Time since it last read the stream."""
     jobs: list[HeldJob]
-    """The oldest of those it has."""
+    """The oldest of its pending jobs."""

@@ -1,15 +1,15 @@
-"""Every Redis key ChasquiMQ uses, and which names are legal. No other file spells one.
+"""The Redis keys of ChasquiMQ, and the checks of names. No other module spells a key.
 
-All keys of a queue begin with the same hash tag, so on a cluster they are on
-one node. The fields::
+All keys of a queue begin with the same hash tag, so on a cluster they are in
+one slot. The fields::
 
     stream   d n                                     envelope, dispatch name
     dlq      d n source_id reason detail             and where it was, why it is here,
              error_type traceback                    and what its handler raised
     events   e id ts n …                             see docs/protocols/chasqui.md
     spec     spec fired                              of repeat:spec:<key>, a hash
-    lease    owner label until hidden_until          who has it, until when (ms)
-             acked claim mark released lapsed        and what it has
+    lease    owner label until hidden_until          its holder, until when (ms)
+             acked claim mark released lapsed        and the state of its claim
 
 The scripts spell the fields too; a field that changes here changes there.
 """
@@ -22,11 +22,11 @@ from tambomq.errors import InvalidFormat
 
 GROUP = "default"
 RETURNED = "tambo-returned"
-"""The consumer in whose name entries lie that a worker has given back."""
+"""The consumer that entries are assigned to when a worker releases them."""
 NAME_BYTES = 256
-"""A dispatch name has at most so many bytes …"""
+"""Maximum length of a dispatch name, in bytes."""
 PAGE_NAME_BYTES = 255
-"""… and one less where a delayed member counts them in a single byte."""
+"""The same in a delayed member of the page dialect, whose length prefix is a single byte."""
 
 PAYLOAD, NAME = b"d", b"n"
 
@@ -55,23 +55,23 @@ class Keys:
         self.queue = check_queue(queue)
         base = self._base = f"{{chasqui:{queue}}}"
         self.stream = f"{base}:stream"
-        """Stream: jobs that wait and jobs that run."""
+        """Stream: waiting and active jobs."""
         self.dlq = f"{base}:dlq"
         """Stream: dead letters."""
         self.delayed = f"{base}:delayed"
-        """Zset: members scored by the millisecond they are due."""
+        """Zset: delayed jobs, scored by the millisecond they are due."""
         self.repeat = f"{base}:repeat"
         """Zset: keys of repeatable specs, scored by their next fire."""
         self.events = f"{base}:events"
-        """Stream: what happened, in plain text."""
+        """Stream: events, in plain text."""
         self.promoter_lock = f"{base}:promoter:lock"
         self.scheduler_lock = f"{base}:scheduler:lock"
         self.paused = f"{base}:paused"
-        """String: there while the queue is paused."""
+        """String: exists while the queue is paused."""
         self.limiter = f"{base}:tambo:limiter"
-        """Hash: how many jobs may still start, and until when that counts.
+        """Hash: how many jobs may still start in this window, and when the window ends.
 
-        Newer releases of the engine keep a bucket of other fields under ``:limiter``.
+        Newer releases of the engine use ``:limiter``, with other fields.
         """
 
     def spec(self, key: str) -> str:
@@ -79,19 +79,19 @@ class Keys:
         return f"{self._base}:repeat:spec:{key}"
 
     def result(self, id: str) -> str:
-        """String: what the handler of job *id* returned."""
+        """String: the result of job *id*."""
         return f"{self._base}:result:{id}"
 
     def marker(self, id: str) -> str:
-        """String: there while job *id* may not be scheduled again."""
+        """String: exists while job *id* must not be scheduled again."""
         return f"{self._base}:dlid:{id}"
 
     def index(self, id: str) -> str:
-        """String: the delayed member of job *id*, for whoever cancels it."""
+        """String: the delayed member of job *id*, so that it can be cancelled by id."""
         return f"{self._base}:didx:{id}"
 
     def progress(self, id: str) -> str:
-        """String: how far job *id* has come, 0 to 100."""
+        """String: the progress of job *id*, 0 to 100."""
         return f"{self._base}:progress:{id}"
 
     def log(self, id: str) -> str:
@@ -99,14 +99,14 @@ class Keys:
         return f"{self._base}:log:{id}"
 
     def stalls(self, id: str) -> str:
-        """String: how often job *id* stalled, as newer releases of the engine count.
+        """String: how often job *id* stalled, written by newer releases of the engine.
 
-        Scripts that end many jobs are given the key of no id, and put each id behind it.
+        Scripts that end many jobs receive the key of an empty id and append each id to it.
         """
         return f"{self._base}:stalls:{id}"
 
     def added(self, id: str) -> str:
-        """String: there while job *id* may not be added again, where dedup is strict."""
+        """String: exists while job *id* must not be added again, with strict dedup."""
         return f"{self._base}:added:{id}"
 
     def window(self, producer: str) -> str:
@@ -115,11 +115,11 @@ class Keys:
 
     @property
     def signs(self) -> tuple[str, ...]:
-        """What shows who shares the queue: what a script looks at that stores a delayed job.
+        """The keys that show whether a released engine shares the queue.
 
-        The scheduler's lock; a string that keeps for a second what was seen of many consumers; a
-        set of our consumers whose names the user chose; a string that is there once no member of
-        the page's dialect is left.
+        Scripts that store a delayed job read them: both leader locks; a string that caches for a
+        second what many consumers' names show; a set of our consumers whose names the user chose;
+        a string that exists once no delayed member is left in the page dialect.
         """
         base = self._base
         own = (f"{base}:tambo:{name}" for name in ("consumers", "workers", "converted"))
@@ -127,7 +127,7 @@ class Keys:
 
     @property
     def requests(self) -> str:
-        """Zset: requests that were carried out lately, so that none counts twice."""
+        """Zset: requests that were executed recently, so that a repeated one has no effect."""
         return self.window("requests")
 
     @property
@@ -136,7 +136,7 @@ class Keys:
         return f"{self._base}:leases"
 
     def ledger(self, lease: str) -> str:
-        """Hash: who has the lease, and which claim is open."""
+        """Hash: the holder of the lease, and its open claim."""
         return f"{self._base}:lease:{check_lease(lease)}"
 
     def members(self, lease: str) -> str:
@@ -144,7 +144,7 @@ class Keys:
         return f"{self.ledger(lease)}:members"
 
     def verdicts(self, lease: str) -> str:
-        """Hash: what is to become of a job other than its end, by entry."""
+        """Hash: decisions about jobs of the open claim other than completion, by entry."""
         return f"{self.ledger(lease)}:verdicts"
 
     def fence(self, query: str) -> str:
@@ -157,37 +157,37 @@ class Keys:
         return f"{self._base}:redrives"
 
     def redrive(self, id: str) -> str:
-        """Hash: what a redrive was told, and how far it has come."""
+        """Hash: the options of a redrive, and its progress."""
         return f"{self._base}:redrive:{check_lease(id)}"
 
     def redriven(self, id: str) -> str:
-        """Stream: ``from`` and ``to`` of what it moved, and the dead letter as it was."""
+        """Stream: the jobs it moved, with the ids ``from`` and ``to`` and the original letter."""
         return f"{self.redrive(id)}:moved"
 
     def move(self, id: str) -> str:
-        """Hash: how far a move of the queue's jobs to another place has come."""
+        """Hash: the progress of a move of the queue's jobs to another queue."""
         return f"{self._base}:move:{check_lease(id)}"
 
     def transit(self, id: str) -> str:
-        """List: what has left the queue and may not have arrived yet."""
+        """List: jobs that have left the queue and may not have arrived yet."""
         return f"{self.move(id)}:transit"
 
     @property
     def traces(self) -> tuple[str, ...]:
-        """What a queue is found by, also where only one of them is left."""
+        """The keys by which a queue is found, even if only one of them is left."""
         return self.stream, self.delayed, self.repeat, self.dlq, self.events
 
     @property
     def pattern(self) -> str:
-        """Matches every key of the queue, and no other."""
+        """A glob that matches every key of the queue, and no other."""
         return _GLOB.sub(r"\\\1", self._base) + ":*"
 
 
 ANY_QUEUE = "{chasqui:*}:*"
-"""Matches every key of every queue."""
+"""A glob that matches every key of every queue."""
 
 ANY_LEASES = "{chasqui:*}:leases"
-"""Matches the leases of every queue."""
+"""A glob that matches the leases of every queue."""
 
 _LEASED = re.compile(r"\{chasqui:(.+)\}:leases", re.DOTALL)
 _QUEUE_OF = re.compile(r"\{chasqui:(.+?)\}:(?:stream|delayed|repeat)", re.DOTALL)
@@ -195,54 +195,54 @@ _TRACE_OF = re.compile(r"\{chasqui:(.+?)\}:(?:stream|delayed|repeat|dlq|events)"
 
 
 def queue_of(key: str) -> str | None:
-    """Return the queue whose stream, delayed or repeat *key* is; only for finding queues."""
+    """Return the queue that has *key* as its stream, delayed or repeat; `None` if none has."""
     match = _QUEUE_OF.fullmatch(key)
     return match[1] if match else None
 
 
 def trace_of(key: str) -> str | None:
-    """Return the queue that has *key* among its `Keys.traces`; only for finding what to read."""
+    """Return the queue that has *key* among its `Keys.traces`; `None` if none has."""
     match = _TRACE_OF.fullmatch(key)
     return match[1] if match else None
 
 
 def leased(key: str) -> str | None:
-    """Return the queue whose leases *key* holds; only for finding them."""
+    """Return the queue that has *key* as its set of leases; `None` if none has."""
     match = _LEASED.fullmatch(key)
     return match[1] if match else None
 
 
 def check_queue(queue: str) -> str:
-    """Return *queue* if it may name a queue; raise `InvalidFormat` if not."""
+    """Return *queue* if it is a valid name; raise `InvalidFormat` if not."""
     if not isinstance(queue, str) or not queue or not _is_text(queue):
         raise InvalidFormat("queue name", queue, "any text that is not empty")
     return queue
 
 
 def check_lease(lease: str) -> str:
-    """Return *lease* if it may name a lease; raise `InvalidFormat` if not."""
+    """Return *lease* if it is a valid name; raise `InvalidFormat` if not."""
     if not isinstance(lease, str) or _LEASE.fullmatch(lease) is None:
         raise InvalidFormat("lease", lease, "1 to 160 of A-Z a-z 0-9 _ - .")
     return lease
 
 
 def lessee(lease: str) -> str:
-    """The consumer in whose name the entries of a lease are pending."""
+    """Return the consumer that the entries of a lease are assigned to."""
     return f"spark-{lease}"
 
 
 def check_job_id(id: str) -> str:
-    """Return *id* if it may be a job's; raise `InvalidFormat` if not."""
+    """Return *id* if it is a valid job id; raise `InvalidFormat` if not."""
     if not isinstance(id, str) or not id.strip() or not _is_text(id):
         raise InvalidFormat("job_id", id, "a non-empty, non-whitespace string")
     return id
 
 
 def check_name(name: str) -> str:
-    """Return *name* if a job may be dispatched by it; raise `InvalidFormat` if not."""
+    """Return *name* if it is a valid dispatch name; raise `InvalidFormat` if not."""
     if not isinstance(name, str) or not _is_text(name):
         raise InvalidFormat("job name", name, "text")
-    # Most names are short: no need to count their bytes.
+    # A character has at most 4 bytes, so short names need not be encoded to be measured.
     if len(name) * 4 > NAME_BYTES and (size := len(name.encode())) > NAME_BYTES:
         shown = f"{name[:20]}…"
         raise InvalidFormat("job name", shown, f"exceeds {NAME_BYTES}-byte cap (got {size} bytes)")
@@ -250,7 +250,7 @@ def check_name(name: str) -> str:
 
 
 def check_page_name(name: str) -> str:
-    """Return *name* if the page dialect can hold it in a delayed member; or raise."""
+    """Return *name* if a delayed member of the page dialect can hold it; raise if not."""
     if (size := len(name.encode())) > PAGE_NAME_BYTES:
         shown = f"{name[:20]}…"
         rule = (
@@ -263,7 +263,7 @@ def check_page_name(name: str) -> str:
 
 
 def fits_page(name: str) -> bool:
-    """Whether the page dialect can hold *name* in a delayed member."""
+    """Return whether a delayed member of the page dialect can hold *name*."""
     return len(name.encode()) <= PAGE_NAME_BYTES and "\0" not in name[:3]
 
 

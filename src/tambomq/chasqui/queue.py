@@ -1,4 +1,4 @@
-"""Adds jobs to a ChasquiMQ queue and looks after it, from asyncio; `BlockingQueue` from threads."""
+"""The asyncio client of a ChasquiMQ queue. `BlockingQueue` is its twin for threads."""
 
 from __future__ import annotations
 
@@ -6,32 +6,35 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Self
 
-from tambomq.chasqui import dlq_ops, event_ops, ops, repeat_ops
-from tambomq.chasqui.add_options import check_together
-from tambomq.chasqui.address import CredentialProvider, endpoint_of
-from tambomq.chasqui.dlq_ops import Where
+from tambomq.chasqui.endpoint import CredentialProvider, endpoint_of
 from tambomq.chasqui.job import MAX_DELAY_S, BackoffLike, DeadLetter, Job
 from tambomq.chasqui.keys import GROUP, Keys, check_job_id
-from tambomq.chasqui.ops import ADDED_TTL_S, EVENTS_CAP, MAX_STREAM_LEN, Policy
-from tambomq.chasqui.production import NO_OPTIONS, Production
+from tambomq.chasqui.ops import add as add_ops
+from tambomq.chasqui.ops import dlq as dlq_ops
+from tambomq.chasqui.ops import events as event_ops
+from tambomq.chasqui.ops import repeat as repeat_ops
+from tambomq.chasqui.ops.add import ADDED_TTL_S, EVENTS_CAP, MAX_STREAM_LEN, Policy
+from tambomq.chasqui.ops.dlq import LetterFilter
+from tambomq.chasqui.producer.add_options import check_together
+from tambomq.chasqui.producer.producer import NO_OPTIONS, Producer
+from tambomq.chasqui.producer.results import ResultWaiter
 from tambomq.chasqui.queue_admin import QueueAdmin
 from tambomq.chasqui.repeat import MissedFiresLike, RepeatableMeta, RepeatLike
-from tambomq.chasqui.results import Results
 from tambomq.clock import now_ms
-from tambomq.journal.recording import Bounds, bounds_of
+from tambomq.journal.policy import JournalBounds, JournalPolicy
 from tambomq.store.aio import AsyncStore
-from tambomq.store.connect import PATIENCE_S, URL, Endpoint
+from tambomq.store.endpoint import PATIENCE_S, URL, Endpoint
 
 
 class Queue(QueueAdmin):
-    """A queue, for those who add jobs and look after them.
+    """A queue: adds jobs, reads their results, and manages the queue.
 
-    *max_stream_len*: jobs that may wait or run; *overflow*: ``"refuse"`` an add beyond that,
-    or ``"trim"`` the oldest. *dedup*: the id of a job counts in a ``"window"`` of its producer,
-    as the engine has it, or is ``"strict"`` for all during *dedup_ttl_secs*. *dialect*
-    of delayed jobs: ``"auto"``, as all who share it read. *announce*: an event for each add.
-    *journal*: each job that is added is recorded, with its data, in the queue's journal.
-    A server that is away is tried again for *patience_s* seconds.
+    *max_stream_len*: the maximum of waiting and active jobs; *overflow*: ``"refuse"`` an add beyond
+    it, or ``"trim"`` the oldest. *dedup*: a job id is unique in the ``"window"`` of its producer,
+    as with the engine, or ``"strict"`` for all producers during *dedup_ttl_secs*. *dialect*: the
+    format of delayed jobs; ``"auto"`` is one that every participant reads. *announce*: emit an
+    event for each add. *journal*: record each added job, with its data, in the queue's journal.
+    *patience_s*: how long calls retry while the server is unreachable.
     """
 
     def __init__(  # noqa: PLR0913  (options, all by keyword)
@@ -49,7 +52,7 @@ class Queue(QueueAdmin):
         dialect: str = "auto",
         events_enabled: bool = True,
         announce: bool = False,
-        journal: bool | Bounds = False,
+        journal: bool | JournalBounds = False,
         group: str = GROUP,
         patience_s: float = PATIENCE_S,
     ) -> None:
@@ -64,22 +67,22 @@ class Queue(QueueAdmin):
             dedup,
             dedup_ttl_secs,
             announce,
-            bounds_of(journal),
+            JournalPolicy.for_queue("chasqui", name, journal),
         )
         endpoint = endpoint_of(redis_url, tls=tls, provider=credential_provider)
         self._store = AsyncStore(endpoint.within(patience_s), patience_s=patience_s)
-        self._listens = AsyncStore(endpoint, patience_s=patience_s)
-        self._production = Production(self._keys, self._policy, self)
-        self._results: Results | None = None
+        self._event_store = AsyncStore(endpoint, patience_s=patience_s)
+        self._producer = Producer(self._keys, self._policy, self)
+        self._results: ResultWaiter | None = None
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the queue."""
         return self._keys.queue
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was closed; the next call opens it again."""
+        """Whether it is closed; the next call reopens it."""
         return self._closed
 
     async def __aenter__(self) -> Self:
@@ -90,7 +93,7 @@ class Queue(QueueAdmin):
 
     @property
     def _server(self) -> AsyncStore:
-        """Where calls go; the next one opens the queue again, if it was closed."""
+        """The store that runs calls; using it reopens a closed queue."""
         self._closed = False
         return self._store
 
@@ -109,10 +112,10 @@ class Queue(QueueAdmin):
         repeat: RepeatLike | None = None,
         missed_fires: MissedFiresLike | None = None,
     ) -> Job:
-        """Add a job: now, after a delay, at a time, or again and again.
+        """Add a job, to run now, after a delay, at a time, or repeatedly.
 
-        *delay_ms* takes milliseconds or a datetime, *delay* a timedelta. A *job_id*
-        that counts already adds nothing. Raises `QueueFull`, `JournalFull`, `ForeignLeader`.
+        *delay_ms* is milliseconds or a datetime, *delay* a timedelta. Nothing is added if
+        *job_id* is in use. Raises `QueueFull`, `JournalFull`, `ForeignLeader`.
         """
         if repeat is not None or missed_fires is not None:
             pattern = check_together(repeat, missed_fires, delay_ms, delay)
@@ -126,10 +129,12 @@ class Queue(QueueAdmin):
                 missed_fires=missed_fires,
             )
         options = (delay_ms, delay, attempts, backoff, job_id)
-        if options == NO_OPTIONS and (quick := self._production.add_quickly(now_ms(), name, data)):
-            await self._server.run(quick[1])
-            return quick[0]
-        return await self._server.follow(self._production.add(now_ms(), name, data, *options))
+        if options == NO_OPTIONS and (
+            unchecked := self._producer.add_unchecked(now_ms(), name, data)
+        ):
+            await self._server.run(unchecked[1])
+            return unchecked[0]
+        return await self._server.follow(self._producer.add(now_ms(), name, data, *options))
 
     async def add_unique(
         self,
@@ -143,9 +148,9 @@ class Queue(QueueAdmin):
         backoff: BackoffLike | None = None,
         repeat: RepeatLike | None = None,
     ) -> Job:
-        """Add a job under an id of yours, which counts once: ``job.added`` tells whether it was.
+        """Add a job unless *job_id* is in use; ``job.added`` says whether it was added.
 
-        What recurs is always taken, instead of what had the id before. See `add`.
+        With *repeat* the job always replaces an earlier one of that id. See `add`.
         """
         check_job_id(job_id)
         if repeat is not None:
@@ -154,59 +159,59 @@ class Queue(QueueAdmin):
                 name, data, repeat=pattern, attempts=attempts, backoff=backoff, job_id=job_id
             )
         options = (delay_ms, delay, attempts, backoff, job_id)
-        plan = self._production.add(now_ms(), name, data, *options, tell=True)
+        plan = self._producer.add(now_ms(), name, data, *options, report_added=True)
         return await self._server.follow(plan)
 
     async def add_bulk(self, jobs: Iterable[dict[str, Any]]) -> list[Job]:
-        """Add jobs in one trip: each a dict with ``name``, ``data`` and the options of `add`.
+        """Add jobs in one round trip: dicts with ``name``, ``data`` and the options of `add`.
 
-        Nothing is sent if one of them is not valid. Raises `BatchIncomplete` if the
-        server took only some.
+        Nothing is sent if one of them is invalid. Raises `BatchIncomplete` if the server
+        accepted only some.
         """
-        return await self._server.follow(self._production.add_bulk(now_ms(), jobs))
+        return await self._server.follow(self._producer.add_bulk(now_ms(), jobs))
 
     async def cancel_delayed(self, job_id: str) -> bool:
-        """Forget a job that was added under *job_id* and is not due yet; false if there is none."""
-        return await self._server.run(ops.cancel(self._keys, job_id, self._policy.events_cap))
+        """Delete the delayed job *job_id*; false if there is none."""
+        return await self._server.run(add_ops.cancel(self._keys, job_id, self._policy.events_cap))
 
     async def cancel_delayed_bulk(self, job_ids: Sequence[str]) -> list[bool]:
-        """Forget jobs that are not due yet, in one trip; for each whether it was there."""
+        """Delete delayed jobs in one round trip; for each, return whether it existed."""
         cap = self._policy.events_cap
-        return await self._server.run_all([ops.cancel(self._keys, id, cap) for id in job_ids])
+        return await self._server.run_all([add_ops.cancel(self._keys, id, cap) for id in job_ids])
 
     # ── results ──────────────────────────────────────────────────────────────
 
     async def get_job_result(self, job_id: str) -> Any:
-        """Return what the handler returned; `None` if it did not, not yet, or too long ago."""
-        return await self._server.run(ops.result(self._keys, job_id))
+        """Return the handler's result; `None` if there is none, or it has expired."""
+        return await self._server.run(add_ops.result(self._keys, job_id))
 
     async def get_job_result_bulk(self, job_ids: Sequence[str]) -> list[Any]:
-        """Return what handlers returned, in one trip."""
-        return await self._server.run_all([ops.result(self._keys, id) for id in job_ids])
+        """Return the results of several jobs in one round trip; see `get_job_result`."""
+        return await self._server.run_all([add_ops.result(self._keys, id) for id in job_ids])
 
     async def wait_for_result(
         self, job_id: str, *, timeout: float = 30.0, poll_interval: float = 0.1
     ) -> Any:
-        """Return what the handler returned, once it has; `None` if it returned nothing.
+        """Wait for the handler's result and return it; `None` if it returned nothing.
 
         Raises `JobFailed` when the job is dead, `TimeoutError` after *timeout* seconds.
         """
         if self._results is None:
-            self._results = Results(self._server, self._listens, self._keys)
+            self._results = ResultWaiter(self._server, self._event_store, self._keys)
         return await self._results.wait(job_id, timeout=timeout, poll_interval=poll_interval)
 
     async def get_progress(self, job_id: str) -> int | None:
-        """Return how far a job has come, 0 to 100; `None` if it has not said."""
-        return await self._server.run(ops.progress(self._keys, job_id))
+        """Return the progress of a job, 0 to 100; `None` if it has reported none."""
+        return await self._server.run(add_ops.progress(self._keys, job_id))
 
     async def get_job_logs(self, job_id: str, limit: int = 1000) -> list[str]:
-        """Return lines that the handler of a job has logged, the oldest first."""
+        """Return the log lines of a job, the oldest first."""
         return await self._server.run(event_ops.log_lines(self._keys, job_id, limit))
 
     # ── dead letters ─────────────────────────────────────────────────────────
 
     async def peek_dlq(self, limit: int = 20) -> list[DeadLetter]:
-        """Return the oldest dead letters; nothing changes."""
+        """Return the oldest dead letters, without changing them."""
         return await self._server.run(dlq_ops.peek(self._keys, limit))
 
     async def replay_dlq(
@@ -214,16 +219,16 @@ class Queue(QueueAdmin):
         limit: int = 100,
         *,
         ids: Collection[str] | None = None,
-        where: Where | None = None,
+        where: LetterFilter | None = None,
     ) -> int:
-        """Let up to *limit* dead letters run again, the oldest first; return how many will.
+        """Move up to *limit* dead letters back to the queue, the oldest first; return how many.
 
-        *ids* and *where* choose; what is no job stays.
+        *ids* and *where* select. Letters that are not valid jobs stay.
         """
         plan = dlq_ops.replay(self._keys, self._policy, now_ms(), limit=limit, ids=ids, where=where)
         return await self._server.follow(plan)
 
-    # ── jobs that recur ──────────────────────────────────────────────────────
+    # ── repeatable jobs ──────────────────────────────────────────────────────
 
     async def upsert_repeatable_job(  # noqa: PLR0913  (options, all by keyword)
         self,
@@ -239,8 +244,8 @@ class Queue(QueueAdmin):
         job_id: str | None = None,
         missed_fires: MissedFiresLike | None = None,
     ) -> Job:
-        """Let a job recur, as new or instead of what has its key: the id of what is returned."""
-        plan = self._production.upsert(
+        """Create a repeatable job, or replace the one of its key, which is the returned ``id``."""
+        plan = self._producer.upsert(
             now_ms(),
             name,
             data,
@@ -256,18 +261,18 @@ class Queue(QueueAdmin):
         return await self._server.follow(plan)
 
     async def get_repeatable_jobs(self, limit: int = 100) -> list[RepeatableMeta]:
-        """Return what recurs, the next to fire first."""
+        """Return the repeatable jobs, the next to fire first."""
         return await self._server.follow(repeat_ops.listing(self._keys, limit))
 
     async def remove_repeatable_by_key(self, key: str) -> bool:
-        """Let a job recur no more; false if nothing has this key."""
+        """Delete a repeatable job; false if there is none of this key."""
         return await self._server.run(repeat_ops.remove(self._keys, key))
 
     async def close(self) -> None:
-        """Hang up; a later call opens the queue again."""
+        """Disconnect; a later call reopens the queue."""
         self._closed = True
         if self._results is not None:
             await self._results.close()
             self._results = None
         await self._store.close()
-        await self._listens.close()
+        await self._event_store.close()

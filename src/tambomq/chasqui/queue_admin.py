@@ -1,23 +1,25 @@
-"""Looks after a ChasquiMQ queue as a whole, and after its jobs one by one, from asyncio.
+"""The admin methods of `Queue`: inspect, remove and retry jobs; pause, clean and delete the queue.
 
-`Queue` is one of these; its twin has the same methods.
+Its twin `BlockingQueueAdmin` has the same methods.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from tambomq.chasqui import admin_ops, job_ops, worker_ops
 from tambomq.chasqui.job import JobCounts
 from tambomq.chasqui.job_info import JobInfo, WorkerInfo
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.ops import Policy
+from tambomq.chasqui.ops import admin as admin_ops
+from tambomq.chasqui.ops import jobs as job_ops
+from tambomq.chasqui.ops import worker as worker_ops
+from tambomq.chasqui.ops.add import Policy
 from tambomq.clock import now_ms
 from tambomq.store.aio import AsyncStore
 
 
 class QueueAdmin(ABC):
-    """What operators ask of a queue."""
+    """Operations on a queue and on single jobs of it."""
 
     _keys: Keys
     _group: str
@@ -26,14 +28,14 @@ class QueueAdmin(ABC):
     @property
     @abstractmethod
     def _server(self) -> AsyncStore:
-        """Where calls go."""
+        """The store that runs calls."""
 
     # ── one job ──────────────────────────────────────────────────────────────
 
     async def get_job(self, job_id: str) -> JobInfo | None:
-        """Return where a job is and what is known of it; `None` if nothing is.
+        """Return the state and the fields of a job; `None` if it is unknown.
 
-        Only delayed jobs are found by their id: for others the queue is read, on the server.
+        Only delayed jobs have an index by id: for others a script scans the queue.
         """
         return await self._server.follow(job_ops.get(self._keys, self._group, job_id))
 
@@ -43,7 +45,7 @@ class QueueAdmin(ABC):
         return await self._server.follow(job_ops.remove(self._keys, job_id, cap))
 
     async def retry_job(self, job_id: str) -> bool:
-        """Let a dead job run again, with all its attempts, or a delayed one at once.
+        """Requeue a dead job with all its attempts, or run a delayed one at once.
 
         False if the job is neither. Raises `QueueFull`.
         """
@@ -51,34 +53,37 @@ class QueueAdmin(ABC):
         return await self._server.follow(plan)
 
     async def get_workers(self, limit: int = 100) -> list[WorkerInfo]:
-        """Return the workers of the group, each with up to *limit* jobs that it holds."""
+        """Return the workers of the group, each with up to *limit* of its pending jobs."""
         return await self._server.follow(job_ops.workers(self._keys, self._group, limit))
 
     # ── the queue as a whole ─────────────────────────────────────────────────
 
     async def get_job_counts(self) -> JobCounts:
-        """Return how many jobs are where."""
+        """Return the number of jobs in each state."""
         return await self._server.follow(admin_ops.counts(self._keys, self._group))
 
     async def pause(self) -> None:
-        """Let workers start no job, from within a quarter of a second until `resume`."""
+        """Stop workers from starting jobs, within a quarter of a second, until `resume`."""
         await self._server.run(admin_ops.pause(self._keys))
 
     async def resume(self) -> bool:
-        """Let workers go on; false if the queue was not paused."""
+        """End a pause; false if the queue was not paused."""
         return await self._server.run(admin_ops.resume(self._keys))
 
     async def is_paused(self) -> bool:
-        """Whether the queue is paused."""
+        """Return whether the queue is paused."""
         return await self._server.run(worker_ops.is_paused(self._keys))
 
     async def drain(self, *, delayed: bool = False) -> int:
-        """Forget the jobs that wait, and those that are *delayed*; return how many."""
+        """Delete the waiting jobs, with *delayed* also the delayed ones; return how many."""
         plan = admin_ops.drain(self._keys, self._group, self._policy.events_cap, delayed=delayed)
         return await self._server.follow(plan)
 
     async def clean(self, grace_ms: int = 0, *, limit: int = 1000, state: str = "dlq") -> int:
-        """Forget ``dlq``, ``waiting`` or ``delayed`` jobs older than *grace_ms*; count them."""
+        """Delete up to *limit* jobs of *state* older than *grace_ms*; return how many.
+
+        *state* is ``dlq``, ``waiting`` or ``delayed``.
+        """
         cap, before_ms = self._policy.events_cap, now_ms() - grace_ms
         plan = admin_ops.clean(
             self._keys, self._group, cap, before_ms=before_ms, limit=limit, state=state
@@ -86,5 +91,8 @@ class QueueAdmin(ABC):
         return await self._server.follow(plan)
 
     async def obliterate(self, *, force: bool = False) -> int:
-        """Forget the queue, also with jobs running if *force*, or raise `QueueBusy`; count keys."""
+        """Delete all keys of the queue; return how many.
+
+        Raises `QueueBusy` if jobs are active, unless *force*.
+        """
         return await self._server.follow(admin_ops.obliterate(self._keys, self._group, force=force))

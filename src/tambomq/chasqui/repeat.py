@@ -1,4 +1,4 @@
-"""Jobs that recur: when they do, and what becomes of fires that were missed. Values only."""
+"""Value types of repeatable jobs: their pattern, and the policy for missed fires. No Redis."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tambomq.errors import InvalidFormat
 
 
 class RepeatPattern(msgspec.Struct, frozen=True):
-    """When a job recurs: made by `cron` or `every`."""
+    """The times at which a job fires; made by `cron` or `every`."""
 
     kind: str
     expression: str | None = None
@@ -20,17 +20,17 @@ class RepeatPattern(msgspec.Struct, frozen=True):
 
     @staticmethod
     def cron(expression: str, *, tz: str | None = None) -> RepeatPattern:
-        """Recur when *expression* matches the clock in *tz*."""
+        """Fire when *expression* matches the wall clock in the time zone *tz*."""
         return RepeatPattern("cron", expression, tz)
 
     @staticmethod
     def every(interval_ms: int) -> RepeatPattern:
-        """Recur every *interval_ms*, for the first time after one interval."""
+        """Fire every *interval_ms*, for the first time after one interval."""
         return RepeatPattern("every", interval_ms=interval_ms)
 
     @property
     def signature(self) -> str:
-        """What tells it from other patterns of the same job."""
+        """The part of a default spec key that differs between patterns of one job name."""
         if self.kind == "every":
             return f"every:{self.interval_ms}"
         return f"cron:{self.expression}:{'UTC' if self.tz is None else self.tz}"
@@ -44,24 +44,24 @@ RepeatLike: TypeAlias = RepeatPattern | dict[str, Any]
 
 
 class MissedFiresPolicy(msgspec.Struct, frozen=True):
-    """What becomes of fires that nobody was there for: made by `skip`, `fire_once`, `fire_all`."""
+    """The policy for fires that were missed; made by `skip`, `fire_once` or `fire_all`."""
 
     kind: str
     max_catchup: int | None = None
 
     @staticmethod
     def skip() -> MissedFiresPolicy:
-        """Nothing."""
+        """Add no job for missed fires."""
         return MissedFiresPolicy("skip")
 
     @staticmethod
     def fire_once() -> MissedFiresPolicy:
-        """One job stands for all that were missed."""
+        """Add one job for all missed fires together."""
         return MissedFiresPolicy("fire-once")
 
     @staticmethod
     def fire_all(max_catchup: int) -> MissedFiresPolicy:
-        """Each is made up for, but at most *max_catchup*."""
+        """Add one job per missed fire, at most *max_catchup*."""
         return missed_fires(MissedFiresPolicy("fire-all", max_catchup))
 
     def to_dict(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class RepeatSpec(msgspec.Struct, frozen=True):
     job_name: str
     pattern: RepeatPattern
     payload: bytes
-    """The user's value, encoded."""
+    """The user's data, as MessagePack."""
     limit: int | None = None
     start_after_ms: int | None = None
     end_before_ms: int | None = None
@@ -104,7 +104,7 @@ class RepeatableMeta(msgspec.Struct, frozen=True):
 
 
 def spec_key(key: str | None, job_name: str, pattern: RepeatPattern) -> str:
-    """Return the key of a spec: the caller's own, or one made of what it does."""
+    """Return the key of a spec: the caller's own, or one made of job name and pattern."""
     return key or f"{job_name}::{pattern.signature}"
 
 
@@ -112,7 +112,7 @@ def repeat_pattern(repeat: RepeatLike) -> RepeatPattern:
     """Return *repeat* as a pattern; raise `InvalidFormat` or `InvalidValue`."""
     pattern: RepeatPattern = _made(RepeatPattern, "repeat", repeat)
     if pattern.kind == "every":
-        check_whole("interval_ms", pattern.interval_ms or 0, U64, least=1)
+        check_whole("interval_ms", pattern.interval_ms or 0, U64, minimum=1)
     elif pattern.kind == "cron":
         if not isinstance(pattern.expression, str):
             raise InvalidFormat("cron expression", pattern.expression, "text of 5 to 7 fields")
@@ -122,10 +122,10 @@ def repeat_pattern(repeat: RepeatLike) -> RepeatPattern:
 
 
 def missed_fires(policy: MissedFiresLike) -> MissedFiresPolicy:
-    """Return *policy* as one; raise `InvalidFormat` or `InvalidValue`."""
+    """Return *policy* as a `MissedFiresPolicy`; raise `InvalidFormat` or `InvalidValue`."""
     made: MissedFiresPolicy = _made(MissedFiresPolicy, "missed_fires", policy)
     if made.kind == "fire-all":
-        check_whole("max_catchup", made.max_catchup or 0, U32, least=1)
+        check_whole("max_catchup", made.max_catchup or 0, U32, minimum=1)
     elif made.kind not in ("skip", "fire-once"):
         raise InvalidFormat("missed-fires kind", made.kind, "skip, fire-once or fire-all")
     return made

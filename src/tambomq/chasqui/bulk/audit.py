@@ -1,7 +1,7 @@
-"""What must hold for the keys of ChasquiMQ, how to see where it does not, and how to mend it.
+"""ChasquiMQ's audit: invariants of its keys, calls that find violations, calls that repair them.
 
-What two keys say of each other is looked at in one script, so a queue in use is not taken for a
-damaged one. A repair looks once more and changes nothing that has become right by itself.
+Keys that refer to each other are checked in one script, so a queue in use is not mistaken for a
+damaged one. A repair checks again and changes nothing that has become valid meanwhile.
 """
 
 from __future__ import annotations
@@ -11,17 +11,23 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Final
 
-from tambomq.chasqui import scan_ops
+from tambomq.bulk.audit import Finding, Rule
+from tambomq.chasqui.bulk import scan as scan_ops
 from tambomq.chasqui.keys import ANY_QUEUE, Keys
-from tambomq.chasqui.wire import by_name, decode_envelope, decode_member, dialect_of, read_entry
-from tambomq.chasqui.wire_repeat import decode_spec
+from tambomq.chasqui.wire.envelope import (
+    by_name,
+    decode_envelope,
+    decode_member,
+    dialect_of,
+    read_entry,
+)
+from tambomq.chasqui.wire.repeat import decode_spec
 from tambomq.errors import RemoteProtocolError
 from tambomq.store.call import Call, Plan, load_script, results
-from tambomq.store.findings import Finding, Rule
 
-_PENDING = load_script("tambomq.chasqui", "audit_pending")
-_INDEX = load_script("tambomq.chasqui", "audit_index")
-_MEND = load_script("tambomq.chasqui", "audit_mend")
+_PENDING = load_script("tambomq.chasqui.bulk", "audit_pending")
+_INDEX = load_script("tambomq.chasqui.bulk", "audit_index")
+_MEND = load_script("tambomq.chasqui.bulk", "audit_mend")
 
 _PAGE: Final = 1000
 _HOLDS_ANYTHING: Final = {b"decode_failed", b"malformed", b"oversize_payload"}
@@ -89,7 +95,7 @@ _WORDS: Final = {
 
 
 def space(cursor: bytes) -> Call[tuple[bytes, list[tuple[str, str, str]]]]:
-    """Return where to go on, and some keys as queue, kind and what follows it."""
+    """Return the next cursor, and keys split into queue, kind and suffix."""
     words = (cursor, "MATCH", ANY_QUEUE, "COUNT", _PAGE)
     return Call("SCAN", (), words, _taken_apart, repeatable=True)
 
@@ -107,7 +113,7 @@ def queue(name: str) -> Plan[list[Finding]]:
     types = results((yield [_type(key) for key in right]))
     kinds = dict(zip(right, types, strict=True))
     found = [
-        Finding(TYPE, name, key, told=f"a {kind}, not a {right[key]}")
+        Finding(TYPE, name, key, detail=f"a {kind}, not a {right[key]}")
         for key, kind in kinds.items()
         if kind not in (right[key], "none")
     ]
@@ -148,7 +154,7 @@ def of_specs(name: str, specs: Iterable[str]) -> Plan[list[Finding]]:
         if body is not None and score is None:
             found.append(Finding(SPEC, name, keys.spec(key)))
         if body is not None and (why := _refused(decode_spec, body)):
-            found.append(Finding(BAD_SPEC, name, keys.spec(key), told=why))
+            found.append(Finding(BAD_SPEC, name, keys.spec(key), detail=why))
     return found
 
 
@@ -161,7 +167,7 @@ def of_locks(name: str) -> Plan[list[Finding]]:
 
 
 def mend(finding: Finding) -> Call[bool]:
-    """Put it right, if it is still wrong; whether it was."""
+    """Repair *finding*, if it is still there; whether it was."""
     keys, item = Keys(finding.queue), finding.item
     group = b""
     if finding.rule == PENDING:
@@ -170,8 +176,8 @@ def mend(finding: Finding) -> Call[bool]:
     if finding.rule == SCHEDULE:
         own = keys.spec(item.decode())
     marker = keys.marker(item.decode()) if finding.rule == MARKER else keys.marker("")
-    where = (keys.stream, keys.delayed, keys.dlq, keys.repeat, own, marker)
-    return Call(_MEND, where, (_WORDS[finding.rule.name], item, group), bool, repeatable=True)
+    call_keys = (keys.stream, keys.delayed, keys.dlq, keys.repeat, own, marker)
+    return Call(_MEND, call_keys, (_WORDS[finding.rule.name], item, group), bool, repeatable=True)
 
 
 def _entries(name: str, stream: str, rule: Rule) -> Plan[list[Finding]]:
@@ -199,8 +205,8 @@ def _pending(name: str, keys: Keys) -> Plan[list[Finding]]:
         while first:
             args = (group, first, _PAGE)
             call = Call(_PENDING, (keys.stream,), args, list, repeatable=True)
-            ((last, *gone),) = results((yield (call,)))
-            found += [Finding(PENDING, name, keys.stream, id + b" " + group) for id in gone]
+            ((last, *missing),) = results((yield (call,)))
+            found += [Finding(PENDING, name, keys.stream, id + b" " + group) for id in missing]
             first = b"(" + last if last else b""
     return found
 
@@ -220,8 +226,8 @@ def _members(name: str, keys: Keys) -> Plan[list[Finding]]:
         if cursor == b"0":
             break
     if len(dialects) > 1:
-        told = " and ".join(f"{count} in {each}'s" for each, count in sorted(dialects.items()))
-        found.append(Finding(MIXED, name, keys.delayed, told=told))
+        detail = " and ".join(f"{count} in {each}'s" for each, count in sorted(dialects.items()))
+        found.append(Finding(MIXED, name, keys.delayed, detail=detail))
     return found
 
 
@@ -241,8 +247,8 @@ def _schedules(name: str, keys: Keys) -> Plan[list[Finding]]:
 
 
 def _index(keys: Keys, id: str) -> Call[bytes]:
-    where = (keys.delayed, keys.index(id), keys.marker(id))
-    return Call(_INDEX, where, (), bytes, repeatable=True)
+    call_keys = (keys.delayed, keys.index(id), keys.marker(id))
+    return Call(_INDEX, call_keys, (), bytes, repeatable=True)
 
 
 def _envelope_in(member: bytes) -> None:

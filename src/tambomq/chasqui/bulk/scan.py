@@ -1,7 +1,6 @@
-"""Reading whole queues, page by page, as calls nobody has made yet. Nothing here changes anything.
+"""Read-only calls that page through ChasquiMQ queues.
 
-Streams are read by their ids, sorted sets by their scores: what comes and goes meanwhile moves
-neither.
+Streams are paged by id and sorted sets by score, since concurrent changes move neither.
 """
 
 from __future__ import annotations
@@ -16,27 +15,27 @@ from tambomq.chasqui.keys import ANY_QUEUE, Keys, trace_of
 from tambomq.store.call import Call, load_script
 
 COUNT = 1000
-"""Rows of one page: more are no faster, and keep Redis from others."""
+"""Rows per page: larger pages are no faster, and block Redis for longer."""
 
 Row: TypeAlias = list[Any]
-"""An entry of a stream: its id, and fields and values in turn. `None` for these: it is gone."""
+"""A stream entry: its id, and fields and values alternating (`None` if it was deleted)."""
 Pending: TypeAlias = list[Any]
-"""What a group knows of an entry: id, consumer, idle milliseconds, deliveries."""
+"""A pending entry: id, consumer, idle milliseconds, deliveries."""
 
-_AROUND = load_script("tambomq.chasqui", "around")
-_FIND = load_script("tambomq.chasqui", "find")
-# Beyond this a float, and so a score, no longer tells one integer from the next.
+_AROUND = load_script("tambomq.chasqui.bulk", "around")
+_FIND = load_script("tambomq.chasqui.bulk", "find")
+# Scores are floats, which represent integers exactly only up to here.
 _FOREVER = 2**53
 
 
 def names(cursor: bytes) -> Call[tuple[bytes, list[str]]]:
-    """Return where to go on, and keys that queues are found by; the last page goes on at ``0``."""
+    """Return the next cursor (``0`` after the last page), and keys that reveal queues."""
     words = (cursor, "MATCH", ANY_QUEUE, "COUNT", COUNT)
     return Call("SCAN", (), words, _keys, repeatable=True)
 
 
 def exists(*keys: str) -> Call[bool]:
-    """Whether there is any of *keys*."""
+    """Whether any of *keys* exists."""
     return Call("EXISTS", keys, (), bool, repeatable=True)
 
 
@@ -69,16 +68,16 @@ def page(stream: str, low: str, high: str, count: int = COUNT) -> Call[list[Row]
 
 
 def entry(stream: str, id: bytes) -> Call[Row]:
-    """Return one entry; with `None` for its fields if it is gone."""
+    """Return one entry; with `None` for its fields if it was deleted."""
     decode = partial(_entry, id)
     return Call("XRANGE", (stream,), (id, id, "COUNT", 1), decode, repeatable=True)
 
 
-# --- what a group has read and not acknowledged ---
+# --- pending entries of a group ---
 
 
 def pending_count(keys: Keys, group: str) -> Call[int]:
-    """Return how many entries are pending; an error that begins with NOGROUP: nobody reads."""
+    """Return how many entries are pending; `StoreError` of kind NOGROUP if there is no group."""
     return Call("XPENDING", (keys.stream,), (group,), _total, repeatable=True)
 
 
@@ -95,22 +94,22 @@ def count(zset: str, low: str, high: str) -> Call[int]:
     return Call("ZCOUNT", (zset,), (low, high), int, repeatable=True)
 
 
-def score_at(zset: str, low: str, high: str, place: int) -> Call[int | None]:
-    """Return the score of the member at *place* among those; `None` beyond the last."""
-    words = (low, high, "BYSCORE", "LIMIT", place, 1, "WITHSCORES")
+def score_at(zset: str, low: str, high: str, index: int) -> Call[int | None]:
+    """Return the score of member *index* of those from *low* to *high*; `None` beyond the last."""
+    words = (low, high, "BYSCORE", "LIMIT", index, 1, "WITHSCORES")
     return Call("ZRANGE", (zset,), words, _score, repeatable=True)
 
 
 def members(
     zset: str, low: str, high: str, skip: int, count: int = COUNT
 ) -> Call[tuple[list[bytes], list[bytes]]]:
-    """Return members and scores from *low* to *high*, without the first *skip*."""
+    """Return members and scores from *low* to *high*, skipping the first *skip*."""
     words = (low, high, "BYSCORE", "LIMIT", skip, count, "WITHSCORES")
     return Call("ZRANGE", (zset,), words, _members, repeatable=True)
 
 
 def moment(score: bytes) -> int:
-    """Return the millisecond a score stands for; what no clock shows becomes 2**53 either way."""
+    """Return a score as milliseconds, clamped to ±2**53."""
     return floor(max(-_FOREVER, min(float(score), _FOREVER)))
 
 
@@ -123,9 +122,9 @@ def spec(keys: Keys, key: str) -> Call[list[bytes | None]]:
 
 
 def results_page(keys: Keys, cursor: bytes) -> Call[tuple[bytes, list[str]]]:
-    """Return where to go on, and ids of jobs that have a result.
+    """Return the next cursor, and ids of jobs that have a result.
 
-    The server goes through all keys it has, of whichever queue.
+    Scans all keys of the server, whichever queue they belong to.
     """
     decode = partial(_result_ids, keys.result(""))
     words = (cursor, keys.pattern, "string")
@@ -133,12 +132,12 @@ def results_page(keys: Keys, cursor: bytes) -> Call[tuple[bytes, list[str]]]:
 
 
 def result(keys: Keys, id: str) -> Call[bytes | None]:
-    """Return what a handler returned, as it is stored; `None` if it is gone."""
+    """Return the stored return value of a handler; `None` if there is none."""
     return Call("GET", (keys.result(id),), (), _as_is, repeatable=True)
 
 
 def result_expiry(keys: Keys, id: str) -> Call[int | None]:
-    """Return in how many milliseconds a result is forgotten; `None`: never, or it is already."""
+    """Return in how many milliseconds a result expires; `None` if never, or if it has."""
     return Call("PTTL", (keys.result(id),), (), _expiry, repeatable=True)
 
 
@@ -187,7 +186,7 @@ def _result_ids(prefix: str, reply: list[Any]) -> tuple[bytes, list[str]]:
 
 
 def _texts(keys: list[bytes]) -> Iterator[str]:
-    """Yield those that are text; what is not is nobody's queue, and no job's."""
+    """Yield the keys that are UTF-8; others belong to no queue."""
     for key in keys:
         with suppress(UnicodeDecodeError):
             yield key.decode()

@@ -1,8 +1,8 @@
-"""Adding jobs in chunks that are added once, as calls nobody has made yet.
+"""Calls that add chunks of ChasquiMQ jobs, each chunk once.
 
-A chunk and the token that says it was written are one script: whoever adds the chunk again, after
-whatever went wrong, adds nothing. So each call may be repeated. What stands in Redis then is what
-`add` would have written.
+One script adds a chunk and stores the chunk's token. A chunk whose token is already stored is not
+added again, so each call may be repeated after any failure. The jobs are stored as a producer's
+`add` stores them.
 """
 
 from __future__ import annotations
@@ -13,34 +13,35 @@ from itertools import chain
 
 from tambomq.chasqui.job import U32
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.ops import GRACE_S, Draft, Policy
-from tambomq.chasqui.recorded import recorded
-from tambomq.chasqui.wire import encode_member
+from tambomq.chasqui.ops.add import GRACE_S, Draft, Policy
+from tambomq.chasqui.ops.journal import recorded
+from tambomq.chasqui.wire.envelope import encode_member
 from tambomq.errors import ForeignLeader, QueueFull
 from tambomq.store.call import Arg, Call, load_script
 
-_FRESH = load_script("tambomq.chasqui", "sink_fresh", "note", "room")
-_JOBS = load_script("tambomq.chasqui", "sink_jobs", "note", "room", "seen", "prefix", "dialect")
+_FRESH = load_script("tambomq.chasqui.bulk", "sink_fresh")
+_JOBS = load_script("tambomq.chasqui.bulk", "sink_jobs")
 
 _FULL = -3
 
 
 def add(
-    keys: Keys, policy: Policy, query: str, mark: Sequence[Arg], jobs: Sequence[Draft]
+    keys: Keys, policy: Policy, query: str, chunk_token: Sequence[Arg], jobs: Sequence[Draft]
 ) -> Call[int]:
-    """Add *jobs* unless *mark* says they are there: 1, or 0 if they were before.
+    """Add *jobs* as one chunk; 1, or 0 if the chunk was added before.
 
-    *mark* is the batch, the chunk's token and digest, and how many seconds to keep these; -1 means
-    that another digest was kept, -2 that the batch is over. An id that the caller chose counts
-    once, as it does when a producer adds it. Raises `JournalFull`, and adds nothing.
+    *chunk_token* is the batch number, the chunk's token and digest, and how many seconds to keep
+    them. -1 means that the token is stored with another digest, -2 that the batch is closed. Ids
+    chosen by the caller are deduplicated as a producer does. Raises `JournalFull`, and adds
+    nothing.
     """
     now_ms = jobs[0].created_at_ms
     if not any(job.keyed or job.run_at_ms is not None for job in jobs):
         bodies, names = [job.body for job in jobs], [job.name for job in jobs]
-        return add_fresh(keys, policy, query, mark, now_ms, bodies, names)
-    where, words = _any(keys, policy, query, jobs)
-    args = (*mark, *_bound(policy, now_ms), *words)
-    call = Call(_JOBS, where, args, partial(_added, keys.queue, policy), repeatable=True)
+        return add_fresh(keys, policy, query, chunk_token, now_ms, bodies, names)
+    call_keys, words = _any(keys, policy, query, jobs)
+    args = (*chunk_token, *_bound(policy, now_ms), *words)
+    call = Call(_JOBS, call_keys, args, partial(_added, keys.queue, policy), repeatable=True)
     size = sum(len(job.payload) for job in jobs)
     return recorded(keys, policy.journal, call, entries=len(jobs), size=size)
 
@@ -49,24 +50,24 @@ def add_fresh(
     keys: Keys,
     policy: Policy,
     query: str,
-    mark: Sequence[Arg],
+    chunk_token: Sequence[Arg],
     now_ms: int,
     bodies: Sequence[bytes],
     names: Sequence[str],
 ) -> Call[int]:
-    """Add jobs that wait at once, by ids nobody else has: what `add` says.
+    """Add jobs that are due now and have generated ids; returns and raises as `add` does.
 
-    *bodies* are as they are stored; *names* one for each, or one for all.
+    *bodies* are encoded envelopes; *names* has one name for each, or one for all.
     """
     # Each argument costs the server nearly half a microsecond, and most chunks have one name.
     words: list[Arg] = [1, names[0], *bodies]
     if len(set(names)) > 1:
         pairs: Iterable[tuple[Arg, Arg]] = zip(bodies, names, strict=True)
         words = [2, "", *chain.from_iterable(pairs)]
-    args = (*mark, *_bound(policy, now_ms), *words)
-    where = (keys.stream, keys.events, keys.fence(query))
-    call = Call(_FRESH, where, args, partial(_added, keys.queue, policy), repeatable=True)
-    # The envelopes are somewhat longer than the payloads, which is near enough.
+    args = (*chunk_token, *_bound(policy, now_ms), *words)
+    call_keys = (keys.stream, keys.events, keys.fence(query))
+    call = Call(_FRESH, call_keys, args, partial(_added, keys.queue, policy), repeatable=True)
+    # An estimate: envelopes are slightly longer than the payloads that are recorded.
     size = sum(map(len, bodies))
     return recorded(keys, policy.journal, call, entries=len(bodies), size=size)
 
@@ -78,9 +79,9 @@ def _bound(policy: Policy, now_ms: int) -> tuple[Arg, ...]:
 def _any(
     keys: Keys, policy: Policy, query: str, jobs: Sequence[Draft]
 ) -> tuple[tuple[str, ...], tuple[Arg, ...]]:
-    """Return the keys and the words of jobs that have ids of their own, or are not due yet."""
+    """Return the keys and arguments for jobs with ids of the caller's, or with a delay."""
     waiting = sum(job.run_at_ms is None for job in jobs)
-    where = [
+    call_keys = [
         keys.stream, keys.events, keys.delayed, keys.window(query), keys.fence(query), *keys.signs,
     ]  # fmt: skip
     words: list[Arg] = [policy.dialect, waiting]
@@ -91,12 +92,12 @@ def _any(
         member = encode_member(job.name, job.body, policy.dialect)
         words += (job.id, _taken_s(job), member, job.name, job.run_at_ms)
         if job.keyed:
-            where += (keys.marker(job.id), keys.index(job.id))
-    return tuple(where), tuple(words)
+            call_keys += (keys.marker(job.id), keys.index(job.id))
+    return tuple(call_keys), tuple(words)
 
 
 def _taken_s(job: Draft) -> int:
-    """For how long no other job of its id is scheduled: what `ops.schedule` says."""
+    """Return for how long the job's id stays reserved, as `add_ops.schedule` computes it."""
     delay_ms = (job.run_at_ms or 0) - job.created_at_ms
     return min(max(1, delay_ms // 1000), U32) + GRACE_S if job.keyed else 0
 

@@ -1,4 +1,4 @@
-"""What operators ask of Redis, as calls and plans nobody has made yet."""
+"""Calls and plans of operators: count, pause, drain, clean, delete and list queues."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Any
 
 from tambomq.chasqui.job import U64, Envelope, JobCounts, check_whole
 from tambomq.chasqui.keys import ANY_QUEUE, RETURNED, Keys, queue_of
-from tambomq.chasqui.wire import decode_envelope, decode_member
-from tambomq.errors import InvalidFormat, QueueBusy, RemoteProtocolError, TamboError
+from tambomq.chasqui.wire.envelope import decode_envelope, decode_member
+from tambomq.errors import InvalidFormat, QueueBusy, RemoteProtocolError, StoreError, TamboError
 from tambomq.ids import ulid
 from tambomq.store.call import Arg, Call, Plan, load_script, results
 
 CHUNK = 500
-"""So many entries are dropped by one script: it must not keep others waiting."""
+"""Entries that one script drops at most: a script blocks the server."""
 STATES = ("dlq", "waiting", "delayed")
 
-_DROP_WAITING = load_script("tambomq.chasqui", "drop_waiting", "note", "cancelled", "prefix")
-_DROP_DELAYED = load_script("tambomq.chasqui", "drop_delayed", "note", "cancelled")
-_PAUSE = load_script("tambomq.chasqui", "pause", "seen")
-_RESUME = load_script("tambomq.chasqui", "resume", "seen")
-_SWEEP = load_script("tambomq.chasqui", "sweep")
+_DROP_WAITING = load_script("tambomq.chasqui.ops", "drop_waiting")
+_DROP_DELAYED = load_script("tambomq.chasqui.ops", "drop_delayed")
+_PAUSE = load_script("tambomq.chasqui.ops", "pause")
+_RESUME = load_script("tambomq.chasqui.ops", "resume")
+_SWEEP = load_script("tambomq.chasqui.ops", "sweep")
 
 
 def counts(keys: Keys, group: str) -> Plan[JobCounts]:
-    """Return how many jobs are where, in one trip."""
+    """Return how many jobs are in each state, in one round trip."""
 
     def ask(verb: str, key: str, *args: str | int) -> Call[Any]:
         return Call(verb, (key,), args, _as_is, repeatable=True)
@@ -40,10 +40,10 @@ def counts(keys: Keys, group: str) -> Plan[JobCounts]:
         Call("TIME", (), (), _as_is, repeatable=True),
     )
     pending = outcomes[1]
-    has_group = not isinstance(pending, TamboError)
-    if not has_group and not str(pending).startswith("NOGROUP"):
+    has_group = not (isinstance(pending, StoreError) and pending.kind == "NOGROUP")
+    if has_group and isinstance(pending, TamboError):
         raise pending
-    outcomes[1] = _in_hands(pending) if has_group else 0
+    outcomes[1] = _active(pending) if has_group else 0
     length, active, dead, delayed, first, repeatable, paused, time = results(outcomes)
     now_ms = int(time[0]) * 1000 + int(time[1]) // 1000
     lag_ms = max(0, now_ms - int(float(first[1]))) if first else None
@@ -51,25 +51,25 @@ def counts(keys: Keys, group: str) -> Plan[JobCounts]:
     return JobCounts(waiting, active, delayed, dead, repeatable, lag_ms, bool(paused), has_group)
 
 
-def _in_hands(pending: Any) -> int:
-    """How many entries workers have; what they have given back waits for another."""
+def _active(pending: Any) -> int:
+    """Return how many entries workers own; those given back count as waiting."""
     total, _, _, consumers = pending
     returned = dict(consumers or ()).get(RETURNED.encode(), 0)
     return int(total) - int(returned)
 
 
 def pause(keys: Keys) -> Call[bool]:
-    """Let workers start no job; durable, until `resume`."""
+    """Make workers start no more jobs, until `resume`; survives restarts."""
     return Call(_PAUSE, (keys.paused, keys.requests), (ulid(0),), bool, repeatable=True)
 
 
 def resume(keys: Keys) -> Call[bool]:
-    """Let workers go on; false if they were not paused."""
+    """Let workers start jobs again; false if the queue was not paused."""
     return Call(_RESUME, (keys.paused, keys.requests), (ulid(0),), bool, repeatable=True)
 
 
 def drain(keys: Keys, group: str, events_cap: int = 0, *, delayed: bool) -> Plan[int]:
-    """Forget the jobs that wait, and those that are *delayed*; return how many."""
+    """Remove all waiting jobs, and all *delayed* ones if true; return how many."""
     dropped = yield from _drop_waiting(keys, group, events_cap, "+", U64)
     if delayed:
         dropped += yield from _drop_delayed(keys, events_cap, None, U64)
@@ -79,7 +79,7 @@ def drain(keys: Keys, group: str, events_cap: int = 0, *, delayed: bool) -> Plan
 def clean(
     keys: Keys, group: str, events_cap: int = 0, *, before_ms: int, limit: int, state: str
 ) -> Plan[int]:
-    """Forget up to *limit* jobs of a *state* that are from before *before_ms*; return how many."""
+    """Remove up to *limit* jobs of a *state* that are older than *before_ms*; return how many."""
     if state not in STATES:
         raise InvalidFormat("state", state, f"one of {', '.join(STATES)}")
     check_whole("limit", limit, U64)
@@ -91,25 +91,25 @@ def clean(
 
 
 def obliterate(keys: Keys, group: str, *, force: bool) -> Plan[int]:
-    """Forget the queue and everything about it; return how many keys that were.
+    """Delete all keys of the queue; return how many.
 
     Raises `QueueBusy` while jobs run, unless *force*.
     """
     found = yield from counts(keys, group)
     if found.active and not force:
         raise QueueBusy(keys.queue, found.active)
-    cursor, gone = b"0", 0
+    cursor, deleted = b"0", 0
     while True:
         args = (cursor, keys.pattern)
         outcomes = yield (Call(_SWEEP, (keys.stream,), args, _as_is),)
         cursor, count = results(outcomes)[0]
-        gone += int(count)
+        deleted += int(count)
         if cursor == b"0":
-            return gone
+            return deleted
 
 
 def queues() -> Plan[list[str]]:
-    """Return the names of all queues that a server has; on a cluster, of one node."""
+    """Return the names of all queues on a server; on a cluster, on one node."""
     cursor, found = b"0", set()
     while True:
         args = (cursor, "MATCH", ANY_QUEUE, "COUNT", 1000)
@@ -121,10 +121,10 @@ def queues() -> Plan[list[str]]:
 
 
 def _drop_waiting(keys: Keys, group: str, events_cap: int, until: str, limit: int) -> Plan[int]:
-    dropped, where = 0, (keys.stream, keys.events)
+    dropped, redis_keys = 0, (keys.stream, keys.events)
     while dropped < limit:
         args = (group, until, min(CHUNK, limit - dropped), RETURNED, events_cap)
-        outcomes = yield (Call(_DROP_WAITING, where, args, int, repeatable=True),)
+        outcomes = yield (Call(_DROP_WAITING, redis_keys, args, int, repeatable=True),)
         count = results(outcomes)[0]
         dropped += count
         if not count:
@@ -146,7 +146,7 @@ def _drop_letters(keys: Keys, before_ms: int, limit: int) -> Plan[int]:
 
 
 def _drop_delayed(keys: Keys, events_cap: int, before_ms: int | None, limit: int) -> Plan[int]:
-    """Drop delayed jobs from before *before_ms*, or all; their ids may be scheduled anew."""
+    """Remove delayed jobs older than *before_ms*, or all; their ids can be scheduled again."""
     dropped = first = 0
     while dropped < limit:
         args = (first, first + CHUNK - 1)
@@ -165,16 +165,16 @@ def _drop_delayed(keys: Keys, events_cap: int, before_ms: int | None, limit: int
 
 
 def forget(keys: Keys, events_cap: int, rows: Sequence[tuple[bytes, str, str]]) -> Call[int]:
-    """Forget delayed jobs: member, id and name of each; returns how many were there."""
-    where, words = [keys.delayed, keys.events], list[Arg]()
+    """Remove delayed jobs, given member, id and name of each; returns how many were there."""
+    redis_keys, words = [keys.delayed, keys.events], list[Arg]()
     for member, id, name in rows:
-        where += (keys.marker(id), keys.index(id))
+        redis_keys += (keys.marker(id), keys.index(id))
         words += (member, id, name)
-    return Call(_DROP_DELAYED, tuple(where), (events_cap, *words), int, repeatable=True)
+    return Call(_DROP_DELAYED, tuple(redis_keys), (events_cap, *words), int, repeatable=True)
 
 
 def _read(member: bytes) -> tuple[str, Envelope | None]:
-    """Return the job's name, and the job, unless nobody can read it."""
+    """Return the name and the envelope of a delayed job; `None` if it cannot be decoded."""
     try:
         name, body = decode_member(member)
         return name, decode_envelope(body)

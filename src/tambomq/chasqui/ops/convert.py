@@ -1,7 +1,7 @@
-"""Delayed jobs of the page's dialect made readable for a released engine, as plans.
+"""Conversion of delayed jobs from the page dialect to the engine dialect.
 
-The engine destroys a member that it cannot read. So whoever of ours sees signs of the engine, a
-leader or a producer, stores what is left of the page's dialect in the engine's.
+A released engine deletes a delayed member that it cannot read. So when one of our leaders or
+producers sees signs of the engine in a queue, it rewrites all members of the page dialect.
 """
 
 from __future__ import annotations
@@ -9,41 +9,41 @@ from __future__ import annotations
 from typing import Final
 
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.wire import decode_envelope, decode_member, dialect_of, encode_member
+from tambomq.chasqui.wire.envelope import decode_envelope, decode_member, dialect_of, encode_member
 from tambomq.errors import RemoteProtocolError, TamboError
 from tambomq.ids import ulid
 from tambomq.store.call import Arg, Call, Plan, load_script
 
 PAGE: Final = 250
-"""Members that are looked at in one trip."""
+"""Members that are read in one round trip."""
 CHUNK_BYTES: Final = 1 << 20
-MOST: Final = 10_000
-"""Members that are converted at once; the rest is for the next time."""
+MAX_CONVERTED: Final = 10_000
+"""Members that one conversion rewrites; the rest is left for the next one."""
 KEEP_S: Final = 24 * 3600
-"""For how long nobody looks again, unless a member of the page's dialect is stored."""
+"""A finished conversion is remembered for so long, unless a page member is stored."""
 
-_SIGNS = load_script("tambomq.chasqui", "signs", "prefix", "dialect")
-_CONVERT = load_script("tambomq.chasqui", "convert")
-_CONVERTED = load_script("tambomq.chasqui", "converted")
+_DETECT_ENGINE = load_script("tambomq.chasqui.ops", "detect_engine")
+_CONVERT = load_script("tambomq.chasqui.ops", "convert")
+_CONVERTED = load_script("tambomq.chasqui.ops", "converted")
 
 MUST_CONVERT: Final = 2
 _UNKNOWN: Final = "?"
 
 
 def signs(keys: Keys) -> Call[int]:
-    """Ask whether a released engine shares the queue: 0 no, 1 yes, 2 and `convert` is needed."""
-    return Call(_SIGNS, (keys.stream, *keys.signs), (), int, repeatable=True)
+    """Ask whether a released engine shares the queue: 0 no, 1 yes, 2 yes, and `convert` it."""
+    return Call(_DETECT_ENGINE, (keys.stream, *keys.signs), (), int, repeatable=True)
 
 
 def convert(keys: Keys) -> Plan[int]:
-    """Store members of the page's dialect in the engine's, the first due first; how many.
+    """Rewrite members of the page dialect in the engine dialect, the first due first; how many.
 
-    Raises nothing: what the server does not answer is left for the next time.
+    Raises nothing: after an error of the server the rest is left for the next conversion.
     """
     walk = f"walk {ulid(0)}"
     count, low, skip = 0, b"-inf", 0
     yield (Call("SET", (keys.signs[-1],), (walk, "EX", KEEP_S), bool, repeatable=True),)
-    while count < MOST:
+    while count < MAX_CONVERTED:
         args = (low, "+inf", "WITHSCORES", "LIMIT", skip, PAGE)
         (rows,) = yield (Call("ZRANGEBYSCORE", (keys.delayed,), args, list, repeatable=True),)
         if isinstance(rows, TamboError):
@@ -52,7 +52,7 @@ def convert(keys: Keys) -> Plan[int]:
             yield (Call(_CONVERTED, (keys.signs[-1],), (walk, KEEP_S), bool, repeatable=True),)
             break
         members, scores = rows[::2], rows[1::2]
-        # Scores do not change; members of one score are counted from its first.
+        # The next page begins at the last score, behind the members of that score already read.
         last = scores[-1]
         same = sum(score == last for score in scores)
         skip = skip + same if last == low else same
@@ -66,7 +66,7 @@ def convert(keys: Keys) -> Plan[int]:
 
 
 def _calls(keys: Keys, members: list[bytes]) -> list[Call[int]]:
-    """Convert those of the page's dialect, about a megabyte by each call."""
+    """Return the calls that convert the page members among *members*, about a megabyte each."""
     calls: list[Call[int]] = []
     indexes: list[str] = []
     words: list[Arg] = []

@@ -1,4 +1,4 @@
-"""What those who look after dead letters ask of Redis, as calls and plans nobody has made yet."""
+"""Calls and plans for the dead-letter queue: list, find and replay dead letters."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ import msgspec
 
 from tambomq.chasqui.job import U64, DeadLetter, check_whole
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.ops import Policy
-from tambomq.chasqui.wire import decode_envelope, encode_envelope
-from tambomq.chasqui.wire_records import read_dead_letter
+from tambomq.chasqui.ops.add import Policy
+from tambomq.chasqui.wire.envelope import decode_envelope, encode_envelope
+from tambomq.chasqui.wire.records import read_dead_letter
 from tambomq.errors import QueueFull, RemoteProtocolError
 from tambomq.store.call import Arg, Call, Plan, load_script, results
 
 PAGE = 250
-"""So many letters are looked at, and replayed, at a time."""
+"""Letters that are read, and replayed, at a time."""
 
-_JUST_BEFORE_MS = 100
-"""A letter and the event that tells of it are written by one script, the letter first."""
-_LATEST = 4
-"""So many pages are searched for the letter of a job."""
+_WRITTEN_BEFORE_MS = 100
+"""One script writes a letter and then its event: the letter is at most so much older."""
+_SEARCHED_PAGES = 4
+"""Pages that are searched for the letter of a job."""
 
-Where: TypeAlias = Callable[[DeadLetter], bool]
+LetterFilter: TypeAlias = Callable[[DeadLetter], bool]
 
-_REPLAY = load_script("tambomq.chasqui", "replay", "note", "room")
+_REPLAY = load_script("tambomq.chasqui.ops", "replay")
 
 
 def peek(keys: Keys, limit: int, after: str = "-", until: str = "+") -> Call[list[DeadLetter]]:
-    """Return dead letters, the oldest first; nothing changes."""
+    """Return dead letters, the oldest first, and leave them where they are."""
     count = check_whole("limit", limit, U64)
     if count == 0:
         # A COUNT of 0 means none to some servers and all to others.
@@ -39,14 +39,14 @@ def peek(keys: Keys, limit: int, after: str = "-", until: str = "+") -> Call[lis
 
 
 def buried_at(keys: Keys, job_id: str, event_id: str) -> Plan[DeadLetter | None]:
-    """Return the letter of a job whose ``dlq`` event is *event_id*; `None` if it is gone.
+    """Return the letter of a job whose ``dlq`` event is *event_id*; `None` if there is none.
 
-    Those that another engine writes may be too far from their event to be found.
+    A letter of another engine may be too far from its event to be found.
     """
     at_ms = int(event_id.partition("-")[0])
     before = str(at_ms)
-    for _ in range(_LATEST):
-        args = (before, max(0, at_ms - _JUST_BEFORE_MS), "COUNT", PAGE)
+    for _ in range(_SEARCHED_PAGES):
+        args = (before, max(0, at_ms - _WRITTEN_BEFORE_MS), "COUNT", PAGE)
         call = Call("XREVRANGE", (keys.dlq,), args, _letters, repeatable=True)
         page: list[DeadLetter] = results((yield (call,)))[0]
         for letter in page:
@@ -59,7 +59,7 @@ def buried_at(keys: Keys, job_id: str, event_id: str) -> Plan[DeadLetter | None]
 
 
 def job_of(letter: DeadLetter) -> str | None:
-    """Return the id of the job that *letter* was; `None` if it was none."""
+    """Return the job id of *letter*; `None` if its payload is not an envelope."""
     try:
         return decode_envelope(letter.payload).id
     except RemoteProtocolError:
@@ -73,16 +73,16 @@ def replay(
     *,
     limit: int,
     ids: Collection[str] | None = None,
-    where: Where | None = None,
+    where: LetterFilter | None = None,
 ) -> Plan[int]:
-    """Let up to *limit* dead letters wait for a worker again; return how many do.
+    """Move up to *limit* dead letters back to the stream; return how many.
 
-    *ids* and *where* choose. Letters that are no jobs stay, and count for nothing.
+    *ids* and *where* select. Letters that are not jobs stay, and do not count.
     """
     left = check_whole("limit", limit, U64)
     chosen = None if ids is None else set(ids)
     after, done = "-", 0
-    # A job may be dead again before the next page is read; it is not for this call any more.
+    # A replayed job may die again before the next page is read: it must not be replayed twice.
     until = results((yield (_last(keys),)))[0]
     while left > 0 and (chosen is None or chosen):
         outcomes = yield (peek(keys, PAGE, after, until),)
@@ -106,7 +106,7 @@ def replay(
 
 
 def replay_letter(keys: Keys, policy: Policy, now_ms: int, letter: DeadLetter) -> Plan[bool]:
-    """Let one dead letter wait for a worker again; false if it is gone, or no job."""
+    """Move one dead letter back to the stream; false if it was removed, or is not a job."""
     job = _job(letter, None, None)
     if job is None:
         return False
@@ -117,9 +117,9 @@ def replay_letter(keys: Keys, policy: Policy, now_ms: int, letter: DeadLetter) -
 
 
 def _job(
-    letter: DeadLetter, chosen: set[str] | None, where: Where | None
+    letter: DeadLetter, chosen: set[str] | None, where: LetterFilter | None
 ) -> tuple[Arg, ...] | None:
-    """The letter as a job for its first run; `None` if it is none, or not chosen."""
+    """Return the arguments to replay *letter*; `None` if it is not a job, or not selected."""
     if chosen is not None and letter.dlq_id not in chosen:
         return None
     try:
@@ -137,8 +137,8 @@ def _replay(
 ) -> Call[tuple[int, bool]]:
     flat = [item for job in jobs for item in job]
     args = (policy.max_stream_len, policy.events_cap, now_ms, *flat)
-    where = (keys.dlq, keys.stream, keys.events, keys.stalls(""))
-    return Call(_REPLAY, where, args, _replayed, repeatable=True)
+    redis_keys = (keys.dlq, keys.stream, keys.events, keys.stalls(""))
+    return Call(_REPLAY, redis_keys, args, _replayed, repeatable=True)
 
 
 def _last(keys: Keys) -> Call[str]:

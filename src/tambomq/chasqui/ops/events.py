@@ -1,60 +1,60 @@
-"""What those who listen ask of Redis, as calls and plans nobody has made yet."""
+"""Calls and plans that read the events stream and job logs."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tambomq.chasqui.ends import PAGE, End, Ends, Look
 from tambomq.chasqui.job import U32, QueueEvent, check_whole
 from tambomq.chasqui.keys import Keys, check_job_id
-from tambomq.chasqui.wire import by_name
-from tambomq.chasqui.wire_records import read_event
+from tambomq.chasqui.ops.ended_jobs import PAGE, EndedJobs, JobEnd, LookBack
+from tambomq.chasqui.wire.envelope import by_name
+from tambomq.chasqui.wire.records import read_event
 from tambomq.store.call import Call, Plan, load_script, results
 
-_ENTERED = load_script("tambomq.chasqui", "entered", "prefix")
+_ENTERED = load_script("tambomq.chasqui.ops", "entered")
 
 
 def last_id(keys: Keys) -> Call[str]:
-    """Return the place of the last event: what comes later is new."""
+    """Return the id of the newest event; 0-0 if there is none."""
     args = ("+", "-", "COUNT", 1)
     return Call("XREVRANGE", (keys.events,), args, _last, repeatable=True)
 
 
 def read(keys: Keys, after: str, count: int, block_ms: int) -> Call[list[QueueEvent]]:
-    """Return events later than *after*; waits for the first up to *block_ms*."""
+    """Return events after *after*; waits up to *block_ms* for the first."""
     verb = ("XREAD", "COUNT", count, "BLOCK", block_ms, "STREAMS")
     return Call(verb, (keys.events,), (after,), _events, repeatable=True)
 
 
 def read_back(keys: Keys, before: str, count: int) -> Call[list[QueueEvent]]:
-    """Return events up to *before*, the newest first."""
+    """Return events up to *before*, newest first."""
     args = (before, "-", "COUNT", count)
     return Call("XREVRANGE", (keys.events,), args, _page, repeatable=True)
 
 
 def read_on(keys: Keys, after: str, count: int) -> Call[list[QueueEvent]]:
-    """Return events later than *after* that are there already."""
+    """Return events after *after* without waiting."""
     args = (f"({after}", "+", "COUNT", count)
     return Call("XRANGE", (keys.events,), args, _page, repeatable=True)
 
 
 def log_lines(keys: Keys, job_id: str, limit: int) -> Call[list[str]]:
-    """Return up to *limit* lines that the handler of a job has logged, the oldest first."""
-    args = ("-", "+", "COUNT", check_whole("limit", limit, U32, least=1))
+    """Return up to *limit* log lines of a job, the oldest first."""
+    args = ("-", "+", "COUNT", check_whole("limit", limit, U32, minimum=1))
     return Call("XRANGE", (keys.log(check_job_id(job_id)),), args, _lines, repeatable=True)
 
 
-def look_back(keys: Keys, ends: Ends, look: Look) -> Plan[None]:
-    """Let *ends* know older events, until it knows what *look* asks for."""
+def look_back(keys: Keys, ends: EndedJobs, look: LookBack) -> Plan[None]:
+    """Read older events into *ends*, as far back as *look* says."""
     pages = 0
-    while not ends.reach(look.from_ms) and (look.pages is None or pages < look.pages):
+    while not ends.covers(look.from_ms) and (look.pages is None or pages < look.pages):
         page: list[QueueEvent] = results((yield (read_back(keys, ends.before, PAGE),)))[0]
         ends.prepend(page, PAGE)
         pages += 1
 
 
 def entered(keys: Keys, job_id: str, after: str) -> Plan[bool]:
-    """Whether the job waits or runs by an entry that is later than *after*."""
+    """Whether the stream has an entry of the job after *after*."""
     while True:
         call = Call(_ENTERED, (keys.stream,), (after, job_id), _entered, repeatable=True)
         found: bool | str = results((yield (call,)))[0]
@@ -63,11 +63,11 @@ def entered(keys: Keys, job_id: str, after: str) -> Plan[bool]:
         after = found
 
 
-def is_over(keys: Keys, ends: Ends, job_id: str, end: End) -> Plan[bool]:
-    """Whether the job has not come in anew, under the same id, since *end*."""
+def is_over(keys: Keys, ends: EndedJobs, job_id: str, end: JobEnd) -> Plan[bool]:
+    """Whether *end* is final: the job was not added again under the same id since."""
     if (yield from entered(keys, job_id, end.before)):
         return False
-    # It may have come in, run and ended while we looked: then there is a later end by now.
+    # It may have been added, run and ended again meanwhile: then there is a later end by now.
     more = True
     while more:
         after = ends.newest

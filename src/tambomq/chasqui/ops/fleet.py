@@ -1,6 +1,6 @@
-"""Calls that look after many queues at once: which has something due, and who leads it.
+"""Calls for many queues at once: renew their leader locks, and find those with due jobs.
 
-On a cluster each of these is for one queue, because its keys are in one slot.
+On a cluster each call is for one queue, because the keys of a call must be in one slot.
 """
 
 from __future__ import annotations
@@ -10,42 +10,42 @@ from collections.abc import Sequence
 import msgspec
 
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.lead_ops import CLOCKS_APART_MS, LOCK_TTL_S
+from tambomq.chasqui.ops.leader import CLOCKS_APART_MS, LOCK_TTL_S
 from tambomq.store.call import Call, load_script
 
 QUEUES = 250
-"""So many queues are looked at by one script, which takes less than a millisecond."""
+"""Queues per script: less than a millisecond."""
 
-_DUE = load_script("tambomq.chasqui", "due_queues")
-_RENEW = load_script("tambomq.chasqui", "renew_locks")
+_DUE = load_script("tambomq.chasqui.ops", "due_queues")
+_RENEW = load_script("tambomq.chasqui.ops", "renew_locks")
 
 
 class Leadership(msgspec.Struct, frozen=True):
-    """Who leads one queue, and when it needs its scheduler."""
+    """Which locks of one queue this process holds, and when its scheduler is needed."""
 
     promotes: bool
     schedules: bool
     next_fire_ms: int | None
-    """By the server's clock; `None` if nothing recurs."""
+    """By the server's clock; `None` if the queue has no recurring jobs."""
 
 
-class Renewal(msgspec.Struct, frozen=True):
-    """What became of the locks of many queues."""
+class LockRenewal(msgspec.Struct, frozen=True):
+    """The reply of `renew_locks`."""
 
     server_ms: int
     queues: list[Leadership]
-    """In the order in which they were asked for."""
+    """In the order of the call."""
 
 
 def due_queues(queues: Sequence[Keys], within_ms: int) -> Call[list[int]]:
-    """Return the positions of *queues* that have a job due within *within_ms*, or are damaged."""
+    """Return the indexes of *queues* with a job due within *within_ms*, or with a damaged key."""
     return Call(_DUE, tuple(keys.delayed for keys in queues), (within_ms,), _as_is, repeatable=True)
 
 
-def renew_locks(queues: Sequence[Keys], holder: str, clock_ms: int) -> Call[Renewal]:
-    """Become or stay the leader of *queues*, where nobody else is.
+def renew_locks(queues: Sequence[Keys], holder: str, clock_ms: int) -> Call[LockRenewal]:
+    """Take or renew the locks of *queues* that no other process holds.
 
-    *clock_ms* is the time on this machine: whose clock is wrong schedules nothing.
+    *clock_ms* is the clock of this machine: if it is wrong, the scheduler's locks are not taken.
     """
     locks = tuple(
         key for keys in queues for key in (keys.promoter_lock, keys.scheduler_lock, keys.repeat)
@@ -54,10 +54,10 @@ def renew_locks(queues: Sequence[Keys], holder: str, clock_ms: int) -> Call[Rene
     return Call(_RENEW, locks, args, _renewal, repeatable=True)
 
 
-def _renewal(reply: list[int]) -> Renewal:
+def _renewal(reply: list[int]) -> LockRenewal:
     server_ms, *rest = reply
     rows = zip(rest[::3], rest[1::3], rest[2::3], strict=True)
-    return Renewal(
+    return LockRenewal(
         server_ms,
         [
             Leadership(bool(promotes), bool(schedules), None if fire < 0 else fire)

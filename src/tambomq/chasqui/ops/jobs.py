@@ -1,6 +1,6 @@
-"""What is asked of Redis about one job and about workers, as plans nobody has followed yet.
+"""Plans to find, remove and retry a single job, and to list workers.
 
-Only delayed jobs that were added under an id have an index. All others are looked for, by scripts
+Only delayed jobs with an id of the caller's have an index. All others are searched for by scripts
 that read a part of the queue at a time.
 """
 
@@ -11,8 +11,6 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from tambomq.chasqui import admin_ops, dlq_ops, event_ops, ops
-from tambomq.chasqui.ends import Ends, first_look
 from tambomq.chasqui.job import U32, DeadLetter, check_whole
 from tambomq.chasqui.job_info import (
     ACTIVE,
@@ -25,53 +23,59 @@ from tambomq.chasqui.job_info import (
     WorkerInfo,
 )
 from tambomq.chasqui.keys import RETURNED, Keys, check_job_id
-from tambomq.chasqui.ops import Policy
-from tambomq.chasqui.packing import decode_payload
-from tambomq.chasqui.wire import decode_envelope, decode_member, read_entry
-from tambomq.chasqui.wire_records import read_dead_letter
-from tambomq.errors import JobBusy, RemoteProtocolError, TamboError
+from tambomq.chasqui.ops import add as add_ops
+from tambomq.chasqui.ops import admin as admin_ops
+from tambomq.chasqui.ops import dlq as dlq_ops
+from tambomq.chasqui.ops import events as event_ops
+from tambomq.chasqui.ops.add import Policy
+from tambomq.chasqui.ops.ended_jobs import EndedJobs, first_look_back
+from tambomq.chasqui.wire.envelope import decode_envelope, decode_member, read_entry
+from tambomq.chasqui.wire.msgpack import decode_payload
+from tambomq.chasqui.wire.records import read_dead_letter
+from tambomq.errors import JobBusy, RemoteProtocolError, StoreError
 from tambomq.ids import ulid_ms
 from tambomq.store.call import Call, Plan, load_script, results
 
 TRIES = 3
-"""So often is a job looked for that moved on between being found and being acted on."""
+"""A job may move between being found and being acted on: then it is searched for again."""
 _SKEW_MS = 5_000
-"""So much may a producer's clock be ahead of the server's; beyond that the second look finds it."""
+"""A job's ULID may be so much later than its entry, as clocks differ. The first search begins that
+much before it, the second one at the beginning."""
 
-_NOBODY = ("NOGROUP", "ERR no such key")
-"""So begin the errors that tell that no worker has ever been there."""
+_NO_WORKER_YET = ("NOGROUP", "NOKEY")
+"""Kinds of the errors that mean: no worker has ever connected."""
 
-_LOCATE = load_script("tambomq.chasqui", "locate", "prefix")
-_LOCATE_DELAYED = load_script("tambomq.chasqui", "locate_delayed", "prefix")
-_DROP_ENTRY = load_script("tambomq.chasqui", "drop_entry", "note", "cancelled")
-_HELD_BY = load_script("tambomq.chasqui", "held_by", "prefix")
+_LOCATE = load_script("tambomq.chasqui.ops", "locate")
+_LOCATE_DELAYED = load_script("tambomq.chasqui.ops", "locate_delayed")
+_DROP_ENTRY = load_script("tambomq.chasqui.ops", "drop_entry")
+_HELD_BY = load_script("tambomq.chasqui.ops", "held_by")
 
 
-class Later(msgspec.Struct, frozen=True):
-    """A job that was found among the delayed ones."""
+class DelayedMember(msgspec.Struct, frozen=True):
+    """A delayed job, as found."""
 
     member: bytes
     due_at_ms: int
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """A job that was found in the stream."""
+class StreamEntry(msgspec.Struct, frozen=True):
+    """A waiting or running job, as found in the stream."""
 
     id: str
     fields: Sequence[bytes]
 
 
-Found: TypeAlias = Later | Entry | DeadLetter
+Found: TypeAlias = DelayedMember | StreamEntry | DeadLetter
 
 
 def get(keys: Keys, group: str, job_id: str) -> Plan[JobInfo | None]:
-    """Return where a job is and what is known of it; `None` if nothing is."""
+    """Return the state of a job and what is known of it; `None` if there is no trace of it."""
     found = yield from _find(keys, check_job_id(job_id))
     if found is None:
         return (yield from _ended(keys, job_id))
     pending = Call("XPENDING", (keys.stream,), (group, *_range(found), 1), list, repeatable=True)
-    outcomes = yield (ops.progress(keys, job_id), pending)
-    if isinstance(outcomes[1], TamboError) and str(outcomes[1]).startswith(_NOBODY):
+    outcomes = yield (add_ops.progress(keys, job_id), pending)
+    if isinstance(outcomes[1], StoreError) and outcomes[1].kind in _NO_WORKER_YET:
         outcomes[1] = []
     progress, held = results(outcomes)
     holder = held[0][1].decode("utf-8", "replace") if held else RETURNED
@@ -79,20 +83,23 @@ def get(keys: Keys, group: str, job_id: str) -> Plan[JobInfo | None]:
 
 
 def remove(keys: Keys, job_id: str, events_cap: int) -> Plan[bool]:
-    """Forget a job that no worker has; false if there is none. Raises `JobBusy`."""
+    """Remove a job; false if there is none. Raises `JobBusy` if a worker runs it."""
     check_job_id(job_id)
     call: Call[Any]
     for _ in range(TRIES):
         found = yield from _find(keys, job_id)
         if found is None:
             return False
-        if isinstance(found, Later):
+        if isinstance(found, DelayedMember):
             name, _ = decode_member(found.member)
             call = admin_ops.forget(keys, events_cap, [(found.member, job_id, name)])
-        elif isinstance(found, Entry):
+        elif isinstance(found, StreamEntry):
             _, name = read_entry(found.fields)
-            where, args = (keys.stream, keys.events), (found.id, RETURNED, events_cap, job_id, name)
-            call = Call(_DROP_ENTRY, where, args, _dropped, repeatable=True)
+            redis_keys, args = (
+                (keys.stream, keys.events),
+                (found.id, RETURNED, events_cap, job_id, name),
+            )
+            call = Call(_DROP_ENTRY, redis_keys, args, _dropped, repeatable=True)
         else:
             call = Call("XDEL", (keys.dlq,), (found.dlq_id,), int, repeatable=True)
         done = results((yield (call,)))[0]
@@ -104,14 +111,14 @@ def remove(keys: Keys, job_id: str, events_cap: int) -> Plan[bool]:
 
 
 def retry(keys: Keys, policy: Policy, job_id: str, now_ms: int) -> Plan[bool]:
-    """Let a dead job wait for a worker again, or a delayed one be due; false if it is neither."""
+    """Replay a dead job, or make a delayed one due now; false if it is neither."""
     check_job_id(job_id)
     for _ in range(TRIES):
         found = yield from _find(keys, job_id)
         if isinstance(found, DeadLetter):
             if (yield from dlq_ops.replay_letter(keys, policy, now_ms, found)):
                 return True
-        elif isinstance(found, Later):
+        elif isinstance(found, DelayedMember):
             args = ("XX", "CH", now_ms, found.member)
             call = Call("ZADD", (keys.delayed,), args, bool, repeatable=True)
             if results((yield (call,)))[0]:
@@ -122,11 +129,11 @@ def retry(keys: Keys, policy: Policy, job_id: str, now_ms: int) -> Plan[bool]:
 
 
 def workers(keys: Keys, group: str, limit: int) -> Plan[list[WorkerInfo]]:
-    """Return the group's workers, each with up to *limit* jobs that it has."""
+    """Return the workers of *group*, each with up to *limit* of its jobs."""
     check_whole("limit", limit, U32)
     call = Call(("XINFO", "CONSUMERS"), (keys.stream,), (group,), list, repeatable=True)
     outcomes = yield (call,)
-    if isinstance(outcomes[0], TamboError) and str(outcomes[0]).startswith(_NOBODY):
+    if isinstance(outcomes[0], StoreError) and outcomes[0].kind in _NO_WORKER_YET:
         return []
     rows = results(outcomes)[0]
     known = [dict(zip(row[::2], row[1::2], strict=True)) for row in rows]
@@ -139,32 +146,32 @@ def workers(keys: Keys, group: str, limit: int) -> Plan[list[WorkerInfo]]:
 
 
 def _find(keys: Keys, job_id: str) -> Plan[Found | None]:
-    """Look where the job may be, in the order in which jobs go; and once more from the start."""
+    """Search in the order in which jobs move; then once more, through the whole stream."""
     made_ms = ulid_ms(job_id)
     first = "0-0" if made_ms is None else f"{max(0, made_ms - _SKEW_MS)}-0"
     for after in (first, "0-0"):
         if (later := (yield from _find_delayed(keys, job_id))) is not None:
             return later
         if (row := (yield from _find_entry(keys.stream, job_id, after))) is not None:
-            return Entry(row[0].decode(), row[1])
+            return StreamEntry(row[0].decode(), row[1])
         if (row := (yield from _find_entry(keys.dlq, job_id, after))) is not None:
             return read_dead_letter(*row)
     return None
 
 
-def _find_delayed(keys: Keys, job_id: str) -> Plan[Later | None]:
+def _find_delayed(keys: Keys, job_id: str) -> Plan[DelayedMember | None]:
     index = Call("GET", (keys.index(job_id),), (), _as_is, repeatable=True)
     if (member := results((yield (index,)))[0]) is not None:
         score = Call("ZSCORE", (keys.delayed,), (member,), _as_is, repeatable=True)
         if (due := results((yield (score,)))[0]) is not None:
-            return Later(member, int(float(due)))
+            return DelayedMember(member, int(float(due)))
     cursor = b"0"
     while True:
         args = (cursor, job_id)
         call = Call(_LOCATE_DELAYED, (keys.delayed,), args, list, repeatable=True)
         cursor, *found = results((yield (call,)))[0]
         if found:
-            return Later(found[0], int(float(found[1])))
+            return DelayedMember(found[0], int(float(found[1])))
         if cursor == b"0":
             return None
 
@@ -179,14 +186,14 @@ def _find_entry(stream: str, job_id: str, after: str | bytes) -> Plan[list[Any] 
 
 
 def _ended(keys: Keys, job_id: str) -> Plan[JobInfo | None]:
-    """What a result or the events tell of a job that is not there any more."""
+    """Return what a stored result or the events say about a job that has left the queue."""
     stored = Call("GET", (keys.result(job_id),), (), _as_is, repeatable=True)
     result, newest = results((yield (stored, event_ops.last_id(keys))))
     if result is not None:
         return JobInfo(job_id, COMPLETED, result=decode_payload(result))
-    ends = Ends()
+    ends = EndedJobs()
     ends.begin(newest)
-    yield from event_ops.look_back(keys, ends, first_look(job_id))
+    yield from event_ops.look_back(keys, ends, first_look_back(job_id))
     end = ends.of(job_id)
     if end is None:
         return None
@@ -195,10 +202,10 @@ def _ended(keys: Keys, job_id: str) -> Plan[JobInfo | None]:
 
 def _info(found: Found, job_id: str, progress: int | None, holder: str | None) -> JobInfo:
     if isinstance(found, DeadLetter):
-        told = ("dlq_id", "name", "reason", "error_type", "detail", "traceback")
-        more: dict[str, Any] = {field: found[field] for field in told}
+        fields = ("dlq_id", "name", "reason", "error_type", "detail", "traceback")
+        more: dict[str, Any] = {field: found[field] for field in fields}
         state, body = DEAD, found.payload
-    elif isinstance(found, Later):
+    elif isinstance(found, DelayedMember):
         name, body = decode_member(found.member)
         state, more = DELAYED, {"name": name, "due_at_ms": found.due_at_ms}
     else:
@@ -210,14 +217,14 @@ def _info(found: Found, job_id: str, progress: int | None, holder: str | None) -
         more |= {"attempts_made": job.attempt, "created_at_ms": job.created_at_ms}
         more["data"] = decode_payload(job.payload)
     except RemoteProtocolError:
-        # Its id could be read, and the rest is not as it should be.
+        # Only its id could be read.
         more.setdefault("data", None)
     return JobInfo(job_id, state, progress=progress, **more)
 
 
 def _range(found: Found) -> Iterator[str]:
-    """Which entries may be pending: the job's own, or none at all."""
-    entry = found.id if isinstance(found, Entry) else "0-1"
+    """Return the range for XPENDING: the job's own entry, or an empty one."""
+    entry = found.id if isinstance(found, StreamEntry) else "0-1"
     return iter((entry, entry))
 
 

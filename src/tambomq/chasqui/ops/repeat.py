@@ -1,28 +1,28 @@
-"""What those who let jobs recur ask of Redis, as calls and plans nobody has made yet."""
+"""Calls and plans for repeatable jobs: create, remove and list their specs."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import Any
 
-from tambomq.chasqui.cron import check_pattern, next_fire_ms
 from tambomq.chasqui.job import U64, check_whole
 from tambomq.chasqui.keys import Keys
 from tambomq.chasqui.repeat import SKIP, RepeatableMeta, RepeatSpec
-from tambomq.chasqui.wire_repeat import decode_spec, encode_spec
+from tambomq.chasqui.schedule.cron import check_pattern, next_fire_ms
+from tambomq.chasqui.wire.repeat import decode_spec, encode_spec
 from tambomq.errors import InvalidValue, RemoteProtocolError, StoreUnavailable, TamboError
 from tambomq.ids import ulid
 from tambomq.store.call import Call, Plan, load_script, results
 
-_UPSERT = load_script("tambomq.chasqui", "upsert", "prefix", "dialect", "seen")
-_REMOVE = load_script("tambomq.chasqui", "remove_spec", "seen")
+_UPSERT = load_script("tambomq.chasqui.ops", "upsert")
+_REMOVE = load_script("tambomq.chasqui.ops", "remove_spec")
 
 
 def upsert(keys: Keys, spec: RepeatSpec, now_ms: int, dialect: str = "auto") -> Call[bool]:
-    """Let *spec* recur from *now_ms* on, as new or instead of what has its key.
+    """Create *spec*, or replace the one with its key; it fires from *now_ms* on.
 
-    A spec with retries of its own is dropped by a released engine. So it is refused, with
-    `InvalidValue`, where one shares the queue and *dialect* is ``auto``.
+    A released engine drops a spec with a retry override. So such a spec is refused with
+    `InvalidValue` if an engine shares the queue and *dialect* is ``auto``.
     """
     check_pattern(spec.pattern)
     for what in ("limit", "start_after_ms", "end_before_ms"):
@@ -30,23 +30,23 @@ def upsert(keys: Keys, spec: RepeatSpec, now_ms: int, dialect: str = "auto") -> 
             check_whole(what, value, U64)
     next_ms = next_fire_ms(spec.pattern, now_ms, spec.start_after_ms)
     if next_ms is None:
-        raise InvalidValue("repeat", spec.pattern.expression, "a pattern that comes to pass")
+        raise InvalidValue("repeat", spec.pattern.expression, "a pattern that matches some time")
     if spec.end_before_ms is not None and next_ms > spec.end_before_ms:
         raise InvalidValue("end_before_ms", spec.end_before_ms, "not before the first fire")
-    where = (keys.repeat, keys.spec(spec.key), keys.stream, *keys.signs[:4], keys.requests)
+    redis_keys = (keys.repeat, keys.spec(spec.key), keys.stream, *keys.signs[:4], keys.requests)
     alone = int(dialect == "auto" and spec.retry is not None)
     args = (spec.key, next_ms, encode_spec(spec, dialect), alone, ulid(0))
-    return Call(_UPSERT, where, args, partial(_upserted, spec), repeatable=True)
+    return Call(_UPSERT, redis_keys, args, partial(_upserted, spec), repeatable=True)
 
 
 def remove(keys: Keys, key: str) -> Call[bool]:
-    """Let a job recur no more; false if there is no such spec."""
-    where = (keys.repeat, keys.spec(key), keys.requests)
-    return Call(_REMOVE, where, (key, ulid(0)), bool, repeatable=True)
+    """Remove a spec; false if there is none with this key."""
+    redis_keys = (keys.repeat, keys.spec(key), keys.requests)
+    return Call(_REMOVE, redis_keys, (key, ulid(0)), bool, repeatable=True)
 
 
 def listing(keys: Keys, limit: int) -> Plan[list[RepeatableMeta]]:
-    """Return what recurs, the next to fire first; what cannot be read is left out."""
+    """Return the specs, the next to fire first, without those that cannot be decoded."""
     if check_whole("limit", limit, U64) == 0:
         return []
     args = (0, limit - 1, "WITHSCORES")
@@ -54,7 +54,7 @@ def listing(keys: Keys, limit: int) -> Plan[list[RepeatableMeta]]:
     flat = results(outcomes)[0]
     if not flat:
         return []
-    # A key that is no UTF-8 is nobody's: there is no such spec.
+    # No spec has a key that is not UTF-8.
     names = [key.decode("utf-8", "replace") for key in flat[::2]]
     bodies = yield [
         Call("HMGET", (keys.spec(key),), ("spec", "fired"), list, repeatable=True) for key in names
@@ -65,7 +65,7 @@ def listing(keys: Keys, limit: int) -> Plan[list[RepeatableMeta]]:
 
 def _upserted(spec: RepeatSpec, reply: int) -> bool:
     if not reply:
-        rule = "left out for what recurs in a queue that a released engine shares: it would drop it"
+        rule = "left out where a released engine shares the queue: it would drop the repeatable job"
         raise InvalidValue("attempts and backoff", spec.retry, rule)
     return True
 

@@ -1,16 +1,27 @@
-"""What `add` is asked for: which options go together, and when the job is due."""
+"""Options of `Queue.add`: which of them exclude each other, and when the job is due."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tambomq.chasqui.job import U64, check_whole
+from tambomq.chasqui.job import U64, BackoffLike, check_whole, retry_override
+from tambomq.chasqui.keys import check_job_id, check_name
+from tambomq.chasqui.repeat import (
+    SKIP,
+    MissedFiresLike,
+    RepeatLike,
+    RepeatSpec,
+    missed_fires,
+    repeat_pattern,
+    spec_key,
+)
+from tambomq.chasqui.wire.msgpack import encode_payload
 from tambomq.errors import InvalidFormat, InvalidValue
 
 
 def check_together(repeat: Any, missed_fires: object, *delays: object) -> Any:
-    """Return *repeat*; raise `InvalidFormat` for options of `add` that do not go together."""
+    """Return *repeat*; raise `InvalidFormat` for options of `add` that exclude each other."""
     if repeat is None and missed_fires is not None:
         raise InvalidFormat("missed_fires", missed_fires, "left out where nothing repeats")
     if repeat is not None and any(delay is not None for delay in delays):
@@ -34,3 +45,37 @@ def due_at(now_ms: int, delay_ms: float | datetime | None, delay: timedelta | No
     if not 0 <= delay_ms <= U64:
         raise InvalidValue("delay_ms", delay_ms, "finite, non-negative and at most 2**64 - 1")
     return now_ms + check_whole("delay_ms", int(delay_ms), U64)
+
+
+def repeat_spec(  # noqa: PLR0913  (the options of upsert_repeatable_job)
+    dialect: str,
+    name: str,
+    data: Any,
+    *,
+    repeat: RepeatLike,
+    limit: int | None = None,
+    start_after_ms: int | None = None,
+    end_before_ms: int | None = None,
+    attempts: int | None = None,
+    backoff: BackoffLike | None = None,
+    job_id: str | None = None,
+    missed: MissedFiresLike | None = None,
+) -> RepeatSpec:
+    """Return the repeatable job that the options describe; raise what is wrong with them."""
+    pattern = repeat_pattern(repeat)
+    retry = retry_override(attempts, backoff)
+    if retry is not None and dialect == "engine":
+        raise InvalidValue(
+            "attempts and backoff", retry, "left out for what recurs in the engine's dialect"
+        )
+    return RepeatSpec(
+        spec_key(None if job_id is None else check_job_id(job_id), check_name(name), pattern),
+        name,
+        pattern,
+        encode_payload(data),
+        limit,
+        start_after_ms,
+        end_before_ms,
+        SKIP if missed is None else missed_fires(missed),
+        retry,
+    )

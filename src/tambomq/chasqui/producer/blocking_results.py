@@ -1,16 +1,24 @@
-"""Waits for what a handler returns, from a thread: told by events, earlier ones among them."""
+"""Waiting for a result, from a thread: by events, and by reading the result now and then."""
 
 from __future__ import annotations
 
 import time
 from typing import Any
 
-from tambomq.chasqui import dlq_ops, event_ops, ops
-from tambomq.chasqui.ends import PAGE, End, Ends, first_look, second_look
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.waiting import (
+from tambomq.chasqui.ops import add as add_ops
+from tambomq.chasqui.ops import dlq as dlq_ops
+from tambomq.chasqui.ops import events as event_ops
+from tambomq.chasqui.ops.ended_jobs import (
+    PAGE,
+    EndedJobs,
+    JobEnd,
+    first_look_back,
+    second_look_back,
+)
+from tambomq.chasqui.producer.result_wait import (
     BLOCK_MS,
-    LOOK_EVERY_S,
+    POLL_EVERY_S,
     RESULT_LAG_S,
     check_wait,
     failed_job,
@@ -24,10 +32,10 @@ def wait_for_result(
 ) -> Any:
     """Return the result of *job_id*; raise `JobFailed` or `TimeoutError`."""
     check_wait(timeout, poll_interval)
-    deadline, tick, result = Deadline(timeout), Deadline(LOOK_EVERY_S), ops.result(keys, job_id)
+    deadline, tick, result = Deadline(timeout), Deadline(POLL_EVERY_S), add_ops.result(keys, job_id)
     if (value := store.run(result)) is not None:
         return value
-    ends, stale, look = Ends(), "", first_look(job_id)
+    ends, stale, look = EndedJobs(), "", first_look_back(job_id)
     ends.begin(store.run(event_ops.last_id(keys)))
     store.follow(event_ops.look_back(keys, ends, look))
     while True:
@@ -36,7 +44,7 @@ def wait_for_result(
             if (value := store.run(result)) is not None:
                 return value
             if store.follow(event_ops.is_over(keys, ends, job_id, end)):
-                return _settled(store, keys, job_id, end, poll_interval)
+                return _result_of(store, keys, job_id, end, poll_interval)
             stale = end.event_id
             continue
         if deadline.passed:
@@ -44,19 +52,19 @@ def wait_for_result(
         block_ms = max(1, min(BLOCK_MS, int(deadline.left_s * 1000)))
         page = store.run(event_ops.read(keys, ends.newest, PAGE, block_ms))
         ends.append(ends.newest, page)
-        ends.forget_most((job_id,))
+        ends.trim((job_id,))
         if tick.passed or deadline.passed:
-            tick = Deadline(LOOK_EVERY_S)
+            tick = Deadline(POLL_EVERY_S)
             if (value := store.run(result)) is not None:
                 return value
-            if look != (look := second_look(job_id)):
+            if look != (look := second_look_back(job_id)):
                 store.follow(event_ops.look_back(keys, ends, look))
 
 
-def _settled(store: Store, keys: Keys, job_id: str, end: End, poll_s: float) -> Any:
-    """The result of a job that has ended; `None` if it returned nothing."""
+def _result_of(store: Store, keys: Keys, job_id: str, end: JobEnd, poll_s: float) -> Any:
+    """Return the result of a job that has ended; `None` if its handler returned nothing."""
     lag = Deadline(RESULT_LAG_S)
-    while (value := store.run(ops.result(keys, job_id))) is None:
+    while (value := store.run(add_ops.result(keys, job_id))) is None:
         if end.reason is not None:
             plan = dlq_ops.buried_at(keys, job_id, end.event_id)
             letter = store.follow(plan)

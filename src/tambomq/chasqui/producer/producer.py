@@ -1,4 +1,4 @@
-"""What a producer does, as plans nobody has followed yet: the two queues share them."""
+"""Plans that add jobs, shared by `Queue` and `BlockingQueue`."""
 
 from __future__ import annotations
 
@@ -7,23 +7,19 @@ from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any, TypeAlias
 
-from tambomq.chasqui import convert_ops, ops, repeat_ops
-from tambomq.chasqui.add_options import check_together, due_at
 from tambomq.chasqui.job import BackoffLike, Job, make_job, retry_override
-from tambomq.chasqui.keys import Keys, check_job_id, check_name
-from tambomq.chasqui.ops import Draft, Policy, RoomyAdd
-from tambomq.chasqui.packing import encode_payload
+from tambomq.chasqui.keys import Keys, check_name
+from tambomq.chasqui.ops import add as add_ops
+from tambomq.chasqui.ops import convert as convert_ops
+from tambomq.chasqui.ops import repeat as repeat_ops
+from tambomq.chasqui.ops.add import Draft, Policy, UncheckedAdd
+from tambomq.chasqui.producer.add_options import check_together, due_at, repeat_spec
 from tambomq.chasqui.repeat import (
-    SKIP,
-    MissedFiresLike,
-    RepeatLike,
     RepeatSpec,
-    missed_fires,
-    repeat_pattern,
-    spec_key,
 )
-from tambomq.chasqui.wire import encode_fresh
-from tambomq.errors import BatchIncomplete, InvalidFormat, InvalidValue, TamboError
+from tambomq.chasqui.wire.envelope import encode_fresh
+from tambomq.chasqui.wire.msgpack import encode_payload
+from tambomq.errors import BatchIncomplete, InvalidFormat, TamboError
 from tambomq.ids import OwnNames, ulid, ulids
 from tambomq.store.call import Call, Plan, results
 from tambomq.store.features import Features, features, is_outdated
@@ -34,10 +30,10 @@ _ADD_FIELDS = frozenset(
 )
 
 PRODUCERS = 16
-ROOMY = 100_000
-LOOK_EVERY_MS = 200
-"""How long a count of free places is relied on: 100,000 of them cannot be taken in this time.
-Calls that are held up arrive later: the quick add never trims, but may exceed the cap."""
+MIN_FREE = 100_000
+COUNT_VALID_MS = 200
+"""How long a count of free slots is valid: 100,000 of them cannot fill up in this time. A call that
+is delayed on its way arrives later; `UncheckedAdd` then exceeds the cap, but never trims."""
 
 NO_OPTIONS = (None,) * 5
 
@@ -45,70 +41,74 @@ _Drafts: TypeAlias = Sequence[Draft | RepeatSpec]
 _Part: TypeAlias = Sequence[Draft] | RepeatSpec
 
 
-class Production:
+class Producer:
     """Adds jobs to one queue, on behalf of one producer."""
 
-    def __init__(self, keys: Keys, policy: Policy, home: Any) -> None:
-        """Let the jobs belong to *home*."""
-        self._keys, self._policy, self._home = keys, policy, home
-        # A server that knows IDMP keeps the last 100 ids of a producer. Of so many adds at once
-        # none is done twice when the connection breaks, but there may be more.
+    def __init__(self, keys: Keys, policy: Policy, owner: Any) -> None:
+        """Make jobs that belong to *owner*, the queue."""
+        self._keys, self._policy, self._owner = keys, policy, owner
+        # A server with IDMP remembers the last 100 ids of a producer. More adds than that may be
+        # under way when a connection breaks, so each queue object is several producers.
         self._producers = OwnNames(PRODUCERS)
-        self._has: Features | None = None
-        self._room, self._looked_ms = 0, 0
-        self._checked: str | None = None  # the name that was checked last; most adds have it
-        self._roomy = RoomyAdd(keys)
+        self._features: Features | None = None
+        self._free, self._counted_at_ms = 0, 0
+        self._checked: str | None = None  # the name checked last; most adds have it
+        self._unchecked = UncheckedAdd(keys)
 
     def add(
-        self, now_ms: int, name: str, data: Any, *options: Any, tell: bool = False
+        self, now_ms: int, name: str, data: Any, *options: Any, report_added: bool = False
     ) -> Plan[Job]:
-        """Add one job; *options* are those of `_draft`, in its order; *tell* sets `Job.added`."""
+        """Add one job with the *options* of `_draft`, in order; *report_added* sets `Job.added`."""
         job = self._draft(now_ms, name, data, *options)
-        if self._has is None:
-            self._has = yield from features()
-        outcomes = yield (self._enqueue(job, self._has, quick=not tell),)
+        if self._features is None:
+            self._features = yield from features()
+        outcomes = yield (self._enqueue(job, self._features, unchecked=not report_added),)
         if is_outdated(outcomes):
-            self._has, self._room = (yield from features()), 0
-            outcomes = yield (self._enqueue(job, self._has, quick=not tell),)
+            self._features, self._free = (yield from features()), 0
+            outcomes = yield (self._enqueue(job, self._features, unchecked=not report_added),)
         [taken] = results(outcomes)
         self._learn(now_ms, outcomes)
-        if ops.MIXED in outcomes:
+        if add_ops.MIXED in outcomes:
             yield from convert_ops.convert(self._keys)
-        added = None if not tell else taken is not False and not isinstance(taken, ops.Known)
-        return make_job(job.id, name, data, 0, now_ms, self._home, added)
+        added = (
+            None
+            if not report_added
+            else taken is not False and not isinstance(taken, add_ops.AlreadyAdded)
+        )
+        return make_job(job.id, name, data, 0, now_ms, self._owner, added)
 
-    def add_quickly(self, now_ms: int, name: str, data: Any) -> tuple[Job, Call[None]] | None:
-        """Return a job without options and the call that adds it, where one command does.
+    def add_unchecked(self, now_ms: int, name: str, data: Any) -> tuple[Job, Call[None]] | None:
+        """Return a job without options and the command that adds it; `None` where `add` is needed.
 
-        Nearly every add is such; the way of `add`, which is ready for anything, takes 5 µs more.
+        Nearly every add is of this kind. The general `add` takes 5 µs more.
         """
-        if not self._is_roomy(now_ms):
+        if not self._may_skip_check(now_ms):
             return None
         id = ulid(now_ms)
         body = encode_fresh(id, encode_payload(data), now_ms)
         if name is not self._checked:
             self._checked = check_name(name)
-        call = self._roomy.call(self._producer_of(id), id, name, body)
-        return make_job(id, name, data, 0, now_ms, self._home), call
+        call = self._unchecked.call(self._producer_of(id), id, name, body)
+        return make_job(id, name, data, 0, now_ms, self._owner), call
 
     def add_bulk(self, now_ms: int, batch: Iterable[dict[str, Any]]) -> Plan[list[Job]]:
-        """Add jobs in one trip; options are those of `add`, each by its name."""
+        """Add jobs in one round trip; options are those of `Queue.add`, by name."""
         jobs = list(batch)
         drafts = self._drafts(now_ms, jobs)
         if not drafts:
             return []
-        if self._has is None:
-            self._has = yield from features()
+        if self._features is None:
+            self._features = yield from features()
         parts = self._parts(drafts)
         made: list[Job] = []
         outcomes = yield chain(
-            self._calls(now_ms, self._has, parts), self._made(now_ms, drafts, jobs, made)
+            self._calls(now_ms, self._features, parts), self._made(now_ms, drafts, jobs, made)
         )
         if is_outdated(outcomes):
-            self._has, self._room = (yield from features()), 0
-            # What was added the first time counts once.
-            outcomes = yield self._calls(now_ms, self._has, parts)
-        if ops.MIXED in outcomes:
+            self._features, self._free = (yield from features()), 0
+            # Jobs that were added the first time are not added again: their ids are known.
+            outcomes = yield self._calls(now_ms, self._features, parts)
+        if add_ops.MIXED in outcomes:
             yield from convert_ops.convert(self._keys)
         self._check(made, drafts, parts, outcomes)
         self._learn(now_ms, outcomes)
@@ -117,79 +117,81 @@ class Production:
     def _made(
         self, now_ms: int, drafts: _Drafts, jobs: Iterable[dict[str, Any]], made: list[Job]
     ) -> Iterator[Call[Any]]:
-        """Make no call, but fill *made*: after the calls, while the server is busy with them."""
+        """Make no call, but fill *made*: last, while the server works on the calls before."""
         for job, given in zip(drafts, jobs, strict=True):
             id = job.key if isinstance(job, RepeatSpec) else job.id
-            made.append(make_job(id, given["name"], given["data"], 0, now_ms, self._home))
+            made.append(make_job(id, given["name"], given["data"], 0, now_ms, self._owner))
         yield from ()
 
     def _parts(self, drafts: _Drafts) -> list[_Part]:
-        """What one call each will add: fresh jobs, jobs of one producer, or one of any kind."""
+        """Split jobs into parts for one call each: our ids, ids of one producer, single jobs."""
         fresh: list[Draft] = []
         keyed: dict[str, list[Draft]] = {}
         others: list[_Part] = []
         for job in drafts:
             if isinstance(job, RepeatSpec):
                 others.append(job)
-            elif self._is_alone(job):
+            elif self._needs_own_call(job):
                 others.append((job,))
             elif job.keyed:
                 keyed.setdefault(self._producer_of(job.id), []).append(job)
             else:
                 fresh.append(job)
-        batches = [batch for jobs in (fresh, *keyed.values()) for batch in ops.batches(jobs)]
+        batches = [batch for jobs in (fresh, *keyed.values()) for batch in add_ops.batches(jobs)]
         return [*batches, *others]
 
-    def _calls(self, now_ms: int, has: Features, parts: Iterable[_Part]) -> Iterator[Call[Any]]:
-        """Make the calls that add *parts*, one after the other."""
+    def _calls(
+        self, now_ms: int, supported: Features, parts: Iterable[_Part]
+    ) -> Iterator[Call[Any]]:
+        """Yield the calls that add *parts*."""
         for part in parts:
             if isinstance(part, RepeatSpec):
                 yield repeat_ops.upsert(self._keys, part, now_ms, self._policy.dialect)
-            elif self._is_alone(part[0]):
-                yield self._enqueue(part[0], has)
+            elif self._needs_own_call(part[0]):
+                yield self._enqueue(part[0], supported)
             else:
                 producer = self._producer_of(part[0].id)
-                yield ops.add_batch(self._keys, has, self._policy, producer, part)
+                yield add_ops.add_batch(self._keys, supported, self._policy, producer, part)
 
-    def _is_alone(self, job: Draft) -> bool:
-        """Whether *job* takes a call of its own."""
+    def _needs_own_call(self, job: Draft) -> bool:
+        """Whether *job* cannot be added in a batch."""
         return job.run_at_ms is not None or (job.keyed and self._policy.dedup == "strict")
 
-    def _enqueue(self, job: Draft, has: Features, *, quick: bool = True) -> Call[Any]:
+    def _enqueue(self, job: Draft, supported: Features, *, unchecked: bool = True) -> Call[Any]:
         keys, policy, producer = self._keys, self._policy, self._producer_of(job.id)
         if job.run_at_ms is not None:
-            return ops.schedule(keys, policy, producer, job)
+            return add_ops.schedule(keys, policy, producer, job)
         if job.keyed and policy.dedup == "strict":
-            return ops.add_once(keys, policy, job)
-        if quick and self._is_roomy(job.created_at_ms):
-            return self._roomy.call(producer, job.id, job.name, job.body)
-        return ops.add(keys, has, policy, producer, job)
+            return add_ops.add_once(keys, policy, job)
+        if unchecked and self._may_skip_check(job.created_at_ms):
+            return self._unchecked.call(producer, job.id, job.name, job.body)
+        return add_ops.add(keys, supported, policy, producer, job)
 
     def _producer_of(self, id: str) -> str:
-        """Who adds *id*: always the same."""
+        """Return the producer that adds *id*: always the same."""
         return self._producers[hash(id) % PRODUCERS]
 
-    def _is_roomy(self, now_ms: int) -> bool:
-        """Whether nobody can have filled the stream since it was looked at: a command will do."""
+    def _may_skip_check(self, now_ms: int) -> bool:
+        """Whether the stream cannot have filled up since its length was last known."""
         return (
-            0 <= now_ms - self._looked_ms < LOOK_EVERY_MS
-            and self._room > ROOMY
-            and self._has is not None
-            and self._has.idmp
+            0 <= now_ms - self._counted_at_ms < COUNT_VALID_MS
+            and self._free > MIN_FREE
+            and self._features is not None
+            and self._features.idmp
             and not self._policy.announce
             and not self._policy.journal
         )
 
     def _learn(self, now_ms: int, lengths: Sequence[Any]) -> None:
-        """Remember how many jobs the stream holds, where a reply says so."""
+        """Remember the length of the stream, if a reply says it."""
         longest = max((n for n in lengths if type(n) is int), default=None)
         if longest is not None:
-            self._room, self._looked_ms = self._policy.max_stream_len - longest, now_ms
+            self._free, self._counted_at_ms = self._policy.max_stream_len - longest, now_ms
 
     def _check(
         self, made: Sequence[Job], drafts: _Drafts, parts: Sequence[_Part], outcomes: Sequence[Any]
     ) -> None:
-        """Raise what went wrong: the error itself, if nothing went right."""
+        """Raise `BatchIncomplete` if some calls failed, or the error itself if all did."""
         errors = [outcome for outcome in outcomes if isinstance(outcome, TamboError)]
         if not errors:
             return
@@ -230,8 +232,8 @@ class Production:
         if "repeat" in given:
             if "missed_fires" in given:
                 given["missed"] = given.pop("missed_fires")
-            spec = self._spec(**given)
-            # What is wrong with it shows before anything is sent.
+            spec = repeat_spec(self._policy.dialect, **given)
+            # Raises for a bad spec before anything is sent.
             repeat_ops.upsert(self._keys, spec, now_ms)
             return spec
         return self._draft(now_ms, **given)
@@ -250,7 +252,7 @@ class Production:
         run_at_ms = None
         if delay_ms is not None or delay is not None:
             run_at_ms = due_at(now_ms, delay_ms, delay)
-        return ops.draft(
+        return add_ops.draft(
             self._policy,
             now_ms,
             name,
@@ -261,40 +263,8 @@ class Production:
         )
 
     def upsert(self, now_ms: int, name: str, data: Any, **options: Any) -> Plan[Job]:
-        """Let a job recur; the id of what is returned is the spec's key."""
-        spec = self._spec(name, data, **options)
+        """Create or replace a repeatable job; the id of the returned job is the spec's key."""
+        spec = repeat_spec(self._policy.dialect, name, data, **options)
         outcomes = yield (repeat_ops.upsert(self._keys, spec, now_ms, self._policy.dialect),)
         results(outcomes)
-        return make_job(spec.key, name, data, 0, now_ms, self._home)
-
-    def _spec(  # noqa: PLR0913  (the options of upsert_repeatable_job)
-        self,
-        name: str,
-        data: Any,
-        *,
-        repeat: RepeatLike,
-        limit: int | None = None,
-        start_after_ms: int | None = None,
-        end_before_ms: int | None = None,
-        attempts: int | None = None,
-        backoff: BackoffLike | None = None,
-        job_id: str | None = None,
-        missed: MissedFiresLike | None = None,
-    ) -> RepeatSpec:
-        pattern = repeat_pattern(repeat)
-        retry = retry_override(attempts, backoff)
-        if retry is not None and self._policy.dialect == "engine":
-            raise InvalidValue(
-                "attempts and backoff", retry, "left out for what recurs in the engine's dialect"
-            )
-        return RepeatSpec(
-            spec_key(None if job_id is None else check_job_id(job_id), check_name(name), pattern),
-            name,
-            pattern,
-            encode_payload(data),
-            limit,
-            start_after_ms,
-            end_before_ms,
-            SKIP if missed is None else missed_fires(missed),
-            retry,
-        )
+        return make_job(spec.key, name, data, 0, now_ms, self._owner)

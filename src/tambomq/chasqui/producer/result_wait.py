@@ -1,16 +1,16 @@
-"""What waiting for a result comes to. No Redis, no clock."""
+"""Constants and errors of waiting for a job's result. No Redis, no clock."""
 
 from __future__ import annotations
 
 from tambomq.chasqui.job import DeadLetter
 from tambomq.errors import InvalidValue, JobFailed
 
-LOOK_EVERY_S = 1.0
-"""A worker without events is noticed by looking; one with events is heard."""
+POLL_EVERY_S = 1.0
+"""How often to read the result itself: some workers write no events."""
 RESULT_LAG_S = 0.25
-"""The engine tells that a job has completed a little before it keeps the result."""
+"""The engine writes the event that a job completed a little before it stores the result."""
 LINGER_S = 2.0
-"""For so long one who has nothing to wait for goes on listening: the next to wait is soon here."""
+"""Keep reading events for so long after the last wait: the next one often comes soon."""
 BLOCK_MS = 1000
 
 
@@ -22,7 +22,7 @@ def check_wait(timeout: float, poll_interval: float) -> None:
 
 
 def failed_job(queue: str, id: str, reason: str, letter: DeadLetter | None) -> JobFailed:
-    """Return the error that tells that a job is dead, with what its *letter* says."""
+    """Return the error for a dead job, with the details of its dead *letter*."""
     if letter is None:
         return JobFailed(queue, id, reason)
     return JobFailed(

@@ -1,11 +1,11 @@
-"""When a repeatable job fires next.
+"""The next fire of a repeatable job, in a time zone.
 
-Cron is read on the wall clock of a time zone. Where clocks go forward, a time that is left out
-counts as the first moment after the gap; where they go back, the repeated hour passes unseen: what
-it names has fired before. So what is named once a day fires once a day.
+Cron matches the wall clock of a time zone. When clocks go forward, a skipped time fires at the
+first moment after the gap; when they go back, the repeated hour does not fire again. So a daily
+job fires once a day.
 
-Expressions are parsed by our own code, because no kept Python library has the engine's dialect and
-these rules.
+The parser is our own, because no maintained Python library has the engine's dialect and these
+rules.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo, available_timezones
 
-from tambomq.chasqui.cron_fields import LAST_YEAR, Days, Schedule, parse
 from tambomq.chasqui.repeat import RepeatPattern, repeat_pattern
+from tambomq.chasqui.schedule.cron_parser import LAST_YEAR, Days, Schedule, parse
 from tambomq.errors import InvalidFormat
 
 _SECOND = timedelta(seconds=1)
@@ -34,7 +34,7 @@ def next_fire_ms(
 ) -> int | None:
     """Return the first fire later than both times, in epoch milliseconds; `None` if there is none.
 
-    Raises `InvalidFormat` or `InvalidValue` for what is no pattern.
+    Raises `InvalidFormat` or `InvalidValue` for an invalid pattern.
     """
     base_ms = max(after_ms, start_after_ms or 0)
     if pattern.kind == "cron" and isinstance(pattern.expression, str):
@@ -43,7 +43,7 @@ def next_fire_ms(
 
 
 def check_pattern(pattern: RepeatPattern) -> RepeatPattern:
-    """Return *pattern* if it can fire; raise `InvalidFormat` or, of an interval, `InvalidValue`."""
+    """Return *pattern* if it can ever fire; raise `InvalidFormat` or `InvalidValue` if not."""
     repeat_pattern(pattern)
     if pattern.kind == "cron" and pattern.expression is not None:
         if not isinstance(pattern.tz, str | None):
@@ -58,7 +58,7 @@ def check_pattern(pattern: RepeatPattern) -> RepeatPattern:
 
 @lru_cache(maxsize=256)
 def zone(tz: str | None) -> tzinfo:
-    """Return the time zone that a pattern's *tz* means; raise `InvalidFormat`."""
+    """Return the time zone of a pattern's *tz*; raise `InvalidFormat` if it is unknown."""
     name = (tz or "").strip()
     if name.upper() in ("", "UTC") or name == "Z":
         return UTC
@@ -76,7 +76,7 @@ def zone(tz: str | None) -> tzinfo:
 
 @lru_cache(maxsize=1)
 def _zone_names() -> frozenset[str]:
-    # ZoneInfo alone would ask the file system, which may not care for upper and lower case.
+    # ZoneInfo alone would look up files, and file systems may ignore upper and lower case.
     return frozenset(available_timezones())
 
 
@@ -88,7 +88,7 @@ def _next_cron_ms(schedule: Schedule, place: tzinfo, base_ms: int) -> int | None
 
 
 def _first_from(schedule: Schedule, wall: datetime) -> datetime | None:
-    """The first time a schedule names, not before *wall*."""
+    """Return the first time of a schedule at or after *wall*."""
     today = (wall.year, wall.month, wall.day)
     for date in _dates(schedule, today):
         start = (wall.hour, wall.minute, wall.second) if date == today else (0, 0, 0)
@@ -106,15 +106,15 @@ def _dates(schedule: Schedule, start: tuple[int, int, int]) -> Iterator[tuple[in
                     yield year, month, day
 
 
-# A month's days depend on its length and its first weekday alone, and the
-# search for a date that never comes looks at thousands of months.
+# A month's days depend only on its length and its first weekday, and the search for a date that
+# never comes visits thousands of months.
 @lru_cache(maxsize=4096)
 def _days(days: Days, length: int, first: int) -> tuple[int, ...]:
     return days.in_month(length, first)
 
 
 def _time(schedule: Schedule, hour: int, minute: int, second: int) -> tuple[int, int, int] | None:
-    """The first time of day that a schedule names, not before the given one."""
+    """Return the first time of day of a schedule at or after the given one."""
     seconds, minutes = schedule.seconds, schedule.minutes
     for h in schedule.hours[bisect_left(schedule.hours, hour) :]:
         if h > hour:
@@ -128,18 +128,18 @@ def _time(schedule: Schedule, hour: int, minute: int, second: int) -> tuple[int,
 
 
 def _wall_after(second: int, place: tzinfo) -> datetime:
-    """The first time that the wall clock has not shown by the end of epoch *second*."""
+    """Return the first wall-clock time that has not been shown by the end of epoch *second*."""
     local = _local(second, place)
     if not local.fold:
         return local.replace(tzinfo=None) + _SECOND
-    # The clock shows it for the second time: go on where it had been before it was set back.
+    # This hour is shown for the second time: go on from where the clock was set back.
     shown = _offset(local.replace(fold=0))
     turned = _change(second - (shown - _offset(local)) // _SECOND, second, place)
     return _START + timedelta(seconds=turned) + shown
 
 
 def _second_of(wall: datetime, place: tzinfo) -> int:
-    """The epoch second in which the clock first shows *wall*, or would have but for a gap."""
+    """Return the epoch second that first shows *wall*; in a gap, the first one after it."""
     local = wall.replace(tzinfo=place)
     second = (local - _EPOCH) // _SECOND
     if _local(second, place).replace(tzinfo=None) == wall:
@@ -148,7 +148,7 @@ def _second_of(wall: datetime, place: tzinfo) -> int:
 
 
 def _change(before: int, after: int, place: tzinfo) -> int:
-    """The first second with the offset from UTC that is valid *after*, but not *before*."""
+    """Return the first second that has the UTC offset of *after*, which *before* has not."""
     offset = _offset(_local(after, place))
     return before + bisect_left(
         range(before, after), 1, key=lambda second: int(_offset(_local(second, place)) == offset)

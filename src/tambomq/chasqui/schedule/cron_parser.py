@@ -1,6 +1,6 @@
-"""Cron expressions taken apart: which seconds, hours and days one names. No time zone, no search.
+"""The parser of cron expressions: yields the seconds, hours and days that one names.
 
-The dialect is the engine's; docs/protocols/chasqui.md has it.
+No time zone and no search. The dialect is the engine's, described in docs/protocols/chasqui.md.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import msgspec
 
 from tambomq.errors import InvalidFormat
 
-LONGEST = 1000
-"""An expression has at most so many characters: far fewer than the digits that int() refuses."""
+MAX_LENGTH = 1000
+"""Maximum length of an expression: far below the number of digits that int() refuses."""
 
 EVERY, LAST = 0, 6
-"""Which of a month's Fridays is meant: each of them, or the last; 1 to 5 count them."""
+"""Which of, say, a month's Fridays: every one, or the last; 1 to 5 number them."""
 
 _SUNDAY, _SATURDAY, _CLOSING_SUNDAY = 0, 6, 7
 _NICKNAMES = {
@@ -28,23 +28,23 @@ _NICKNAMES = {
 }
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 _WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
-_FEWEST, _MOST = 5, 7
+_MIN_FIELDS, _MAX_FIELDS = 5, 7
 
 
 class Days(msgspec.Struct, frozen=True):
-    """Which days of a month an expression names."""
+    """The days of a month that an expression names."""
 
     dom: frozenset[int]
     near: frozenset[int]
-    """Days that give way to the nearest one from Monday to Friday."""
+    """Days that are moved to the nearest working day (``15W``)."""
     last: bool
     """Whether the month's last day is named."""
     dow: frozenset[tuple[int, int]]
-    """Weekdays, 0 is Sunday, each with which of them in the month."""
+    """Pairs of weekday (0 is Sunday) and its number in the month, `EVERY` or `LAST`."""
     any_dom: bool
     any_dow: bool
     both: bool
-    """Whether `dom` and `dow` must agree; otherwise one of them is enough."""
+    """Whether a day must match both `dom` and `dow`; otherwise one of them is enough."""
 
     def in_month(self, length: int, first: int) -> tuple[int, ...]:
         """Return the days named in a month of *length* days that begins with weekday *first*."""
@@ -73,7 +73,7 @@ class Days(msgspec.Struct, frozen=True):
 
 
 class Schedule(msgspec.Struct, frozen=True):
-    """What an expression names, each field in ascending order."""
+    """The values that an expression names, each field in ascending order."""
 
     seconds: tuple[int, ...]
     minutes: tuple[int, ...]
@@ -84,12 +84,12 @@ class Schedule(msgspec.Struct, frozen=True):
 
 
 class _Field:
-    """A place in an expression, and what may stand there. What may not raises `ValueError`."""
+    """A field of an expression with its range; invalid text raises `ValueError`."""
 
-    def __init__(self, name: str, least: int, most: int, names: tuple[str, ...] = ()) -> None:
-        self._name, self._least, self._most = name, least, most
-        self._all = tuple(range(least, most + 1))
-        self._names = {text: value for value, text in enumerate(names, least)}
+    def __init__(self, name: str, minimum: int, maximum: int, names: tuple[str, ...] = ()) -> None:
+        self._name, self._minimum, self._maximum = name, minimum, maximum
+        self._all = tuple(range(minimum, maximum + 1))
+        self._names = {text: value for value, text in enumerate(names, minimum)}
 
     def values(self, text: str) -> tuple[int, ...]:
         """Return the numbers that a list names, in order."""
@@ -102,27 +102,29 @@ class _Field:
         span, slash, step = text.partition("/")
         start, dash, end = span.partition("-")
         if span == "*":
-            first, last = self._least, self._most
+            first, last = self._minimum, self._maximum
         elif dash:
             first, last = self.number(start), self.number(end)
             # A week may end with its Sunday: FRI-SUN.
             last = _CLOSING_SUNDAY if end == "SUN" else last
         else:
             first = self.number(start)
-            last = self._most if slash else first
+            last = self._maximum if slash else first
         if first > last:
             raise ValueError(f"{self._name}: {span} runs backwards; write two ranges")
         return range(first, last + 1, self._step(step) if slash else 1)
 
     def number(self, text: str) -> int:
-        """Return what digits or a name stand for."""
+        """Return the value of digits or of a name."""
         if (named := self._names.get(text)) is not None:
             return named
         if not text:
             raise ValueError(f"{self._name}: a value is missing")
         value = self._digits(text)
-        if not self._least <= value <= self._most:
-            raise ValueError(f"{self._name}: {text} is not between {self._least} and {self._most}")
+        if not self._minimum <= value <= self._maximum:
+            raise ValueError(
+                f"{self._name}: {text} is not between {self._minimum} and {self._maximum}"
+            )
         return value
 
     def _step(self, text: str) -> int:
@@ -142,17 +144,17 @@ _HOUR = _Field("hour", 0, 23)
 _DOM = _Field("day of month", 1, 31)
 _MONTH = _Field("month", 1, 12, _MONTHS)
 _DOW = _Field("day of week", 0, _CLOSING_SUNDAY, _WEEKDAYS)
-# The engine looks no further than the year 5000 either.
+# The engine has the same limit.
 LAST_YEAR = 5000
 _YEAR = _Field("year", 1970, LAST_YEAR)
 
 
 @lru_cache(maxsize=1024)
 def parse(expression: str) -> Schedule:
-    """Return what *expression* names; raise `InvalidFormat`, which says which field is wrong."""
-    if len(expression) > LONGEST:
+    """Parse *expression*; raise `InvalidFormat`, which names the wrong field."""
+    if len(expression) > MAX_LENGTH:
         shown = f"{expression[:20]}…"
-        raise InvalidFormat("cron expression", shown, f"at most {LONGEST} characters")
+        raise InvalidFormat("cron expression", shown, f"at most {MAX_LENGTH} characters")
     try:
         second, minute, hour, dom, month, dow, year = _split(expression)
         return Schedule(
@@ -170,12 +172,12 @@ def parse(expression: str) -> Schedule:
 def _split(expression: str) -> list[str]:
     text = expression.strip().upper()
     fields = _NICKNAMES.get(text, text).replace("?", "*").split()
-    if not _FEWEST <= len(fields) <= _MOST:
+    if not _MIN_FIELDS <= len(fields) <= _MAX_FIELDS:
         nicknames = ", ".join(_NICKNAMES).lower()
         raise ValueError(f"5 to 7 fields, not {len(fields)}, or one of {nicknames}")
-    if len(fields) == _FEWEST:
+    if len(fields) == _MIN_FIELDS:
         fields.insert(0, "0")
-    if len(fields) < _MOST:
+    if len(fields) < _MAX_FIELDS:
         fields.append("*")
     return fields
 
@@ -217,7 +219,7 @@ def _weekday(day: int, first: int) -> int:
 
 
 def _nearest(day: int, length: int, first: int) -> int:
-    """The nearest day from Monday to Friday, in the same month."""
+    """Return the nearest day from Monday to Friday in the same month."""
     weekday = _weekday(day, first)
     if weekday == _SATURDAY:
         return day - 1 if day > 1 else day + 2

@@ -1,7 +1,7 @@
-"""Jobs as bytes, and bytes as jobs.
+"""The codec of jobs: envelopes, delayed members and stream entries.
 
-We write one form of everything and read whatever the engine reads: the usual form by a typed
-decoder, the rest slowly. Bytes of a peer raise `RemoteProtocolError` and nothing else.
+Each value is written in one form, and read in every form that the engine reads: the usual one by
+a fast typed decoder, the others slowly. Decoding raises nothing but `RemoteProtocolError`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from msgspec.msgpack import Decoder
 
 from tambomq.chasqui import keys
 from tambomq.chasqui.job import BackoffSpec, Envelope, RetryOverride
-from tambomq.chasqui.packing import (
+from tambomq.chasqui.wire.msgpack import (
     UNREADABLE,
     UNWRITABLE,
     Shape,
@@ -29,9 +29,9 @@ from tambomq.chasqui.packing import (
 from tambomq.errors import InvalidFormat, InvalidPayload, RemoteProtocolError
 
 DIALECTS = ("auto", "page", "engine")
-"""How a delayed member counts its name: in one byte, or in four, the lowest first.
+"""The formats of a delayed member: a length prefix of 1 byte (page) or of 4, lowest first (engine).
 
-``auto``: the script that stores it decides, by what it sees of others who share the queue.
+``auto``: the script that stores it chooses one that every participant of the queue can read.
 """
 
 _Backoff = tuple[str, Uint, Uint | None, float | None, Uint | None]
@@ -46,7 +46,7 @@ _decode_full = Decoder(_Full).decode
 
 
 def encode_envelope(envelope: Envelope) -> bytes:
-    """Return the one form in which we store a job; raise `InvalidPayload` if it has none."""
+    """Encode a job; raise `InvalidPayload` if MessagePack cannot hold it."""
     e = envelope
     try:
         if e.retry is None:
@@ -57,12 +57,12 @@ def encode_envelope(envelope: Envelope) -> bytes:
 
 
 def encode_fresh(id: str, payload: bytes, created_at_ms: int) -> bytes:
-    """Return a job as it is stored that has not run yet and says nothing about retries."""
+    """Encode a job that has not run yet and has no retry options."""
     return encode((id, payload, created_at_ms, 0))
 
 
 def decode_envelope(data: bytes) -> Envelope:
-    """Return the job that *data* begins with; raise `RemoteProtocolError`."""
+    """Decode the job at the start of *data*; raise `RemoteProtocolError` if there is none."""
     try:
         if data[:1] != b"\x95":
             return Envelope(*_decode_plain(data))
@@ -72,7 +72,7 @@ def decode_envelope(data: bytes) -> Envelope:
 
 
 def retry_slots(retry: RetryOverride) -> tuple[Any, Any]:
-    """Return an override as it is written; a kind the engine does not know as ``unknown``."""
+    """Return an override as it is encoded; a kind unknown to the engine becomes ``unknown``."""
     if (backoff := retry.backoff) is None:
         return retry.max_attempts, None
     return retry.max_attempts, (
@@ -99,20 +99,20 @@ def _override(retry: _Retry) -> RetryOverride | None:
 # --- delayed members ---
 
 _ENVELOPE_STARTS = frozenset((*range(0x80, 0xA0), *range(0xDC, 0xE0)))
-"""The first bytes of arrays and maps."""
+"""The MessagePack type bytes of arrays and maps."""
 
 
 def check_dialect(dialect: str) -> str:
-    """Return *dialect* if there is such a one; raise `InvalidFormat` if not."""
+    """Return *dialect* if it is one of `DIALECTS`; raise `InvalidFormat` if not."""
     if dialect not in DIALECTS:
         raise InvalidFormat("dialect", dialect, ", ".join(DIALECTS[:-1]) + f" or {DIALECTS[-1]}")
     return dialect
 
 
 def encode_member(name: str, envelope: bytes, dialect: str) -> bytes:
-    """Return a delayed member; raise `InvalidFormat` for a name that the dialect cannot hold.
+    """Encode a delayed member; raise `InvalidFormat` for a name that the dialect cannot hold.
 
-    ``auto`` is written as ``engine``: see `to_store`.
+    ``auto`` is encoded as ``engine``: see `to_store`.
     """
     keys.check_name(name)
     if check_dialect(dialect) == "page":
@@ -122,9 +122,10 @@ def encode_member(name: str, envelope: bytes, dialect: str) -> bytes:
 
 
 def to_store(name: str, envelope: bytes, dialect: str) -> tuple[str, bytes]:
-    """Return what the script that stores a delayed job is told: a dialect, and the member.
+    """Return the arguments of the script that stores a delayed job: the dialect and the member.
 
-    Of ``auto`` it makes the page's itself; a name that this cannot hold stays in the engine's.
+    With ``auto`` the script converts the member to the page dialect, unless a released engine
+    shares the queue. A name that the page dialect cannot hold is stored in the engine's.
     """
     if dialect == "auto" and not keys.fits_page(name):
         dialect = "engine"
@@ -132,10 +133,10 @@ def to_store(name: str, envelope: bytes, dialect: str) -> tuple[str, bytes]:
 
 
 def decode_member(member: bytes) -> tuple[str, bytes]:
-    """Return the name and the envelope of a delayed member; raise `RemoteProtocolError`.
+    """Decode a delayed member into name and envelope; raise `RemoteProtocolError` if it is none.
 
-    What stands after the name tells the dialects apart. The script that promotes has the same
-    rule: change both.
+    The dialect is the one in which an envelope begins right after the name. The promote script
+    has the same rule: change both.
     """
     fitting = [(at, end) for at, end in (_engine_name(member), _page_name(member)) if end]
     for at, end in fitting:
@@ -147,7 +148,7 @@ def decode_member(member: bytes) -> tuple[str, bytes]:
 
 
 def dialect_of(member: bytes) -> str | None:
-    """Return in which dialect *member* is; `None` if no envelope begins where it should."""
+    """Return the dialect of *member*; `None` if no envelope follows its name in either."""
     for dialect, (_, end) in (("engine", _engine_name(member)), ("page", _page_name(member))):
         if 0 < end < len(member) and member[end] in _ENVELOPE_STARTS:
             return dialect
@@ -155,7 +156,7 @@ def dialect_of(member: bytes) -> str | None:
 
 
 def _engine_name(member: bytes) -> tuple[int, int]:
-    """Return where the name begins and ends; 0 if it cannot."""
+    """Return the start and the end of the name; an end of 0 means that it does not fit."""
     size = int.from_bytes(member[:4], "little")
     fits = len(member) > 4 and size <= min(keys.NAME_BYTES, len(member) - 4)  # noqa: PLR2004  a u32
     return 4, 4 + size if fits else 0
@@ -170,7 +171,7 @@ def _page_name(member: bytes) -> tuple[int, int]:
 
 
 def read_entry(fields: Sequence[bytes]) -> tuple[bytes | None, str]:
-    """Return the envelope and the dispatch name of a stream entry; `None` and ``''`` if missing."""
+    """Return envelope and dispatch name of a stream entry; `None` and ``''`` if missing."""
     match fields:
         case [keys.PAYLOAD, envelope]:
             return envelope, ""
@@ -182,7 +183,7 @@ def read_entry(fields: Sequence[bytes]) -> tuple[bytes | None, str]:
 
 
 def by_name(fields: Sequence[bytes]) -> dict[bytes, bytes]:
-    """Return the fields of a stream entry; the first of those that are repeated."""
+    """Return the fields of a stream entry by name; of repeated ones the first counts."""
     found: dict[bytes, bytes] = {}
     for name, value in zip(fields[::2], fields[1::2], strict=False):
         found.setdefault(name, value)
@@ -196,7 +197,7 @@ def _name(name: bytes) -> str:
         return ""
 
 
-# --- what the engine reads but does not write ---
+# --- other forms that the engine reads ---
 
 
 _ENVELOPE = Shape(("id", "payload", "created_at_ms", "attempt", "retry"), (0, None), 3)
@@ -213,7 +214,7 @@ def _decode_odd(data: bytes) -> Envelope:
 
 
 def read_retry(value: Any) -> RetryOverride | None:
-    """Return the override that a decoded *value* stands for; raise `RemoteProtocolError`."""
+    """Return the retry override of a decoded *value*; raise `RemoteProtocolError` if invalid."""
     return _override(checked(_straight_retry(value), _Retry))
 
 

@@ -1,6 +1,6 @@
-"""MessagePack, as far as the wire needs it: values, shapes of structs, and where a value ends.
+"""MessagePack helpers: payloads, structs as arrays or maps, and values followed by other bytes.
 
-Bytes of a peer raise `RemoteProtocolError` and nothing else.
+Decoding raises nothing but `RemoteProtocolError`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from msgspec.msgpack import Decoder, Encoder
 from tambomq.chasqui.job import U32
 from tambomq.errors import InvalidPayload, RemoteProtocolError
 
-# No number on the wire is larger than 64 bits.
+# msgspec itself refuses numbers beyond 64 bits.
 Uint = Annotated[int, msgspec.Meta(ge=0)]
 Uint32 = Annotated[int, msgspec.Meta(ge=0, le=U32)]
 _Byte = Annotated[int, msgspec.Meta(ge=0, le=255)]
@@ -25,15 +25,15 @@ _INSTEAD = {
     "__fspath__": "text, str(path)",
     "__iter__": "items, list(…)",
 }
-"""What gives a plain form of a value, by a method that such values have: models of pydantic, arrays
-and numbers of NumPy, and so on."""
+"""What to pass instead of a value that has this method: pydantic models, NumPy arrays and numbers,
+and so on."""
 
 UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError)
 UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
 
 
 def _plain(value: Any) -> Any:
-    """A value of a subclass as its base: what the engine's Python package does."""
+    """Convert an instance of a subclass to its base type, as the engine's Python package does."""
     bases: tuple[type[Any], ...] = (str, int, float, bytes, dict, list)
     for base in bases:
         if isinstance(value, base):
@@ -42,7 +42,7 @@ def _plain(value: Any) -> Any:
 
 
 def _hint(value: Any) -> str:
-    """What to give instead of *value*, if that is known."""
+    """Return what to pass instead of *value*, as the end of an error message."""
     for method, instead in _INSTEAD.items():
         if callable(getattr(value, method, None)):
             return f": give its {instead}"
@@ -54,7 +54,7 @@ _decode = Decoder().decode
 
 
 def encode_payload(value: Any) -> bytes:
-    """Return *value* as MessagePack; raise `InvalidPayload` if it has no such form."""
+    """Encode *value* as MessagePack; raise `InvalidPayload` if it cannot be."""
     try:
         return encode(value)
     except UNWRITABLE as error:
@@ -62,7 +62,7 @@ def encode_payload(value: Any) -> bytes:
 
 
 def decode_payload(data: bytes) -> Any:
-    """Return the value that *data* is, no byte more or less; raise `RemoteProtocolError`."""
+    """Decode *data*, which is exactly one value; raise `RemoteProtocolError` if it is not."""
     try:
         return _decode(data)
     except UNREADABLE as error:
@@ -70,16 +70,16 @@ def decode_payload(data: bytes) -> Any:
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """The fields of a struct, which a peer may write by place or by name."""
+    """The fields of a struct, which peers may encode as an array or as a map."""
 
     names: tuple[str, ...]
     defaults: tuple[Any, ...]
-    """Of the last names; a map may leave these out …"""
+    """Values of the last fields, which a map may leave out."""
     shortest: int
-    """… and an array those beyond this length."""
+    """The minimum length of an array; later fields have defaults."""
 
     def slots(self, value: Any) -> list[Any]:
-        """Return the value of each field, by place; raise `RemoteProtocolError`."""
+        """Return the values of all fields in order; raise `RemoteProtocolError` if invalid."""
         required = len(self.names) - len(self.defaults)
         if isinstance(value, dict):
             value = dict(zip(self.names[required:], self.defaults, strict=True)) | value
@@ -91,14 +91,14 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 def variant(value: Any) -> tuple[Any, Any]:
-    """Return the name or index of an enum's variant, and its fields or `None`."""
+    """Return the name or index of an enum variant, and its fields or `None`."""
     if isinstance(value, dict) and len(value) == 1:
         return next(iter(value.items()))
     return value, None
 
 
 def checked(value: Any, kind: Any) -> Any:
-    """Return *value* if it is of *kind*; raise `RemoteProtocolError`."""
+    """Return *value* if it is of *kind*; raise `RemoteProtocolError` if not."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -106,7 +106,7 @@ def checked(value: Any, kind: Any) -> Any:
 
 
 def text(value: Any) -> str:
-    """Return *value* if it is text or UTF-8; raise `RemoteProtocolError`."""
+    """Return *value* if it is text or UTF-8; raise `RemoteProtocolError` if not."""
     try:
         return value.decode() if isinstance(value, bytes) else checked(value, str)
     except UnicodeDecodeError as error:
@@ -114,30 +114,30 @@ def text(value: Any) -> str:
 
 
 def octets(value: Any) -> bytes:
-    """Return *value* if it is bytes or an array of them; raise `RemoteProtocolError`."""
+    """Return *value* if it is bytes or an array of them; raise `RemoteProtocolError` if not."""
     return value if isinstance(value, bytes) else bytes(checked(value, list[_Byte]))
 
 
 def first_value(data: bytes) -> Any:
-    """Return the value that *data* begins with; raise `RemoteProtocolError`."""
+    """Decode the value at the start of *data*; raise `RemoteProtocolError` if there is none."""
     try:
         return _decode(data)
     except UNREADABLE:
         return decode_payload(data[: _value_end(data)])
 
 
-# MessagePack by its type bytes: how many bytes and values follow …
+# By type byte: the number of bytes and of nested values that follow it.
 _FIXED = {0xA0 + n: (n, 0) for n in range(32)} | {0x90 + n: (0, n) for n in range(16)}
 _FIXED |= {0x80 + n: (0, 2 * n) for n in range(16)} | {0xC7 + n: (1, 0) for n in range(3)}
 _FIXED |= {0xCA + n: (size, 0) for n, size in enumerate((4, 8, 1, 2, 4, 8, 1, 2, 4, 8))}
 _FIXED |= {0xD4 + n: (1 + (1 << n), 0) for n in range(5)}
-# … and the width of a count, and how many bytes and values more it stands for.
+# By type byte: the width of the count, and the bytes and nested values per counted item.
 _COUNTED = {0xDC: (2, 0, 1), 0xDD: (4, 0, 1), 0xDE: (2, 0, 2), 0xDF: (4, 0, 2)}
 _COUNTED |= {first + n: (1 << n, 1, 0) for first in (0xC4, 0xC7, 0xD9) for n in range(3)}
 
 
 def _value_end(data: bytes) -> int:
-    """Return where the first value ends; the end of *data*, or beyond, if it is cut off."""
+    """Return the end of the first value; the end of *data* or beyond if it is truncated."""
     at, values = 0, 1
     while values and at < len(data):
         size, nested = _FIXED.get(data[at], (0, 0))

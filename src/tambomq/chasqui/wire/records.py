@@ -1,6 +1,6 @@
-"""Dead letters and events, from the fields of their stream entries.
+"""The decoder of dead letters and events, from the fields of their stream entries.
 
-Nothing here raises: what peers wrote is shown to whoever looks, however odd it is.
+It never raises: operators must be able to see whatever other clients have written.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from tambomq.chasqui import keys
 from tambomq.chasqui.job import DeadLetter, QueueEvent
-from tambomq.chasqui.wire import by_name
+from tambomq.chasqui.wire.envelope import by_name
 
 _NUMBERS = frozenset(
     (
@@ -17,12 +17,12 @@ _NUMBERS = frozenset(
         *(b"count", b"wait_ms", b"percent", b"progress"),
     )
 )
-# 64 bits have no more digits; what has is not a number of ours, and slow to read.
+# A 64-bit number has at most 20 digits. Longer ones stay text, since int() of them is slow.
 _DIGITS = 20
 
 
 def read_dead_letter(id: bytes, fields: Sequence[bytes]) -> DeadLetter:
-    """Return the dead letter that an entry of the dead-letter queue is."""
+    """Decode an entry of the dead-letter queue."""
     found = by_name(fields)
     detail, error_type, traceback = (
         None if (value := found.get(field)) is None else _text(value)
@@ -41,7 +41,7 @@ def read_dead_letter(id: bytes, fields: Sequence[bytes]) -> DeadLetter:
 
 
 def read_event(id: bytes, fields: Sequence[bytes]) -> QueueEvent:
-    """Return the event that an entry of the events stream is."""
+    """Decode an entry of the events stream."""
     found = by_name(fields)
     event, job_id, name = (_text(found.pop(field, b"")) for field in (b"e", b"id", keys.NAME))
     others = {_text(field): _number_or_text(field, value) for field, value in found.items()}

@@ -1,4 +1,4 @@
-"""Repeatable specs as bytes, and bytes as specs. The body of one; its counter stands beside it."""
+"""The codec of repeatable specs. The counter of fires is not part of it, but a field of its own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec.msgpack import Encoder
 
-from tambomq.chasqui.packing import (
+from tambomq.chasqui.repeat import SKIP, MissedFiresPolicy, RepeatPattern, RepeatSpec
+from tambomq.chasqui.wire.envelope import read_retry, retry_slots
+from tambomq.chasqui.wire.msgpack import (
     UNWRITABLE,
     Shape,
     Uint,
@@ -18,11 +20,9 @@ from tambomq.chasqui.packing import (
     text,
     variant,
 )
-from tambomq.chasqui.repeat import SKIP, MissedFiresPolicy, RepeatPattern, RepeatSpec
-from tambomq.chasqui.wire import read_retry, retry_slots
 from tambomq.errors import InvalidPayload, RemoteProtocolError
 
-# No peer stores an interval of 0: such a spec has no next fire.
+# An interval of 0 is refused: such a spec has no next fire.
 _Interval = Annotated[int, msgspec.Meta(ge=1)]
 _Counts = tuple[Uint | None, Uint | None, Uint | None, Uint]
 
@@ -38,7 +38,7 @@ _CRON = Shape(("expression", "tz"), (None,), 2)
 _EVERY = Shape(("interval_ms",), (), 1)
 _FIRE_ALL = Shape(("max_catchup",), (), 1)
 
-# The order is that of the engine's enums: a peer may write the index instead of the name.
+# In the order of the engine's enums: other clients may write the index instead of the name.
 _PATTERNS = ("Cron", "Every")
 _POLICIES = ("Skip", "FireOnce", "FireAll")
 
@@ -46,18 +46,18 @@ _encode = Encoder().encode
 
 
 def encode_spec(spec: RepeatSpec, dialect: str = "auto") -> bytes:
-    """Return the body of a spec; raise `InvalidPayload` if it has none.
+    """Encode a spec; raise `InvalidPayload` if MessagePack cannot hold it.
 
-    It has nine elements as in newer releases of the engine, and a tenth, which 1.3.0 drops, with a
-    retry override. In the ``engine``'s dialect it is what 1.3.0 writes: eight where fires are
-    skipped.
+    It has nine elements, as newer releases of the engine write it, and with a retry override a
+    tenth, which 1.3.0 drops. In the ``engine`` dialect it is as 1.3.0 writes it: eight elements
+    if missed fires are skipped.
     """
     try:
         slots: list[Any] = [
             spec.key,
             spec.job_name,
             _pattern_slot(spec.pattern),
-            # Wrapped twice, once more than in an envelope: the engine stops at a spec that is not.
+            # Encoded twice, unlike in an envelope: the engine's scheduler stops at any other spec.
             _encode(spec.payload),
             spec.limit,
             spec.start_after_ms,
@@ -74,7 +74,7 @@ def encode_spec(spec: RepeatSpec, dialect: str = "auto") -> bytes:
 
 
 def decode_spec(data: bytes) -> RepeatSpec:
-    """Return the spec that *data* begins with; raise `RemoteProtocolError`."""
+    """Decode the spec at the start of *data*; raise `RemoteProtocolError` if there is none."""
     key, job_name, pattern, payload, *counts, missed_fires, retry = _SPEC.slots(first_value(data))
     limit, start_after_ms, end_before_ms, _ = checked(counts, _Counts)
     return RepeatSpec(

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- around: find the entries of a stream that are next to points in time.
+-- around: find the entries of a stream that are nearest to points in time.
 --
 -- KEYS  stream  stream  {chasqui:<queue>}:stream, or another of the queue
 -- ARGV  point   …       milliseconds
@@ -7,7 +7,7 @@
 
 local stream = KEYS[1]
 local found = {}
--- Only ids are answered: entries may be long, and nobody wants them yet.
+-- Reply only with ids: entries may be large and are not needed yet.
 for _, point in ipairs(ARGV) do
   local before = redis.call('XREVRANGE', stream, '(' .. point .. '-0', '-', 'COUNT', 1)[1]
   local from = redis.call('XRANGE', stream, point .. '-0', '+', 'COUNT', 1)[1]

@@ -1,11 +1,11 @@
 #!lua flags=no-writes
--- audit_index: what is wrong with what is known of a delayed job by its id.
+-- audit_index: check the index and the marker of a delayed job.
 --
 -- KEYS  delayed  zset    {chasqui:<queue>}:delayed
 --       index    string  {chasqui:<queue>}:didx:<id>
 --       marker   string  {chasqui:<queue>}:dlid:<id>
 -- ARGV  none
--- REPLY 'member' if the index names none that is there, 'marker' if that is missing, else ''
+-- REPLY 'member' if the indexed member does not exist, 'marker' if the marker is missing, else ''
 
 local delayed, index, marker = KEYS[1], KEYS[2], KEYS[3]
 

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- audit_mend: put one thing of a queue right, if it is still wrong.
+-- audit_mend: repair one fault of a queue, if it is still there.
 --
 -- KEYS  stream   stream  {chasqui:<queue>}:stream
 --       delayed  zset    {chasqui:<queue>}:delayed
@@ -7,10 +7,10 @@
 --       repeats  zset    {chasqui:<queue>}:repeat
 --       own      any     the index, the spec or the lock that it is about
 --       marker   string  {chasqui:<queue>}:dlid:<id>
--- ARGV  what     see below
+-- ARGV  what     which fault: a function below
 --       item     an entry, a member, a key of a spec
---       group    whose pending entry
--- REPLY 1 if it was wrong and is right now, else 0
+--       group    consumer group of a pending entry
+-- REPLY 1 if it was repaired, else 0
 
 local stream, delayed, dlq, repeats, own, marker = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local what, item, group = ARGV[1], ARGV[2], ARGV[3]

@@ -1,11 +1,11 @@
 #!lua flags=no-writes
--- audit_pending: find entries that a group waits for and that are gone.
+-- audit_pending: find pending entries that are no longer in the stream.
 --
 -- KEYS  stream  stream  {chasqui:<queue>}:stream
--- ARGV  group   whose
+-- ARGV  group   consumer group
 --       first   where to begin, with '(' after the first page
 --       count   how many to look at
--- REPLY the last id that was looked at ('' if there was none), then each that is gone
+-- REPLY the last id that was checked ('' if there was none), then each that is not in the stream
 
 local stream = KEYS[1]
 local group, first, count = ARGV[1], ARGV[2], ARGV[3]

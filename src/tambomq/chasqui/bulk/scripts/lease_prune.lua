@@ -1,14 +1,15 @@
 #!lua flags=allow-oom
--- lease_prune: leave out of a claim that nobody has seen yet what is another's by now, or gone.
+-- lease_prune: drop members that are no longer owned from a claim that was not processed yet.
 --
 -- KEYS  stream    stream  {chasqui:<queue>}:stream
 --       ledger    hash    {chasqui:<queue>}:lease:<lease>
 --       members   list    {chasqui:<queue>}:lease:<lease>:members
--- ARGV  owner     who has the lease
---       count     look at so many, at most 1000; those that are kept go to the end
---       group     whose jobs
---       consumer  in whose name
--- REPLY how many are left; 'fenced' and who has the lease
+-- ARGV  owner     owner token of the caller
+--       count     how many to check, at most 1000; those that are kept go to the end
+--       group     consumer group
+--       consumer  consumer that owns them
+-- REPLY how many are left; 'fenced' and the current holder's label
+-- NEEDS owner_check
 
 local stream, ledger, members = KEYS[1], KEYS[2], KEYS[3]
 local owner, count, group, consumer = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -22,9 +23,9 @@ local entries, kept = {}, {}
 for i, line in ipairs(lines) do
   entries[i] = cmsgpack.unpack(line)[1]
 end
-local is_held = held(stream, group, consumer, entries)
+local is_owned = owner_check(stream, group, consumer, entries)
 for i, line in ipairs(lines) do
-  if is_held(entries[i]) then
+  if is_owned(entries[i]) then
     kept[#kept + 1] = line
   end
 end

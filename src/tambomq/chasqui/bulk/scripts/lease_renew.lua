@@ -1,17 +1,18 @@
--- lease_renew: keep a lease, and some jobs of its open claim out of others' hands.
+-- lease_renew: renew a lease, and the ownership of some jobs of its open claim.
 --
 -- KEYS  stream    stream  {chasqui:<queue>}:stream
 --       ledger    hash    {chasqui:<queue>}:lease:<lease>
 --       members   list    {chasqui:<queue>}:lease:<lease>:members
--- ARGV  owner     who has the lease
---       lease_ms  for how long from now
+-- ARGV  owner     owner token of the caller
+--       lease_ms  lease time, in ms
 --       hide_ms   for how long the claim is not given up
---       first     the place of the first job
+--       first     index of the first job
 --       count     how many, at most 1000; 0 keeps the lease alone
---       group     whose jobs
---       consumer  in whose name
--- REPLY how many jobs were looked at, and how many of them are another's by now, or gone;
---       'fenced' and who has the lease
+--       group     consumer group
+--       consumer  consumer that owns them
+-- REPLY how many jobs were checked, and how many of them are no longer owned;
+--       'fenced' and the current holder's label
+-- NEEDS owner_check
 
 local stream, ledger, members = KEYS[1], KEYS[2], KEYS[3]
 local owner, lease_ms, hide_ms = ARGV[1], ARGV[2], ARGV[3]
@@ -32,9 +33,9 @@ end
 if #entries == 0 then
   return {0, 0}
 end
-local is_held, mine = held(stream, group, consumer, entries), {}
+local is_owned, mine = owner_check(stream, group, consumer, entries), {}
 for _, entry in ipairs(entries) do
-  if is_held(entry) then
+  if is_owned(entry) then
     mine[#mine + 1] = entry
   end
 end

@@ -1,20 +1,21 @@
 #!lua flags=allow-oom
--- move_take: let jobs that no worker has leave a queue, and write down what they were.
+-- move_take: remove undelivered jobs from a queue, and store them as in transit.
 --
 -- KEYS  stream      stream  {chasqui:<queue>}:stream
 --       move        hash    {chasqui:<queue>}:move:<id>
 --       transit     list    {chasqui:<queue>}:move:<id>:transit
 --       events      stream  {chasqui:<queue>}:events
--- ARGV  run         a name for the move, if it is new
+-- ARGV  run         id of the move, if it is new
 --       count       jobs at most
---       room        bytes at which no more are added
---       returned    the consumer whose entries are nobody's
---       events_cap  events that are kept; 0 writes none
--- REPLY the move's name, the batch's number, 0, and the batch: for each job 'w <name>' and its
+--       free_bytes  maximum total size, in bytes; the last one may exceed it
+--       returned    consumer that owns returned entries
+--       events_cap  length cap of the events stream; 0: write no events
+-- REPLY id of the move, the batch's number, 0, and the batch: for each job 'w <name>' and its
 --       envelope
+-- NEEDS moved_events, prefix
 
 local stream, move, transit, events = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local run, count, room = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local run, count, free_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local returned, events_cap = ARGV[4], ARGV[5]
 
 if redis.call('HSETNX', move, 'run', run) == 0 then
@@ -25,8 +26,8 @@ if redis.call('EXISTS', transit) == 1 then
   return {run, number, 0, redis.call('LRANGE', transit, 0, -1)}
 end
 
--- Whatever a group was given has a lower place than what no group was given; and what a worker
--- gave back is nobody's again.
+-- Entries after every group's last-delivered id are undelivered; with a single group, entries that
+-- a worker has returned are too.
 local function is_later(a, b)
   local a_ms, a_seq = a:match('(%d+)-(%d+)')
   local b_ms, b_seq = b:match('(%d+)-(%d+)')
@@ -44,7 +45,7 @@ for _, row in ipairs(#found < count and redis.call('XRANGE', stream, '(' .. top,
   found[#found + 1] = row
 end
 
-local rows, gone, jobs = {}, {}, {}
+local rows, taken, jobs = {}, {}, {}
 for _, row in ipairs(found) do
   local body, name = '', ''
   for i = #row[2] - 1, 1, -2 do
@@ -54,20 +55,20 @@ for _, row in ipairs(found) do
       name = row[2][i + 1]
     end
   end
-  if room > 0 then
+  if free_bytes > 0 then
     rows[#rows + 1], rows[#rows + 2] = 'w ' .. name, body
-    gone[#gone + 1] = row[1]
+    taken[#taken + 1] = row[1]
     jobs[#jobs + 1], jobs[#jobs + 2] = job_id(body), name
-    room = room - #body
+    free_bytes = free_bytes - #body
   end
 end
-if #gone > 0 then
+if #taken > 0 then
   redis.call('RPUSH', transit, unpack(rows))
   redis.call('HSET', move, 'number', number + 1)
   for _, group in ipairs(groups) do
-    redis.call('XACK', stream, group, unpack(gone))
+    redis.call('XACK', stream, group, unpack(taken))
   end
-  redis.call('XDEL', stream, unpack(gone))
-  note_moved(events, events_cap, jobs)
+  redis.call('XDEL', stream, unpack(taken))
+  write_moved_events(events, events_cap, jobs)
 end
 return {run, number + 1, 0, rows}

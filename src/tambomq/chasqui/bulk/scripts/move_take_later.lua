@@ -1,16 +1,17 @@
 #!lua flags=allow-oom
--- move_take_later: let delayed jobs leave a queue, and write down what they were.
+-- move_take_later: remove delayed jobs from a queue, and store them as in transit.
 --
 -- KEYS  delayed           zset    {chasqui:<queue>}:delayed
 --       move              hash    {chasqui:<queue>}:move:<id>
 --       transit           list    {chasqui:<queue>}:move:<id>:transit
 --       events            stream  {chasqui:<queue>}:events
 --       marker, index     …       strings {chasqui:<queue>}:dlid:<id> and didx:<id>, of each job
--- ARGV  run               a name for the move, if it is new
---       events_cap        events that are kept; 0 writes none
---       member, id, name  …       of each job; no id if nobody can read it
--- REPLY the move's name, the batch's number, 0, and the batch: for each job 'd <due> <0, or the
+-- ARGV  run               id of the move, if it is new
+--       events_cap        length cap of the events stream; 0: write no events
+--       member, id, name  …       of each job; id '' if the member cannot be decoded
+-- REPLY id of the move, the batch's number, 0, and the batch: for each job 'd <due> <0, or the
 --       milliseconds for which its id is taken>' and its member
+-- NEEDS moved_events
 
 local delayed, move, transit, events = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local run, events_cap = ARGV[1], ARGV[2]
@@ -43,6 +44,6 @@ end
 if #rows > 0 then
   redis.call('RPUSH', transit, unpack(rows))
   redis.call('HSET', move, 'number', number + 1)
-  note_moved(events, events_cap, jobs)
+  write_moved_events(events, events_cap, jobs)
 end
 return {run, number + 1, 0, rows}

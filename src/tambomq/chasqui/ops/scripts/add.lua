@@ -1,18 +1,19 @@
--- add: let a job wait for a worker.
+-- add: add a job to the stream.
 --
 -- KEYS  stream      stream  {chasqui:<queue>}:stream
 --       events      stream  {chasqui:<queue>}:events
 --       window      zset    {chasqui:<queue>}:idmp:<producer>
--- ARGV  producer    within which the id counts once
---       cap         jobs that the stream may hold
---       overflow    'refuse' what is beyond it, or 'trim' the oldest
---       events_cap  events that are kept; 0 writes none
---       announce    events that are kept if this add is to be one; else 0
---       ts          now, in ms
---       id          the job's
+-- ARGV  producer    deduplication scope of the id
+--       cap         length cap of the stream
+--       overflow    at the cap: 'refuse' new jobs, or 'trim' the oldest
+--       events_cap  length cap of the events stream; 0: write no events
+--       announce    length cap of the events stream if `waiting` is to be written; else 0
+--       ts          current time, in ms
+--       id          job id
 --       payload     its envelope
---       name        its name, '' for none
--- REPLY how many the stream holds, n; -1 if there is no room; -2 - n if the id counts already
+--       name        job name; '' if none
+-- REPLY length of the stream, n; -1 if the stream is full; -2 - n if the id is a duplicate
+-- NEEDS write_event, put_*, stream_cap, journal_on, journal_on_queue
 
 local stream, events, window = KEYS[1], KEYS[2], KEYS[3]
 local producer, cap, overflow, events_cap, announce = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -26,6 +27,7 @@ end
 if near and before >= tonumber(cap) then
   return -1
 end
+if journal_is_full() then return JOURNAL_FULL end
 local entry
 if name == '' then
   entry = put(stream, window, producer, id, near, 'd', payload)
@@ -34,11 +36,13 @@ else
 end
 local after = redis.call('XLEN', stream)
 if after == before then
-  -- Its id counts already: because of another job, or of this very call when its reply was lost.
+  -- The id is a duplicate: of another job, or of this very call if its first reply was lost.
   local row = redis.call('XRANGE', stream, entry, entry)[1]
   return row and row[2][2] == payload and after or -2 - after
 end
-note(events, announce, 'waiting', id, ts, name)
+stored(id, name, payload)
+close_journal()
+write_event(events, announce, 'waiting', id, ts, name)
 if overflow == 'trim' then
   trim(stream, cap, events, events_cap, ts, 'stream')
 end

@@ -1,10 +1,10 @@
--- claim: take over entries that nobody has renewed for too long.
+-- claim: take over pending entries that were not renewed for too long.
 --
 -- KEYS  stream    stream  {chasqui:<queue>}:stream
--- ARGV  group     whose
---       consumer  who takes them
+-- ARGV  group     consumer group
+--       consumer  consumer that takes them over
 --       idle_ms   too long
---       count     at most so many
+--       count     maximum number
 -- REPLY for each: entry, fields, ms of silence, deliveries before this one
 
 local stream = KEYS[1]

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- convert: store delayed jobs of the page's dialect in the engine's, due when they were.
+-- convert: rewrite delayed members from the page's dialect to the engine's, with the same due times.
 --
 -- KEYS  delayed      zset    {chasqui:<queue>}:delayed
 --       index        …       string {chasqui:<queue>}:didx:<id>, of each job

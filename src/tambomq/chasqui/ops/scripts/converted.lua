@@ -1,7 +1,7 @@
--- converted: remember that no delayed job of the page's dialect is left.
+-- converted: record that no delayed member in the page's dialect is left.
 --
 -- KEYS  converted  string  {chasqui:<queue>}:tambo:converted
--- ARGV  walk       what was kept there when the search began; who stores such a job deletes it
+-- ARGV  walk       the value when the search began; storing such a job deletes it
 --       keep_s     for how long to remember it
 -- REPLY 1, or 0 if such a job was stored meanwhile
 

@@ -1,11 +1,12 @@
--- drop_delayed: forget jobs that are not due yet; their ids may be scheduled anew.
+-- drop_delayed: delete delayed jobs; their ids may be scheduled again.
 --
 -- KEYS  delayed           zset    {chasqui:<queue>}:delayed
 --       events            stream  {chasqui:<queue>}:events
 --       marker, index     …       {chasqui:<queue>}:dlid:<id> and :didx:<id> of each
--- ARGV  events_cap        events that are kept; 0 writes none
---       member, id, name  …       of each; no id if nobody can read it
+-- ARGV  events_cap        length cap of the events stream; 0: write no events
+--       member, id, name  …       of each; id '' if the member cannot be decoded
 -- REPLY how many were there
+-- NEEDS cancelled_event
 
 local delayed, events = KEYS[1], KEYS[2]
 local events_cap = ARGV[1]
@@ -16,7 +17,7 @@ for i = 2, #ARGV, 3 do
   if redis.call('ZREM', delayed, member) == 1 then
     local place = 3 + (i - 2) / 3 * 2
     redis.call('UNLINK', unpack(KEYS, place, place + 1))
-    note_cancelled(events, events_cap, id, name)
+    write_cancelled_event(events, events_cap, id, name)
     dropped = dropped + 1
   end
 end

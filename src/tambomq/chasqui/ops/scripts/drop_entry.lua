@@ -1,13 +1,14 @@
--- drop_entry: forget a job that waits, unless a worker has it.
+-- drop_entry: delete a waiting job, unless a worker owns it.
 --
 -- KEYS  stream      stream  {chasqui:<queue>}:stream
 --       events      stream  {chasqui:<queue>}:events
--- ARGV  entry       the job's
---       returned    in whose name those lie that workers gave back
---       events_cap  events that are kept; 0 writes none
---       id          the job's
---       name        its name, '' for none
--- REPLY 1 forgotten, 0 is not there; the worker's name if one has it
+-- ARGV  entry       stream entry of the job
+--       returned    consumer that owns returned entries
+--       events_cap  length cap of the events stream; 0: write no events
+--       id          job id
+--       name        job name; '' if none
+-- REPLY 1 deleted, 0 not found; the worker's name if one owns it
+-- NEEDS cancelled_event
 
 local stream, events = KEYS[1], KEYS[2]
 local entry, returned, events_cap, id, name = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -28,5 +29,5 @@ for _, group in ipairs(given_back) do
   redis.call('XACK', stream, group, entry)
 end
 redis.call('XDEL', stream, entry)
-note_cancelled(events, events_cap, id, name)
+write_cancelled_event(events, events_cap, id, name)
 return 1

@@ -1,25 +1,26 @@
--- drop_waiting: forget jobs that no worker has been given yet, or that one has given back.
+-- drop_waiting: delete jobs that were not delivered yet, or that a worker has returned.
 --
 -- KEYS  stream      stream  {chasqui:<queue>}:stream
 --       events      stream  {chasqui:<queue>}:events
--- ARGV  group       whose
+-- ARGV  group       consumer group
 --       until_      entries later than this stay; '+' for none
---       count       at most so many
---       returned    in whose name those lie that were given back
---       events_cap  events that are kept; 0 writes none
+--       count       maximum number
+--       returned    consumer that owns returned entries
+--       events_cap  length cap of the events stream; 0: write no events
 -- REPLY how many
+-- NEEDS cancelled_event, prefix
 
 local stream, events = KEYS[1], KEYS[2]
 local group, until_, count, returned, events_cap = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
-local function tell_of(rows)
+local function write_cancelled(rows)
   for _, row in ipairs(rows) do
     local known = {}
-    -- The first of each counts.
+    -- If a field occurs twice, the first one counts.
     for i = #row[2] - 1, 1, -2 do
       known[row[2][i]] = row[2][i + 1]
     end
-    note_cancelled(events, events_cap, job_id(known['d'] or ''), known['n'] or '')
+    write_cancelled_event(events, events_cap, job_id(known['d'] or ''), known['n'] or '')
   end
 end
 
@@ -44,7 +45,7 @@ for i, row in ipairs(given_back) do
 end
 if #entries > 0 then
   for _, entry in ipairs(events_cap ~= '0' and entries or {}) do
-    tell_of(redis.call('XRANGE', stream, entry, entry))
+    write_cancelled(redis.call('XRANGE', stream, entry, entry))
   end
   redis.call('XACK', stream, group, unpack(entries))
   redis.call('XDEL', stream, unpack(entries))
@@ -56,6 +57,6 @@ for i, row in ipairs(rows) do
 end
 if #entries > 0 then
   redis.call('XDEL', stream, unpack(entries))
-  tell_of(rows)
+  write_cancelled(rows)
 end
 return #entries

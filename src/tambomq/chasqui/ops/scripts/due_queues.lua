@@ -1,4 +1,4 @@
--- due_queues: find the queues whose first delayed job is due soon.
+-- due_queues: find the queues whose first delayed job is due soon, or which cannot be read.
 --
 -- KEYS  delayed  …  zset  {chasqui:<queue>}:delayed
 -- ARGV  within   ms from now

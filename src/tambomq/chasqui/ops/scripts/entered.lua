@@ -1,17 +1,18 @@
 #!lua flags=no-writes
--- entered: look for a job among the entries of a stream, a part of them at a time.
+-- entered: check whether a job is in a stream, one bounded part of it per call.
 --
 -- KEYS  stream  stream  {chasqui:<queue>}:stream
 -- ARGV  after   entries later than this one
---       id      the job's
--- REPLY 1 it is there, 0 it is not; else the entry after which to go on
+--       id      job id
+-- REPLY 1 found, 0 not found; else the entry to continue after
+-- NEEDS prefix
 
 local stream = KEYS[1]
 local after, id = ARGV[1], ARGV[2]
 
--- Few at first: a page of the largest jobs would stop the server for seconds.
-local seen, bytes, page = 0, 0, 4
-while seen < 500 and bytes < 1000000 do
+-- Start with small pages: a large page of the largest jobs would block the server for seconds.
+local scanned, bytes, page = 0, 0, 4
+while scanned < 500 and bytes < 1000000 do
   local rows = redis.call('XRANGE', stream, '(' .. after, '+', 'COUNT', page)
   for _, row in ipairs(rows) do
     local fields = row[2]
@@ -28,6 +29,6 @@ while seen < 500 and bytes < 1000000 do
   if #rows < page then
     return 0
   end
-  seen, page = seen + #rows, page * 2
+  scanned, page = scanned + #rows, page * 2
 end
 return after

@@ -1,4 +1,4 @@
--- fire: make the jobs of a repeatable spec that are due, if this is the leader.
+-- fire: add the due jobs of a repeatable spec, if the caller is the leader.
 --
 -- KEYS  stream          stream  {chasqui:<queue>}:stream
 --       delayed         zset    {chasqui:<queue>}:delayed
@@ -6,49 +6,55 @@
 --       spec            hash    {chasqui:<queue>}:repeat:spec:<key>
 --       lock            string  {chasqui:<queue>}:scheduler:lock
 --       events          stream  {chasqui:<queue>}:events
--- ARGV  holder          who leads
---       key             the spec's
+-- ARGV  holder          id of the caller
+--       key             key of the spec
 --       was             its next fire, as it was read
 --       next            the one after; 0 if there is none
 --       limit           how often it may fire in all; 0 for no limit
 --       end_before      when it ends, in ms; 0 for never
---       cap             jobs that the stream may hold
---       events_cap      events that are kept; 0 writes none
---       ts              now, in ms
+--       cap             length cap of the stream
+--       events_cap      length cap of the events stream; 0: write no events
+--       ts              current time, in ms
 --       id, name, payload, member  …  a job, and how it waits in delayed where the stream is full
--- REPLY how many were made, 1 if the spec has ended; -1 if another leads or has fired
+-- REPLY how many jobs were added, 1 if the spec has ended; -1 if another leads or has fired
+-- NEEDS write_event, stream_cap, journal_on, journal_on_queue
 
 local stream, delayed, repeat_, spec, lock, events = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local holder, key, was, next, limit, end_before = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local cap, events_cap, ts = ARGV[7], ARGV[8], ARGV[9]
 
--- A leader that was frozen finds that its successor has fired.
+-- A leader that was frozen must not fire again what its successor has fired.
 local score = redis.call('ZSCORE', repeat_, key)
 if redis.call('GET', lock) ~= holder or not score or math.floor(math.max(0, score)) ~= tonumber(was) then
   return {-1, 0}
 end
 limit, next, end_before = tonumber(limit), tonumber(next), tonumber(end_before)
 local fired = math.floor(tonumber(redis.call('HGET', spec, 'fired') or '0') or 0)
-local free, made = room(stream, cap), 0
--- What is wrong with a key must be found before anything is written: a job made is made again if not.
+local free, made = free_slots(stream, cap), 0
+-- Read the key first: failing after the first write would fire the same jobs again.
 redis.call('ZCARD', delayed)
 for i = 10, #ARGV, 4 do
   if limit > 0 and fired >= limit then
     break
   end
   local id, name, payload, member = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
+  if journal_is_full() then return JOURNAL_FULL end
   if made >= free then
-    redis.call('ZADD', delayed, ts, member)
+    if redis.call('ZADD', delayed, ts, member) == 1 then
+      stored_delayed(id, name, member, ts)
+    end
   else
     if name == '' then
       redis.call('XADD', stream, '*', 'd', payload)
     else
       redis.call('XADD', stream, '*', 'd', payload, 'n', name)
     end
-    note(events, events_cap, 'waiting', id, ts, name)
+    stored(id, name, payload)
+    write_event(events, events_cap, 'waiting', id, ts, name)
   end
   fired, made = fired + 1, made + 1
 end
+close_journal()
 if made > 0 then
   redis.call('HSET', spec, 'fired', string.format('%.0f', fired))
 end

@@ -1,15 +1,15 @@
--- forget_indexes: forget by what jobs would be cancelled that are due.
+-- forget_indexes: delete the cancellation indexes of jobs that are no longer delayed.
 --
 -- KEYS  delayed  zset  {chasqui:<queue>}:delayed
 --       index    …     string {chasqui:<queue>}:didx:<id>, of each job
 -- ARGV  none
--- REPLY how many were forgotten
+-- REPLY how many were deleted
 
 local delayed = KEYS[1]
 
 local count = 0
 for _, index in ipairs({unpack(KEYS, 2)}) do
-  -- The id may have been scheduled anew: that job can still be cancelled.
+  -- If the id was scheduled again, that job must stay cancellable.
   local member = redis.pcall('GET', index)
   if type(member) ~= 'string' or not redis.call('ZSCORE', delayed, member) then
     count = count + redis.call('UNLINK', index)

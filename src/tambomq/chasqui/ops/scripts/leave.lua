@@ -1,10 +1,10 @@
--- leave: take a consumer out of its group, if nothing is in its hands.
+-- leave: remove a consumer from its group, if it owns no entries.
 --
 -- KEYS  stream    stream  {chasqui:<queue>}:stream
 --       workers   set     {chasqui:<queue>}:tambo:workers
--- ARGV  group     whose
---       consumer  who
--- REPLY 1 has left, 0 has entries, or there is no group
+-- ARGV  group     consumer group
+--       consumer  the consumer
+-- REPLY 1 removed, 0 it owns entries, or the group does not exist
 
 local stream, workers = KEYS[1], KEYS[2]
 local group, consumer = ARGV[1], ARGV[2]

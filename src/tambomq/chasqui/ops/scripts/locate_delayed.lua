@@ -1,10 +1,11 @@
 #!lua flags=no-writes
--- locate_delayed: look for a job among those that are not due yet, a part of them at a time.
+-- locate_delayed: find a delayed job, one page per call.
 --
 -- KEYS  delayed  zset  {chasqui:<queue>}:delayed
--- ARGV  cursor   where to go on, 0 to begin
---       id       the job's
--- REPLY where to go on, 0 at the end; and if it was found its member and when it is due
+-- ARGV  cursor   scan cursor; 0 to start
+--       id       job id
+-- REPLY next position, 0 at the end; and if it was found its member and when it is due
+-- NEEDS prefix
 
 local delayed = KEYS[1]
 local cursor, id = ARGV[1], ARGV[2]

@@ -1,15 +1,16 @@
--- pause: let workers start no job, until somebody resumes the queue.
+-- pause: stop workers from starting jobs until the queue is resumed.
 --
 -- KEYS  paused   string  {chasqui:<queue>}:paused
 --       window   zset    {chasqui:<queue>}:idmp:requests
--- ARGV  request  names this request: made twice, it counts once
+-- ARGV  request  id of this request: a repeated request has no effect
 -- REPLY 1
+-- NEEDS dedup_window
 
 local paused, window = KEYS[1], KEYS[2]
 local request = ARGV[1]
 
--- Repeated after its reply was lost, it would undo what another has done since.
-if not seen(window, request) then
+-- A repetition after a lost reply must not undo a later change by another client.
+if not is_in_window(window, request) then
   redis.call('SET', paused, '1')
   remember(window, request)
 end

@@ -1,29 +1,31 @@
--- promote: let jobs that are due wait for a worker, if this is the leader.
+-- promote: move due jobs from the delayed set to the stream, if the caller is the leader.
 --
 -- KEYS  delayed     zset    {chasqui:<queue>}:delayed
 --       stream      stream  {chasqui:<queue>}:stream
 --       dlq         stream  {chasqui:<queue>}:dlq
 --       lock        string  {chasqui:<queue>}:promoter:lock
 --       events      stream  {chasqui:<queue>}:events
--- ARGV  holder      who would lead
---       ttl         seconds to lead, unless this is said again
---       batch       at most so many jobs, and about a megabyte
---       cap         jobs that the stream may hold
---       dlq_cap     dead letters that are kept
---       events_cap  events that are kept; 0 writes none
--- REPLY 0 if another leads; else ids of the moved, buried, still delayed, ms until the next is due (-1: none is)
+-- ARGV  holder      candidate for leader
+--       ttl         lock TTL in seconds; each call renews it
+--       batch       maximum number of jobs; the batch is also limited to about 1 MB
+--       cap         length cap of the stream
+--       dlq_cap     length cap of the dead-letter stream
+--       events_cap  length cap of the events stream; 0: write no events
+-- REPLY 0 if another leads; else the promoted ids, how many were dead-lettered, how many are still
+--       delayed, and the ms until the next is due (-1: none)
+-- NEEDS acquire_leadership, write_event, prefix, stream_cap
 
 local delayed, stream, dlq, lock, events = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local holder, ttl, batch, cap, dlq_cap, events_cap = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
-if not leads(lock, holder, ttl) then
+if not acquire_leadership(lock, holder, ttl) then
   return 0
 end
 local clock = redis.call('TIME')
 local now = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))
-local count = math.min(batch, room(stream, cap))
-local moved, buried, kept = {}, 0, {}
--- Few at first: a batch of the largest jobs would stop the server for seconds.
+local count = math.min(batch, free_slots(stream, cap))
+local moved, buried, deferred = {}, 0, {}
+-- Start with small pages: a large page of the largest jobs would block the server for seconds.
 local due, bytes, page = {}, 0, 4
 while #due < count and bytes < 1000000 do
   local more = redis.call('ZRANGEBYSCORE', delayed, '-inf', now, 'LIMIT', #due, math.min(page, count - #due))
@@ -39,12 +41,12 @@ end
 for _, member in ipairs(due) do
   local skip, length = prefix(member)
   if not skip then
-    -- Nobody can run it; left here, it would be looked at for ever.
+    -- A malformed member can never run; left here, it would be read again on every tick.
     local put = redis.pcall('XADD', dlq, '*', 'd', member, 'source_id', '', 'reason', 'malformed', 'detail', 'bad delayed member')
     if type(put) == 'table' then
-      kept[#kept + 1] = member
+      deferred[#deferred + 1] = member
     else
-      note(events, events_cap, 'dlq', '', now, '', 'attempt', '0', 'reason', 'malformed')
+      write_event(events, events_cap, 'dlq', '', now, '', 'attempt', '0', 'reason', 'malformed')
       buried = buried + 1
     end
   else
@@ -55,16 +57,16 @@ for _, member in ipairs(due) do
     else
       redis.call('XADD', stream, '*', 'd', envelope, 'n', name)
     end
-    note(events, events_cap, 'waiting', id, now, name)
+    write_event(events, events_cap, 'waiting', id, now, name)
     moved[#moved + 1] = id
   end
 end
 if #due > 0 then
   redis.call('ZREMRANGEBYRANK', delayed, 0, #due - 1)
 end
--- Where the dead letters should be is something else. Were that an error, all that was moved would
--- be moved again.
-for _, member in ipairs(kept) do
+-- The dead-letter key is of another type. Retry these in a minute: an error here would undo nothing,
+-- and all jobs promoted above would be promoted again.
+for _, member in ipairs(deferred) do
   redis.call('ZADD', delayed, now + 60000, member)
 end
 if buried > 0 then

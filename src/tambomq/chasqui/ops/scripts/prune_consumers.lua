@@ -1,11 +1,11 @@
--- prune_consumers: take consumers of ours out of their groups that are dead and hold nothing.
+-- prune_consumers: remove our dead consumers that own no entries from their groups.
 --
 -- KEYS  stream    stream  {chasqui:<queue>}:stream
 --       workers   set     {chasqui:<queue>}:tambo:workers
--- ARGV  idle_ms   who has not read for so long is dead
---       ours      how the names of our consumers begin, unless they are in workers
---       returned  the consumer that is never dead
--- REPLY how many were taken out
+-- ARGV  idle_ms   consumers idle for longer are dead
+--       ours      name prefix of our consumers; others of ours are in workers
+--       returned  the consumer that is never removed
+-- REPLY how many were removed
 
 local stream, workers = KEYS[1], KEYS[2]
 local idle_ms, ours, returned = tonumber(ARGV[1]), ARGV[2], ARGV[3]

@@ -1,9 +1,9 @@
--- put_off: look at a repeatable spec again later, if this is the leader.
+-- put_off: postpone the next check of a repeatable spec, if the caller is the leader.
 --
 -- KEYS  repeat_  zset    {chasqui:<queue>}:repeat
 --       lock     string  {chasqui:<queue>}:scheduler:lock
--- ARGV  holder   who leads
---       key      the spec's
+-- ARGV  holder   id of the caller
+--       key      key of the spec
 --       was      its next fire, as it was read
 --       later    when to look again, in ms
 -- REPLY 1, or 0 if another leads or has changed when it is due

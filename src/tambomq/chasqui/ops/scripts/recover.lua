@@ -1,8 +1,8 @@
--- recover: hand a consumer what the server thinks it has, but it does not know of.
+-- recover: return the entries that a consumer owns but does not know of, because a reply was lost.
 --
 -- KEYS  stream    stream  {chasqui:<queue>}:stream
--- ARGV  group     whose
---       consumer  who asks
+-- ARGV  group     consumer group
+--       consumer  consumer that asks
 --       held      …       entries it knows of
 -- REPLY for each other: entry, fields, ms of silence, deliveries before this one
 

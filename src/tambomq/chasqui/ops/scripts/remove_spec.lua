@@ -1,16 +1,17 @@
--- remove_spec: let a job recur no more.
+-- remove_spec: delete a repeatable spec.
 --
 -- KEYS  repeat_  zset  {chasqui:<queue>}:repeat
 --       spec     hash  {chasqui:<queue>}:repeat:spec:<key>
 --       window   zset  {chasqui:<queue>}:idmp:requests
--- ARGV  key      the spec's
---       request  names this request: made twice, it counts once
+-- ARGV  key      key of the spec
+--       request  id of this request: a repeated request has no effect
 -- REPLY 1 removed, 0 was not there
+-- NEEDS dedup_window
 
 local repeat_, spec, window = KEYS[1], KEYS[2], KEYS[3]
 local key, request = ARGV[1], ARGV[2]
 
-if seen(window, request) then
+if is_in_window(window, request) then
   return 1
 end
 redis.call('DEL', spec)

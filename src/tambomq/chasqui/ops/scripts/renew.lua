@@ -1,10 +1,11 @@
--- renew: keep entries in a consumer's hands.
+-- renew: reset the idle time of entries that a consumer owns.
 --
 -- KEYS  stream    stream  {chasqui:<queue>}:stream
--- ARGV  group     whose
---       consumer  who has them
+-- ARGV  group     consumer group
+--       consumer  consumer that owns them
 --       entry     …       each
--- REPLY those that it has no more
+-- REPLY the entries that it no longer owns
+-- NEEDS is_owner
 
 local stream = KEYS[1]
 local group, consumer = ARGV[1], ARGV[2]
@@ -12,7 +13,7 @@ local group, consumer = ARGV[1], ARGV[2]
 local mine, lost = {}, {}
 for i = 3, #ARGV do
   local entry = ARGV[i]
-  if owns(stream, group, consumer, entry) then
+  if is_owner(stream, group, consumer, entry) then
     mine[#mine + 1] = entry
   else
     lost[#lost + 1] = entry

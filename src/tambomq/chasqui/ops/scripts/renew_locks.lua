@@ -1,10 +1,10 @@
--- renew_locks: become or stay the leader of many queues, where nobody else is.
+-- renew_locks: take or renew the leader locks of many queues, where no other holder has them.
 --
 -- KEYS  promoter, scheduler, specs  …  two locks {chasqui:<queue>}:…:lock, zset {chasqui:<queue>}:repeat
--- ARGV  holder  who
---       ttl     seconds until another may, unless this is said again
---       clock   the time by the clock of who would lead, in ms
---       apart   ms by which it may differ from the server's, for who would schedule
+-- ARGV  holder  id of the caller
+--       ttl     lock TTL in seconds; each call renews it
+--       clock   the caller's clock, in ms
+--       apart   allowed difference to the server's clock, in ms; a scheduler must be within it
 -- REPLY the server's time in ms; then for each queue 1 or 0 for each lock, and the next fire in ms (-1: none)
 
 local holder, ttl, clock, apart = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -13,13 +13,13 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local agree = math.abs(now - clock) <= tonumber(apart)
 
--- A lock is written again when two fifths of its time are over, not each time it is looked at.
+-- A lock is renewed only after two fifths of its TTL, not on every call.
 local function keep(lock)
-  local who = redis.pcall('GET', lock)
-  if who and who ~= holder then
+  local leader = redis.pcall('GET', lock)
+  if leader and leader ~= holder then
     return 0
   end
-  if not who or redis.call('PTTL', lock) < ttl * 600 then
+  if not leader or redis.call('PTTL', lock) < ttl * 600 then
     redis.call('SET', lock, holder, 'EX', ttl)
   end
   return 1
@@ -32,7 +32,7 @@ for i = 1, #KEYS, 3 do
   if agree then
     schedules = keep(scheduler)
   elseif redis.pcall('GET', scheduler) == holder then
-    -- Another, whose clock is right, need not wait for the lock to run out.
+    -- Release the lock, so that a leader with a correct clock need not wait for it to expire.
     redis.call('DEL', scheduler)
   end
   local head = redis.pcall('ZRANGE', specs, 0, 0, 'WITHSCORES')

@@ -1,19 +1,20 @@
--- replay: let dead letters wait for a worker again, each once.
+-- replay: move dead letters back to the stream, each once.
 --
 -- KEYS  dlq         stream  {chasqui:<queue>}:dlq
 --       stream      stream  {chasqui:<queue>}:stream
 --       events      stream  {chasqui:<queue>}:events
 --       stalls      string  {chasqui:<queue>}:stalls:<id>, without the id
--- ARGV  cap         jobs that the stream may hold
---       events_cap  events that are kept; 0 writes none
---       ts          now, in ms
---       letter, id, payload, name  …  a dead letter, and the job it becomes
--- REPLY how many; 1 if there was no room for all
+-- ARGV  cap         length cap of the stream
+--       events_cap  length cap of the events stream; 0: write no events
+--       ts          current time, in ms
+--       letter, id, payload, name  …  a dead letter, and its job
+-- REPLY how many; 1 if the stream had no space for all
+-- NEEDS write_event, stream_cap
 
 local dlq, stream, events, stalls = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local cap, events_cap, ts = ARGV[1], ARGV[2], ARGV[3]
 
-local free, replayed = room(stream, cap), 0
+local free, replayed = free_slots(stream, cap), 0
 for i = 4, #ARGV, 4 do
   if replayed >= free then
     return {replayed, 1}
@@ -26,7 +27,7 @@ for i = 4, #ARGV, 4 do
       redis.call('XADD', stream, '*', 'd', payload, 'n', name)
     end
     redis.call('DEL', stalls .. id)
-    note(events, events_cap, 'waiting', id, ts, name)
+    write_event(events, events_cap, 'waiting', id, ts, name)
     replayed = replayed + 1
   end
 end

@@ -1,7 +1,7 @@
--- resign: lead no more.
+-- resign: release the leader lock.
 --
 -- KEYS  lock    string  {chasqui:<queue>}:promoter:lock or …:scheduler:lock
--- ARGV  holder  who
+-- ARGV  holder  id of the caller
 -- REPLY 1 resigned, 0 did not lead
 
 local lock = KEYS[1]

@@ -1,14 +1,15 @@
--- resume: let workers of a paused queue go on.
+-- resume: let workers of a paused queue start jobs again.
 --
 -- KEYS  paused   string  {chasqui:<queue>}:paused
 --       window   zset    {chasqui:<queue>}:idmp:requests
--- ARGV  request  names this request: made twice, it counts once
+-- ARGV  request  id of this request: a repeated request has no effect
 -- REPLY 1 resumed, 0 was not paused
+-- NEEDS dedup_window
 
 local paused, window = KEYS[1], KEYS[2]
 local request = ARGV[1]
 
-if seen(window, request) then
+if is_in_window(window, request) then
   return 1
 end
 local count = redis.call('DEL', paused)

@@ -1,4 +1,4 @@
--- schedule: let a job wait until it is due.
+-- schedule: add a delayed job.
 --
 -- KEYS  delayed         zset    {chasqui:<queue>}:delayed
 --       events          stream  {chasqui:<queue>}:events
@@ -11,17 +11,18 @@
 --       consumers       string  {chasqui:<queue>}:tambo:consumers
 --       workers         set     {chasqui:<queue>}:tambo:workers
 --       converted       string  {chasqui:<queue>}:tambo:converted
--- ARGV  dialect         'page', 'engine', or 'auto': what the queue's signs ask for
---       events_cap      events that are kept; 0 writes none
---       ts              now, in ms
---       id              the job's
---       name            its name, '' for none
+-- ARGV  dialect         'page', 'engine', or 'auto': chosen by whether an engine shares the queue
+--       events_cap      length cap of the events stream; 0: write no events
+--       ts              current time, in ms
+--       id              job id
+--       name            job name; '' if none
 --       delay_ms        from now
 --       run_at          when it is due, in ms
 --       member          its name and envelope: in the page's dialect, or else in the engine's
---       ttl             seconds during which no other job of this id is scheduled; 0 if any may be
--- REPLY 1 scheduled, 0 was scheduled before, 2 scheduled, and members of the page's dialect may be in
---       danger; the leader's name if it could not read the member
+--       ttl             seconds during which the id cannot be scheduled again; 0: no limit
+-- REPLY 1 scheduled, 0 was scheduled before, 2 scheduled, and members of the page's dialect need
+--       conversion; the leader's name if it could not read the member
+-- NEEDS dialect, write_event, dedup_window, journal_on, journal_on_queue
 
 local delayed, events, marker, index, window = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local stream, lock, scheduler_lock, consumers = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
@@ -33,22 +34,25 @@ local holder = dialect == 'page' and is_foreign_lock(lock)
 if holder then
   return holder
 end
--- A call that is repeated finds no job when it was promoted in between.
-if ttl ~= '0' and redis.call('EXISTS', marker) == 1 or ttl == '0' and seen(window, id) then
+-- A repeated call may find that its job has already been promoted.
+if ttl ~= '0' and redis.call('EXISTS', marker) == 1 or ttl == '0' and is_in_window(window, id) then
   local stored = redis.call('GET', index)
   return (stored == member or dialect == 'auto' and stored == shortened(member)) and 1 or 0
 end
 local reply = 1
 if dialect == 'auto' then
-  if not has_signs(stream, lock, scheduler_lock, consumers, workers, delayed) then
+  if not has_engine(stream, lock, scheduler_lock, consumers, workers, delayed) then
     dialect, member = 'page', shortened(member)
   elseif redis.call('GET', converted) ~= '1' then
     reply = 2
   end
 end
--- First, because it may fail: a marker without a job would keep the job away.
+if journal_is_full() then return JOURNAL_FULL end
+-- Before the marker, because it may fail: a marker without a job would block the id.
 if redis.call('ZADD', delayed, run_at, member) == 1 then
-  note(events, events_cap, 'delayed', id, ts, name, 'delay_ms', delay_ms)
+  stored_delayed(id, name, member, run_at)
+  close_journal()
+  write_event(events, events_cap, 'delayed', id, ts, name, 'delay_ms', delay_ms)
 end
 if dialect == 'page' then
   redis.call('DEL', converted)

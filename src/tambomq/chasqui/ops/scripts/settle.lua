@@ -1,22 +1,23 @@
--- settle: tell that jobs begin to run, and forget jobs whose handlers returned.
+-- settle: write events of started jobs, and acknowledge completed jobs.
 --
 -- KEYS  stream      stream  {chasqui:<queue>}:stream
 --       events      stream  {chasqui:<queue>}:events
 --       stalls      string  {chasqui:<queue>}:stalls:<id>, without the id
--- ARGV  group       whose
---       consumer    who runs them
---       events_cap  events that are kept; 0 writes none
---       ts          now, in ms
+-- ARGV  group       consumer group
+--       consumer    consumer that runs them
+--       events_cap  length cap of the events stream; 0: write no events
+--       ts          current time, in ms
 --       begun       how many begin
 --       rest        …  id, name and attempt of each that begins, then entry, id, name, attempt and
 --                   duration_us of each that ended
--- REPLY entries that ended but were another's by then, or gone
+-- REPLY entries that ended but were no longer owned
+-- NEEDS ackdel_*, is_owner
 
 local stream, events, stalls = KEYS[1], KEYS[2], KEYS[3]
 local group, consumer, events_cap, ts, begun = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
--- As `note`, without its generality: nine tenths of all events are written here.
-local function tell(e, id, name, ...)
+-- A specialised `write_event`: nine tenths of all events are written here.
+local function write_event(e, id, name, ...)
   if events_cap == '0' then
     return
   elseif name == '' then
@@ -28,9 +29,9 @@ end
 
 local ended = 6 + begun * 3
 for i = 6, ended - 1, 3 do
-  tell('active', ARGV[i], ARGV[i + 1], ARGV[i + 2])
+  write_event('active', ARGV[i], ARGV[i + 1], ARGV[i + 2])
 end
--- Jobs end about in the order they came in, so one look finds nearly all.
+-- Jobs end roughly in stream order, so one XPENDING finds nearly all.
 local known = {}
 if ended < #ARGV then
   local rows = redis.pcall('XPENDING', stream, group, ARGV[ended], ARGV[#ARGV - 4], #ARGV, consumer)
@@ -41,10 +42,10 @@ end
 local mine, lost, counters = {}, {}, {}
 for i = ended, #ARGV, 5 do
   local entry = ARGV[i]
-  if known[entry] or owns(stream, group, consumer, entry) then
+  if known[entry] or is_owner(stream, group, consumer, entry) then
     mine[#mine + 1] = entry
     counters[#counters + 1] = stalls .. ARGV[i + 1]
-    tell('completed', ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], 'duration_us', ARGV[i + 4])
+    write_event('completed', ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], 'duration_us', ARGV[i + 4])
   else
     lost[#lost + 1] = entry
   end

@@ -1,4 +1,4 @@
--- upsert: let a job recur, as new or instead of what recurred under its key.
+-- upsert: create or replace a repeatable spec.
 --
 -- KEYS  repeat_         zset    {chasqui:<queue>}:repeat
 --       spec            hash    {chasqui:<queue>}:repeat:spec:<key>
@@ -8,25 +8,26 @@
 --       consumers       string  {chasqui:<queue>}:tambo:consumers
 --       workers         set     {chasqui:<queue>}:tambo:workers
 --       window          zset    {chasqui:<queue>}:idmp:requests
--- ARGV  key             the spec's
+-- ARGV  key             key of the spec
 --       next            its next fire, in ms
 --       body            the spec
---       alone           1 if a released engine would drop it
---       request         names this request: made twice, it counts once
+--       alone           1 if a released engine would drop the spec
+--       request         id of this request: a repeated request has no effect
 -- REPLY 1, or 0 if a released engine shares the queue and would drop it
+-- NEEDS dialect, dedup_window
 
 local repeat_, spec, stream, lock, scheduler_lock = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local consumers, workers, window = KEYS[6], KEYS[7], KEYS[8]
 local key, next, body, alone, request = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
--- Repeated after its reply was lost, it would undo what another has done since.
-if seen(window, request) then
+-- A repetition after a lost reply must not undo a later change by another client.
+if is_in_window(window, request) then
   return 1
 end
-if alone == '1' and has_signs(stream, lock, scheduler_lock, consumers, workers) then
+if alone == '1' and has_engine(stream, lock, scheduler_lock, consumers, workers) then
   return 0
 end
--- What is wrong with a key must be found before anything is written.
+-- Read the key first: one of another type then fails before anything is written.
 redis.call('ZCARD', repeat_)
 redis.call('HSET', spec, 'spec', body)
 redis.call('ZADD', repeat_, next, key)

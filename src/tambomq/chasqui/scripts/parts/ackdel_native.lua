@@ -1,10 +1,6 @@
--- ackdel_native: for other scripts: acknowledge and delete entries, where XACKDEL is known.
---
--- KEYS  none
--- ARGV  none
--- REPLY none
+-- ackdel_native: acknowledge and delete entries, on servers with XACKDEL.
 
--- A server that takes over from one that knew it may not.
+-- After a failover the new server may not have XACKDEL.
 local function ackdel(stream, group, entries)
   if redis.pcall('XACKDEL', stream, group, 'IDS', #entries, unpack(entries)).err then
     redis.call('XACK', stream, group, unpack(entries))

@@ -1,8 +1,4 @@
--- ackdel_plain: for other scripts: acknowledge and delete entries, on any server.
---
--- KEYS  none
--- ARGV  none
--- REPLY none
+-- ackdel_plain: acknowledge and delete entries, on any server.
 
 local function ackdel(stream, group, entries)
   redis.call('XACK', stream, group, unpack(entries))

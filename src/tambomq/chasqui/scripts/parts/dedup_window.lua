@@ -1,10 +1,6 @@
--- seen: for other scripts: what a producer has added lately.
---
--- KEYS  none
--- ARGV  none
--- REPLY none
+-- dedup_window: remember the ids that a producer has added in the last 100 seconds.
 
--- IDMP, unless told otherwise, keeps 100 ids of a producer for 100 seconds. More ids do no harm.
+-- XADD IDMP by default keeps 100 ids of a producer for 100 seconds. Keeping more ids is harmless.
 local window_ms, window_ids = 100000, 1000
 
 local function now_ms()
@@ -12,7 +8,7 @@ local function now_ms()
   return clock[1] * 1000 + math.floor(clock[2] / 1000)
 end
 
-local function seen(window, id)
+local function is_in_window(window, id)
   local at = redis.call('ZSCORE', window, id)
   return at and tonumber(at) > now_ms() - window_ms
 end

@@ -1,10 +1,8 @@
--- dialect: for other scripts: whether a queue shows signs of a released engine.
+-- dialect: detect a released ChasquiMQ engine on a queue, and convert between the member dialects.
 --
--- KEYS  none
--- ARGV  none
--- REPLY none
+-- NEEDS prefix
 
--- So begin the names of our leaders, consumers and leases.
+-- Leaders, consumers and leases of this implementation have these prefixes.
 local function is_ours(name)
   local head = name:sub(1, 6)
   return head == 'tambo-' or head == 'spark-'
@@ -15,8 +13,8 @@ local function is_foreign_lock(lock)
   return holder and not is_ours(holder) and holder
 end
 
--- Whether any group has a consumer that is not ours. Of many consumers the answer is kept for a
--- second, unless their number changes.
+-- Whether any group has a consumer that is not ours. With more than 16 consumers the answer is
+-- cached for a second, unless their number changes.
 local function has_foreign_consumer(stream, consumers, workers)
   local groups, shape, total = redis.pcall('XINFO', 'GROUPS', stream), {}, 0
   for i, group in ipairs(groups) do
@@ -43,7 +41,7 @@ local function has_foreign_consumer(stream, consumers, workers)
   return found
 end
 
--- Whether the first or the last delayed job has the engine's dialect.
+-- Whether the first or the last delayed member is in the engine's dialect.
 local function has_foreign_member(delayed)
   for _, rank in ipairs({0, -1}) do
     local member = redis.call('ZRANGE', delayed, rank, rank)[1]
@@ -54,19 +52,21 @@ local function has_foreign_member(delayed)
   return false
 end
 
--- The lock, the consumers and the members of a released engine; the members only if asked for.
-local function has_signs(stream, lock, scheduler_lock, consumers, workers, delayed)
+-- Whether a released engine shares the queue, judged by its locks, its consumers and, if *delayed* is
+-- given, its delayed members.
+local function has_engine(stream, lock, scheduler_lock, consumers, workers, delayed)
   return is_foreign_lock(lock) or is_foreign_lock(scheduler_lock)
     or has_foreign_consumer(stream, consumers, workers) or delayed and has_foreign_member(delayed)
 end
 
--- Whether the page's dialect can hold the name of a member of the engine's: `keys.fits_page`, by bytes.
+-- Whether the name of an engine member fits into the page's dialect. The same rule as `keys.fits_page`,
+-- in bytes.
 local function fits_page(member)
   local _, length = prefix(member)
   return length <= 255 and not member:sub(5, 4 + math.min(3, length)):find('%z')
 end
 
--- A member of the engine's dialect in the page's: one byte for the length of its name.
+-- Convert a member from the engine's dialect to the page's: one byte for the length of its name.
 local function shortened(member)
   return member:sub(1, 1) .. member:sub(5)
 end

@@ -1,11 +1,9 @@
--- held: for other scripts: which of many entries are still in a consumer's hands.
+-- owner_check: check which of many entries a consumer still owns.
 --
--- KEYS  none
--- ARGV  none
--- REPLY none
+-- NEEDS is_owner
 
--- They are about in the order they came in, so one look finds nearly all; `owns` finds the rest.
-local function held(stream, group, consumer, entries)
+-- Entries are roughly in stream order, so one XPENDING finds nearly all; `is_owner` finds the rest.
+local function owner_check(stream, group, consumer, entries)
   local known = {}
   if #entries > 0 then
     local first, last = entries[1], entries[#entries]
@@ -15,6 +13,6 @@ local function held(stream, group, consumer, entries)
     end
   end
   return function(entry)
-    return known[entry] or owns(stream, group, consumer, entry)
+    return known[entry] or is_owner(stream, group, consumer, entry)
   end
 end

@@ -1,15 +1,11 @@
--- prefix: for other scripts: take a delayed member apart.
---
--- KEYS  none
--- ARGV  none
--- REPLY none
+-- prefix: parse a delayed member.
 
 local function starts_envelope(byte)
   return byte ~= nil and (byte >= 0x80 and byte <= 0x9f or byte >= 0xdc and byte <= 0xdf)
 end
 
--- How many bytes of *m* are its prefix, and how many after that its name; nothing if it has none.
--- The engine writes the name's length in four bytes, the page in one. `wire.decode_member` is the same.
+-- Return the bytes of the prefix of *m* and of the name after it; nothing if *m* is malformed. The
+-- engine writes the name's length in four bytes, the page in one. `wire.decode_member` has the same rule.
 local function prefix(m)
   local a, b, c, d = m:byte(1, 4)
   local engine, page
@@ -30,7 +26,7 @@ local function prefix(m)
   end
 end
 
--- The job's id at the head of an envelope; '' where it is written in an unusual way.
+-- Return the job id at the head of an envelope; '' if it is not encoded as a string there.
 local function job_id(envelope)
   local head, kind, x, y = envelope:byte(1, 4)
   if not head or head < 0x93 or head > 0x95 or not kind then

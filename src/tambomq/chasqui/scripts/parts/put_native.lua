@@ -1,12 +1,11 @@
--- put_native: for other scripts: add an entry, by a server that keeps ids itself.
+-- put_native: add an entry, on servers that deduplicate ids themselves (XADD IDMP).
 --
--- KEYS  none
--- ARGV  none
--- REPLY none
+-- NEEDS dedup_window
 
--- It does not tell which it keeps. That matters only where there may be no room for a new one.
+-- XADD IDMP does not report duplicates. That matters only near the length cap, so only there do we
+-- keep a window of our own.
 local function is_known(window, id, near)
-  return near and seen(window, id)
+  return near and is_in_window(window, id)
 end
 
 local function put(stream, window, producer, id, near, ...)

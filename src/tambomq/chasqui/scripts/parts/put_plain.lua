@@ -1,11 +1,9 @@
--- put_plain: for other scripts: add an entry, by any server.
+-- put_plain: add an entry, on servers without XADD IDMP.
 --
--- KEYS  none
--- ARGV  none
--- REPLY none
+-- NEEDS dedup_window
 
 local function is_known(window, id, near)
-  return seen(window, id)
+  return is_in_window(window, id)
 end
 
 local function put(stream, window, producer, id, near, ...)

@@ -1,11 +1,7 @@
--- note: for other scripts: tell the events stream what happened.
---
--- KEYS  none
--- ARGV  none
--- REPLY none
+-- write_event: append an event to the events stream.
 
--- An event is a courtesy: that it cannot be written must not undo what it tells of.
-local function note(events, events_cap, e, id, ts, name, ...)
+-- Events are best effort: if one cannot be written, the operation still succeeds.
+local function write_event(events, events_cap, e, id, ts, name, ...)
   if events_cap == '0' then
     return
   elseif name == '' then

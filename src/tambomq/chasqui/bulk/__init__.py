@@ -1,0 +1,1 @@
+"""Bulk operations on ChasquiMQ queues, for Spark, the pipeline and audits."""

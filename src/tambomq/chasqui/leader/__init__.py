@@ -1,0 +1,1 @@
+"""The leader of a queue: promotes delayed jobs and fires recurring ones."""

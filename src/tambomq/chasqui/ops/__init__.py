@@ -1,0 +1,1 @@
+"""Operations on ChasquiMQ queues, as calls. Their Lua scripts are in ``scripts/``."""

@@ -1,0 +1,1 @@
+"""Adds jobs and waits for their results."""

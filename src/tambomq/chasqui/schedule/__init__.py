@@ -1,0 +1,1 @@
+"""Cron expressions and fire times of recurring jobs. No Redis."""

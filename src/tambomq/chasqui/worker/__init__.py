@@ -1,0 +1,1 @@
+"""The worker: fetches entries, runs handlers, settles jobs."""

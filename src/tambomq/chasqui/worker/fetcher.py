@@ -1,0 +1,259 @@
+"""The first stage of a worker: reads entries off the stream and hands them to the handler pool.
+
+It waits on the server in XREADGROUP, on a connection of its own, and asks for as many entries as
+the `PrefetchWindow` allows. It also claims entries of dead workers, applies the rate limit, and
+watches whether the queue is paused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+
+from tambomq.chasqui.ops import worker as worker_ops
+from tambomq.chasqui.ops.worker import ConsumerContext, Delivery
+from tambomq.chasqui.options import FetchOptions
+from tambomq.chasqui.worker.consumer_group import ensure_group
+from tambomq.chasqui.worker.handler_pool import HandlerPool
+from tambomq.chasqui.worker.in_flight import InFlight
+from tambomq.chasqui.worker.prefetch import PrefetchWindow
+from tambomq.clock import Deadline, backoff_delays, now_ms
+from tambomq.errors import StoreError, StoreUnavailable, TamboError
+from tambomq.log import with_fields
+from tambomq.store.aio import AsyncStore
+from tambomq.store.features import features
+
+log = logging.getLogger(__name__)
+
+WATCH_EVERY_S = 0.25
+MAX_CLAIM_INTERVAL_S = 1.0
+LIMITER_RETRY_MS = 500
+# CLIENT UNBLOCK does not reach the reading connection on a cluster, so reads are short instead.
+CLUSTER_BLOCK_MS = 1000
+# After a read with jobs, an empty one of this length means that the queue is drained.
+DRAIN_BLOCK_MS = 200
+UNBLOCK_S = 0.2
+
+
+class Fetcher:
+    """Reads for one worker until `stop`."""
+
+    def __init__(
+        self,
+        read_store: AsyncStore,
+        store: AsyncStore,
+        context: ConsumerContext,
+        options: FetchOptions,
+        window: PrefetchWindow,
+        in_flight: InFlight,
+        pool: HandlerPool,
+    ) -> None:
+        """Block in reads on *read_store*; make all other calls on *store*."""
+        self._read_store, self._store, self._context = read_store, store, context
+        self._options, self._window = options, window
+        self._log = with_fields(log, **context.log_fields)
+        self._in_flight, self._pool = in_flight, pool
+        self._stopped = asyncio.Event()
+        self._connection: int | None = None
+        """The server's number of the connection that reads, for CLIENT UNBLOCK."""
+        self._current_read: object | None = None
+        self._delivered = False
+        """Whether jobs came since the queue was last found drained."""
+        self._paused = False
+        self._may_have_lost_reply = False
+        """Whether a connection broke in a read: entries may be ours that never arrived."""
+        self._claim_every_s = min(MAX_CLAIM_INTERVAL_S, options.idle_ms / 3000)
+        self._claim_at = Deadline(0)
+
+    # ── called by the worker ─────────────────────────────────────────────────
+
+    def stop(self) -> None:
+        """Make `run` return; the pool starts no more jobs."""
+        self._window.wake()
+        self._stopped.set()
+        self._pool.set_paused(paused=True)
+
+    async def stopped(self) -> None:
+        """Wait for `stop`."""
+        await self._stopped.wait()
+
+    # ── reading ──────────────────────────────────────────────────────────────
+
+    async def run(self) -> None:
+        """Read until `stop`."""
+        delays = backoff_delays(longest_s=1.0)
+        watching = asyncio.create_task(self._watch())
+        try:
+            while not self._stopped.is_set():
+                try:
+                    await self._turn()
+                    delays = backoff_delays(longest_s=1.0)
+                except TamboError as error:
+                    await self._repair(error)
+                    await self._sleep(next(delays))
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+    async def _turn(self) -> None:
+        """Make one step, the first that is due: wait, reconnect, recover, claim, or read."""
+        pool = self._pool
+        wanted = self._window.size(
+            queued=pool.queued, running=pool.running, in_flight=len(self._in_flight.entries)
+        )
+        if wanted == 0 or self._paused:
+            await self._window.changed()
+            return
+        if self._connection is None:
+            self._connection = await self._read_store.run(worker_ops.connection_id())
+            # After a failover the server may be of another version.
+            self._context.features = await self._store.follow(features())
+            await self._check_paused()
+            return
+        if self._may_have_lost_reply:
+            # Entries that the server sent into a broken connection are pending for us all the same.
+            recover = worker_ops.recover(self._context, self._in_flight.entries)
+            recovered = await self._store.run(recover)
+            self._may_have_lost_reply = False
+            await self._hand_over(recovered)
+            return
+        if not self._context.features.claim and self._claim_at.passed:
+            # The server cannot claim within a read (XREADGROUP CLAIM), so claim here, and before
+            # the read: a stream of new jobs would postpone it for ever.
+            await self._claim(wanted)
+            return
+        deliveries = await self._read(wanted)
+        await self._hand_over(deliveries)
+        # Let the runners start first: sending the next read takes as long as a short job.
+        await asyncio.sleep(0)
+        if not deliveries and self._delivered and not self._pool.queued:
+            self._delivered = False
+            await self._emit("drained")
+
+    async def _read(self, wanted: int) -> list[Delivery]:
+        block_ms = DRAIN_BLOCK_MS if self._delivered else self._options.block_ms
+        if not self._context.features.claim:
+            block_ms = min(block_ms, max(1, int(self._claim_every_s * 1000)))
+        # Each store learns from replies that it is on a cluster; one may know before the other.
+        if self._read_store.is_cluster or self._store.is_cluster:
+            block_ms = min(block_ms, CLUSTER_BLOCK_MS)
+        self._current_read = object()
+        try:
+            return await self._read_store.run(
+                worker_ops.read(self._context, wanted, block_ms, self._options.idle_ms)
+            )
+        finally:
+            self._current_read = None
+
+    async def _hand_over(self, deliveries: Sequence[Delivery]) -> None:
+        """Hand *deliveries* to the pool, as fast as the rate limit allows."""
+        fresh = self._in_flight.add(deliveries)
+        self._delivered = self._delivered or bool(fresh)
+        try:
+            while fresh and self._options.limit is not None and not self._stopped.is_set():
+                granted, wait_ms = await self._ask_limiter(self._options.limit, len(fresh))
+                self._pool.accept(fresh[:granted])
+                fresh = fresh[granted:]
+                if fresh:
+                    await self._emit("rate-limited", "wait_ms", wait_ms)
+                    await self._sleep(wait_ms / 1000)
+        finally:
+            # All of them without a rate limit. When stopped or cancelled, the rest: the pool gives
+            # back what it has queued.
+            self._pool.accept(fresh)
+
+    async def _ask_limiter(self, limit: tuple[int, int], wanted: int) -> tuple[int, int]:
+        """Return how many of *wanted* jobs may start, and ms to wait for the others."""
+        try:
+            return await self._store.run(worker_ops.limit(self._context.keys, *limit, wanted))
+        except TamboError as error:
+            # Raising would hand over all of them, past the limit: ask again instead.
+            self._log.warning(
+                "cannot ask the limiter of queue %r: %s", self._context.keys.queue, error
+            )
+            return 0, LIMITER_RETRY_MS
+
+    async def _repair(self, error: TamboError) -> None:
+        """React to a failed step so that the next one can succeed."""
+        queue = self._context.keys.queue
+        if isinstance(error, StoreUnavailable):
+            self._log.warning("cannot read queue %r: %s", queue, error)
+            self._connection, self._may_have_lost_reply = None, True
+        elif isinstance(error, StoreError) and error.kind == "NOGROUP":
+            self._log.warning(
+                "the consumer group of queue %r was deleted; creating it again", queue
+            )
+            with suppress(TamboError):
+                await ensure_group(self._store, self._context)
+        else:
+            self._log.error("cannot read queue %r: %s", queue, error)
+            self._connection = None
+
+    # ── beside reading ───────────────────────────────────────────────────────
+
+    async def _watch(self) -> None:
+        """Check again and again whether the queue is paused, and whether the handlers are slow."""
+        while True:
+            try:
+                await self._check_paused()
+                await self._release_if_stalled()
+            except TamboError as error:
+                self._log.warning(
+                    "cannot check whether queue %r is paused: %s", self._context.keys.queue, error
+                )
+            await asyncio.sleep(WATCH_EVERY_S)
+
+    async def _check_paused(self) -> None:
+        paused = await self._store.run(worker_ops.is_paused(self._context.keys))
+        if paused != self._paused:
+            self._log.info(
+                "queue %r is %s", self._context.keys.queue, "paused" if paused else "resumed"
+            )
+            self._paused = paused
+            self._pool.set_paused(paused=paused)
+            self._window.wake()
+            if paused:
+                await self.unblock()
+
+    async def _release_if_stalled(self) -> None:
+        """Give back jobs that were fetched ahead of handlers that turned out to be slow."""
+        pool = self._pool
+        if pool.is_busy and pool.queued and self._window.is_stalled:
+            await pool.release_queued()
+
+    async def _claim(self, wanted: int) -> None:
+        """Take over entries whose lease has run out."""
+        call = worker_ops.claim(self._context, wanted, self._options.idle_ms)
+        claimed = await self._store.run(call)
+        # If it found as many as it asked for, there may be more: claim again before reading.
+        if len(claimed) < min(wanted, worker_ops.MAX_CLAIMED):
+            self._claim_at = Deadline(self._claim_every_s)
+        await self._hand_over(claimed)
+
+    async def unblock(self) -> None:
+        """Make a read that waits on the server return at once, with what it has."""
+        read, connection = self._current_read, self._connection
+        if connection is None or self._read_store.is_cluster:
+            return
+        deadline = Deadline(UNBLOCK_S)
+        while read and read is self._current_read:
+            # The read may not have reached the server yet, so once is not always enough.
+            with suppress(StoreError):
+                await self._store.run(worker_ops.unblock(connection))
+            await asyncio.sleep(0.01)
+            if deadline.passed:
+                # Probably the store has reconnected, and its connection has another number now.
+                await self._read_store.close()
+
+    async def _emit(self, event: str, *fields: str | int) -> None:
+        if self._context.events_cap:
+            with suppress(StoreError):
+                await self._store.run(worker_ops.emit(self._context, now_ms(), event, "", *fields))
+
+    async def _sleep(self, for_s: float) -> None:
+        """Sleep, but return at once when stopped."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(for_s):
+                await self._stopped.wait()

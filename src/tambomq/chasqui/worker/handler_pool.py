@@ -1,0 +1,273 @@
+"""The middle stage of a worker: runs handlers, a fixed number at a time, and queues jobs for them.
+
+The fetcher hands in deliveries. A runner takes one, calls the handler and hands the outcome to the
+settler. There is no task or future per job, so that a short job costs little more than its handler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from asyncio import CancelledError
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from inspect import isawaitable
+from time import perf_counter_ns
+from typing import Any
+
+from tambomq.chasqui.decisions import DeadLettered, admit_delivery, after_failure
+from tambomq.chasqui.job import Envelope, Job, make_job
+from tambomq.chasqui.keys import fits_page
+from tambomq.chasqui.ops import worker as worker_ops
+from tambomq.chasqui.ops.worker import ConsumerContext, Delivery, Ran
+from tambomq.chasqui.options import RunOptions
+from tambomq.chasqui.wire.msgpack import decode_payload, encode_payload
+from tambomq.chasqui.worker.handler import Handler, call_in_thread, is_async
+from tambomq.chasqui.worker.in_flight import InFlight
+from tambomq.chasqui.worker.job_reporter import JobReporter
+from tambomq.chasqui.worker.settler import Settlement, Settler, WorkerStats
+from tambomq.clock import now_ms
+from tambomq.errors import TamboError
+from tambomq.failures import FailureLog, headline, text_of
+from tambomq.log import with_fields
+from tambomq.store.aio import AsyncStore
+
+log = logging.getLogger(__name__)
+
+# A runner whose handlers never wait yields to the loop after so long, so that the fetcher and the
+# settler get their turn.
+MAX_TURN_NS = 500_000
+
+
+class HandlerPool:
+    """Runs the handler of one worker for each delivery that it accepts."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        options: RunOptions,
+        context: ConsumerContext,
+        store: AsyncStore,
+        in_flight: InFlight,
+        settler: Settler,
+        stats: WorkerStats,
+        on_finished: Callable[[], None],
+    ) -> None:
+        """Nothing runs before `start`; *on_finished* is called after each run."""
+        self._handler, self._options, self._context = handler, options, context
+        self._store, self._in_flight, self._settler = store, in_flight, settler
+        self._stats, self._on_finished = stats, on_finished
+        self._is_async = is_async(handler)
+        self._queue: deque[Delivery] = deque()
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._paused, self._wake_scheduled = False, False
+        self._run_ended = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._reporter = JobReporter(store, context, options.result_ttl_s)
+        self._runners: list[asyncio.Task[None]] = []
+        self._threads: ThreadPoolExecutor | None = None
+        self._log = with_fields(log, **context.log_fields)
+        self._failures = FailureLog(self._log, "job", context.keys.queue, self._loop.call_later)
+        self.running = 0
+        """Jobs whose handler is running."""
+
+    @property
+    def queued(self) -> int:
+        """Jobs that wait for a runner."""
+        return len(self._queue)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether every runner has a job."""
+        return self.running >= self._options.concurrency
+
+    def start(self) -> None:
+        """Start the runners."""
+        concurrency = self._options.concurrency
+        if not self._is_async:
+            self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="chasqui-handler")
+        self._runners = [self._loop.create_task(self._run()) for _ in range(concurrency)]
+
+    # ── called by the fetcher ────────────────────────────────────────────────
+
+    def accept(self, deliveries: Sequence[Delivery]) -> None:
+        """Queue *deliveries*."""
+        self._queue += deliveries
+        self._stats.received += len(deliveries)
+        self._wake_runners()
+
+    def set_paused(self, *, paused: bool) -> None:
+        """Start no job while *paused*; what runs goes on."""
+        self._paused = paused
+        self._wake_runners()
+
+    async def release_queued(self) -> None:
+        """Give back all jobs that wait for a runner, so that other workers can run them."""
+        queued = [(each.entry, each.deliveries) for each in self._queue]
+        self._queue.clear()
+        await self._give_back(queued)
+
+    # ── called by the worker when it ends ────────────────────────────────────
+
+    async def finish(self, within_s: float) -> None:
+        """Wait for running jobs; after *within_s* seconds, cancel them."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                while self.running:
+                    self._run_ended.clear()
+                    await self._run_ended.wait()
+        await self.close()
+
+    async def close(self) -> None:
+        """Cancel what runs. A plain function cannot be cancelled: its thread is left behind."""
+        for runner in self._runners:
+            runner.cancel()
+        await asyncio.gather(*self._runners, return_exceptions=True)
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+        self._failures.flush()
+
+    # ── runners ──────────────────────────────────────────────────────────────
+
+    def _wake_runners(self) -> None:
+        """Wake idle runners for queued jobs, a few at first.
+
+        If handlers never wait, one runner does all the work, and more would only take turns. For
+        each handler that does wait, two runners are woken: a hundred are awake after seven turns
+        of the loop.
+        """
+        self._wake_scheduled = False
+        awake = len(self._runners) - len(self._idle)
+        wanted = min(len(self._queue), 2 * self.running + 1 - awake, len(self._idle))
+        if not self._paused:
+            for _ in range(wanted):
+                waiter = self._idle.popleft()
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    async def _run(self) -> None:
+        queue, since = self._queue, perf_counter_ns()
+        while True:
+            if not queue or self._paused:
+                waiter = self._loop.create_future()
+                self._idle.append(waiter)
+                await waiter
+                since = perf_counter_ns()
+                continue
+            delivery = queue.popleft()
+            if queue and self._idle and not self._wake_scheduled:
+                self._wake_scheduled = True
+                self._loop.call_soon(self._wake_runners)
+            self.running += 1
+            try:
+                await self._handle(delivery)
+            finally:
+                self.running -= 1
+                self._run_ended.set()
+                self._on_finished()
+            if perf_counter_ns() - since > MAX_TURN_NS:
+                await asyncio.sleep(0)
+                since = perf_counter_ns()
+
+    async def _handle(self, delivery: Delivery) -> None:
+        admitted = admit_delivery(delivery.fields, delivery.deliveries, self._options.retry)
+        if isinstance(admitted, DeadLettered):
+            self._bury(delivery.entry, admitted, None)
+            return
+        envelope, name = admitted
+        entry, id, attempt = delivery.entry, envelope.id, envelope.attempt + 1
+        self._settler.started(id, name, attempt)
+        started_ns = perf_counter_ns()
+        try:
+            data = decode_payload(envelope.payload)
+            job = make_job(id, name, data, envelope.attempt, envelope.created_at_ms, self._reporter)
+            if self._is_async:
+                value = await self._handler(job)
+            else:
+                value = await self._in_thread(job)
+            result = self._encode_result(value)
+        except CancelledError as error:
+            # A handler may raise CancelledError by itself; the runner ends only if it is cancelled.
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                await self._abandon(delivery)
+                raise
+            self._failed(entry, envelope, name, error, started_ns)
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # noqa: BLE001  (whatever a handler raises, also sys.exit)
+            self._failed(entry, envelope, name, error, started_ns)
+        else:
+            took_us = (perf_counter_ns() - started_ns) // 1000
+            if result is None:
+                self._settler.completed(entry, id, name, attempt, took_us)
+            else:
+                ran = Ran(entry, id, name, attempt, took_us)
+                ttl_s = self._options.result_ttl_s or 0
+                call = worker_ops.done(self._context, ran, result, ttl_s, now_ms())
+                self._settler.submit(Settlement(entry, call, "completed"))
+
+    async def _in_thread(self, job: Job) -> Any:
+        value = await self._loop.run_in_executor(self._threads, call_in_thread, self._handler, job)
+        # A plain function may wrap a coroutine function, as decorators do.
+        return await value if isawaitable(value) else value
+
+    def _encode_result(self, value: Any) -> bytes | None:
+        """Return *value* as stored, or `None` if there is nothing to store."""
+        if value is None or self._options.result_ttl_s is None:
+            return None
+        return encode_payload(value)
+
+    def _failed(
+        self, entry: str, envelope: Envelope, name: str, error: BaseException, started_ns: int
+    ) -> None:
+        took_us = (perf_counter_ns() - started_ns) // 1000
+        self._stats.failed += 1
+        self._failures.failed(envelope.id, envelope.attempt + 1, error)
+        decision = after_failure(envelope, name, error, self._options.retry, random.randrange)
+        if isinstance(decision, DeadLettered):
+            self._bury(entry, decision, took_us)
+            return
+        context, body = self._context, decision.body
+        ran = Ran(entry, envelope.id, name, envelope.attempt + 1, took_us)
+        dialect = self._options.dialect if fits_page(name) else "engine"
+        reason, wait_ms, now = text_of(error), decision.wait_ms, now_ms()
+
+        def retry(dialect: str) -> Any:
+            return worker_ops.retry(context, ran, body, wait_ms, reason, dialect, now)
+
+        self._settler.submit(Settlement(entry, retry(dialect), "retried", lambda: retry("engine")))
+
+    def _bury(self, entry: str, letter: DeadLettered, took_us: int | None) -> None:
+        self._log.error(
+            "job %r of queue %r is moved to the dead-letter queue after %d runs: %s",
+            letter.id,
+            self._context.keys.queue,
+            letter.attempt,
+            headline(letter.reason, headline(letter.error_type, letter.detail)),
+            extra={"job": letter.id, "attempt": letter.attempt},
+        )
+        dlq_cap = self._options.dlq_cap
+        call = worker_ops.bury(self._context, entry, letter, dlq_cap, now_ms(), took_us)
+        self._settler.submit(Settlement(entry, call, "buried"))
+
+    async def _abandon(self, delivery: Delivery) -> None:
+        """Let other workers run a job that was cancelled here.
+
+        One in a thread still runs, so that its lease has to run out first.
+        """
+        if self._is_async:
+            with suppress(CancelledError):
+                await self._give_back([(delivery.entry, delivery.deliveries)])
+        else:
+            self._in_flight.release((delivery.entry,))
+
+    async def _give_back(self, entries: Sequence[tuple[str, int]]) -> None:
+        """Release *entries* at once; if Redis cannot be reached, their leases run out."""
+        if entries:
+            self._in_flight.release([entry for entry, _ in entries])
+            with suppress(TamboError):
+                call = worker_ops.give_back(self._context, entries, self._in_flight.idle_ms)
+                self._stats.returned += await self._store.run(call)
