@@ -11,12 +11,16 @@ from tambomq.gomq.model import Options, Record
 if TYPE_CHECKING:
     from tambomq.gomq.async_client import AsyncGomqClient
     from tambomq.gomq.client import GomqClient
-    from tambomq.gomq.server import GomqServer
+    from tambomq.gomq.server.grpc_server import GomqServer
 
 __all__ = ["AsyncGomqClient", "GomqClient", "GomqServer", "Options", "Record"]
 
 # They bring gRPC with them, which takes longer to import than everything else here.
-_LATER = {"AsyncGomqClient": "async_client", "GomqClient": "client", "GomqServer": "server"}
+_LATER = {
+    "AsyncGomqClient": "async_client",
+    "GomqClient": "client",
+    "GomqServer": "server.grpc_server",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""GOMQ for threads. Its twin in `async_client` differs by `await` alone; keep them so."""
+"""`GomqClient`: the blocking GOMQ client. Its asyncio twin in `async_client` differs by `await`."""
 
 from __future__ import annotations
 
@@ -13,26 +13,35 @@ from typing import Any, Final, Self, TypeVar
 import grpc
 
 from tambomq.errors import BrokerError
-from tambomq.gomq import channel
-from tambomq.gomq.channel import ADDRESS, OPTIONS, TIMEOUT_S, Ask, Batch, Line, Payload, Words
-from tambomq.gomq.holding import Holding
+from tambomq.gomq import requests
+from tambomq.gomq.batch_heartbeats import BatchHeartbeats
 from tambomq.gomq.model import Record
-from tambomq.store.connect import Tls
+from tambomq.gomq.requests import (
+    ADDRESS,
+    OPTIONS,
+    TIMEOUT_S,
+    ClientConfig,
+    Metadata,
+    ObservedBatch,
+    Payload,
+    Request,
+)
+from tambomq.store.endpoint import Tls
 
 T = TypeVar("T")
 
-_LOOK_EVERY_S: Final = 0.25
+_MAX_PAUSE_S: Final = 0.25
 
 
 class GomqClient:
     """A blocking GOMQ client, for any number of threads.
 
-    The server knows it by *peer*, a random name unless given: who comes back by the same name
-    finds what waited. *token* is sent as a bearer token. *timeout_s* bounds each call. A server
-    that cannot be reached is waited for *patience_s* longer; by default not at all.
+    The server knows it by *peer*, a random name unless given; a client that comes back with the
+    same name finds the messages that wait for it. *token* is sent as a bearer token. *timeout_s*
+    bounds each call. If the server cannot be reached, a call keeps trying for *patience_s* more.
 
-    Raises `BrokerUnavailable` when no answer came: what was to be published may have been, since
-    nothing that may have been sent is sent twice. Any other status is `BrokerRefused`.
+    Raises `BrokerUnavailable` when no reply came: a message may have been published all the same,
+    since a request that may have been sent is never repeated. Any other status is `BrokerRefused`.
     """
 
     def __init__(
@@ -45,71 +54,70 @@ class GomqClient:
         timeout_s: float = TIMEOUT_S,
         patience_s: float = 0.0,
     ) -> None:
-        """Remember where the server is; the first call connects."""
-        self._line = Line(address, peer, token, tls, timeout_s, patience_s)
-        self._credentials = self._line.credentials()
-        self._opening = Lock()
-        self._keeper: Thread | None = None
+        """Store the settings; the first call connects."""
+        self._config = ClientConfig(address, peer, token, tls, timeout_s, patience_s)
+        self._credentials = self._config.credentials()
+        self._channel_lock = Lock()
+        self._heartbeat: Thread | None = None
         self._channel: grpc.Channel | None = None
         self._stubs: dict[str, Any] = {}
         self._batches: dict[str, str] = {}
-        self._observing: dict[str, Lock] = {}
-        self._holding = Holding()
+        self._observe_locks: dict[str, Lock] = {}
+        self._heartbeats = BatchHeartbeats()
 
     @property
     def peer(self) -> str:
-        """The name that the server knows this client by."""
-        return self._line.name
+        """The peer name of this client."""
+        return self._config.peer
 
     def publish(self, key: str, payload: Payload) -> None:
-        """Append *payload* to the queue of *key*, whether or not anybody listens."""
-        self._run(channel.publish(key, payload))
+        """Append *payload* to the queue of *key*, whether or not it has subscribers."""
+        self._run(requests.publish(key, payload))
 
     def publish_many(self, records: Iterable[tuple[str, Payload]]) -> int:
         """Publish pairs of key and payload, all or none, and return how many.
 
-        They go in one message, which servers take up to 4 MiB unless told otherwise.
+        They go in one message, which servers limit to 4 MiB by default.
         """
-        return self._run(channel.publish_many(records))
+        return self._run(requests.publish_many(records))
 
     def subscribe(self, key: str, consumer: str) -> None:
-        """Let *consumer*, with this client as one of its peers, receive *key*.
+        """Subscribe *consumer* to *key*, and add this client to the peers of *consumer*.
 
-        Every peer gets every payload. One that neither observes nor watches for 30 s is
-        disconnected.
+        Every peer gets every payload. A peer that neither observes nor watches for 30 s (the
+        server's peer timeout) is disconnected.
         """
-        self._run(channel.subscribe(key, consumer))
+        self._run(requests.subscribe(key, consumer))
 
     def unsubscribe(self, key: str, consumer: str) -> None:
-        """Let *consumer*, with all its peers, receive *key* no more."""
-        self._observed(channel.unsubscribe(key, consumer), consumer)
+        """End the subscription of *consumer*, with all its peers, to *key*."""
+        self._observed(requests.unsubscribe(key, consumer), consumer)
 
     def observe(self, consumer: str, *, limit: int | None = None) -> list[Record]:
-        """Return what waits for this client, in order for each key; perhaps nothing.
+        """Return the records that wait for this client, in order for each key; may be empty.
 
-        At most *limit* of each key, and never more than the server's own limit. What is returned
-        is acknowledged by the next call, and by `close`; if its reply is lost, the next call
-        returns the same. Until then the client says by itself that it is there, so handling it
-        may take any time.
+        At most *limit* of each key, and never more than the server's own limit. The next call, or
+        `close`, acknowledges them; if the reply is lost, the next call returns the same records.
+        Until then the client sends heartbeats, so handling them may take any time.
         """
-        return self._observed(channel.observe(consumer, limit), consumer)
+        return self._observed(requests.observe(consumer, limit), consumer)
 
     def watch(self, consumer: str) -> Iterator[Record]:
-        """Yield what waits for this client, then what comes.
+        """Yield the records that wait for this client, then new ones as they arrive.
 
-        It observes whenever the server says that something waits. Of a batch that is not read to
-        its end, all comes again. Ends when *consumer* has no subscription left, and at `close`.
-        When the server goes away it raises `BrokerUnavailable`; watch again then.
+        It observes whenever the server reports messages. A batch that is not read to its end is
+        delivered again as a whole. Ends when *consumer* has no subscription left, and at `close`.
+        Raises `BrokerUnavailable` when the connection is lost; watch again then.
         """
-        return self._watch(channel.watch(consumer), consumer)
+        return self._watch(requests.watch(consumer), consumer)
 
     def close(self) -> None:
-        """Acknowledge what was observed, and hang up; a later call connects anew."""
+        """Acknowledge the last batches and disconnect; a later call connects again."""
         for consumer in [each for each, batch in list(self._batches.items()) if batch]:
-            # Unheard, it costs a second delivery.
+            # If it fails, the batch is delivered again.
             with suppress(BrokerError):
-                self._observed(channel.settle(consumer, hurry=True), consumer)
-        self._hang_up()
+                self._observed(requests.settle(consumer, best_effort=True), consumer)
+        self._disconnect()
 
     def __enter__(self) -> Self:
         """Return the client itself."""
@@ -121,46 +129,48 @@ class GomqClient:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close; after an error hang up alone, so that what was observed last comes again."""
+        """Close. After an error only disconnect, so that the last batch is delivered again."""
         if error is None:
             self.close()
         else:
-            self._hang_up()
+            self._disconnect()
 
-    def _run(self, ask: Ask[T]) -> T:
-        return self._exchange(ask, self._line.words)[0]
+    def _run(self, request: Request[T]) -> T:
+        return self._exchange(request, self._config.metadata)[0]
 
-    def _observed(self, ask: Ask[T], consumer: str) -> T:
-        # Two at once would both be given what neither has acknowledged.
-        with self._observing.setdefault(consumer, Lock()):
-            words = self._line.observing(self._batches.get(consumer, ""))
-            result, batch = self._exchange(ask, words)
+    def _observed(self, request: Request[T], consumer: str) -> T:
+        # Two concurrent calls would both get the batch that neither has acknowledged.
+        with self._observe_locks.setdefault(consumer, Lock()):
+            metadata = self._config.observe_metadata(self._batches.get(consumer, ""))
+            result, batch = self._exchange(request, metadata)
             self._batches[consumer] = batch.name
-            if self._holding.heard(consumer, batch.name, batch.timeout_s, time.monotonic()):
-                self._keep()
+            if self._heartbeats.observed(consumer, batch.name, batch.timeout_s, time.monotonic()):
+                self._ensure_heartbeat()
         return result
 
-    def _exchange(self, ask: Ask[T], words: Words) -> tuple[T, Batch]:
-        """Return what the reply means, and the batch it speaks of."""
+    def _exchange(self, request: Request[T], metadata: Metadata) -> tuple[T, ObservedBatch]:
+        """Return the decoded reply, and the batch that it names."""
         try:
-            reply, call = self._stub(ask).with_call(
-                ask.message, metadata=(*words, *ask.words), **self._line.limits(ask)
+            reply, call = self._stub(request).with_call(
+                request.message,
+                metadata=(*metadata, *request.metadata),
+                **self._config.limits(request),
             )
         except grpc.RpcError as error:
-            raise self._line.failure(ask.method, error) from error
+            raise self._config.failure(request.method, error) from error
         except ValueError as error:
-            # gRPC's word for a channel that was closed a moment ago.
-            raise self._line.closed() from error
-        result = ask.decode(reply)
-        return result, channel.batch_of(call.initial_metadata()) if result else Batch()
+            # gRPC raises this for a channel that was closed a moment ago.
+            raise self._config.closed() from error
+        result = request.decode(reply)
+        return result, requests.batch_of(call.initial_metadata()) if result else ObservedBatch()
 
-    def _watch(self, ask: Ask[list[Record]], consumer: str) -> Iterator[Record]:
-        words = self._line.observing(self._batches.get(consumer, ""))
-        # It has patience with a server that is not there, which a call without end cannot have.
-        self._exchange(channel.settle(consumer), words)
+    def _watch(self, request: Request[list[Record]], consumer: str) -> Iterator[Record]:
+        metadata = self._config.observe_metadata(self._batches.get(consumer, ""))
+        # Connect with patience_s first: the Watch call has no timeout, so it cannot wait_for_ready.
+        self._exchange(requests.settle(consumer), metadata)
         opened = self._channel
         try:
-            with closing(self._bells(ask)) as bells:
+            with closing(self._wakeups(request)) as bells:
                 for _ in bells:
                     while self._channel is opened and (records := self.observe(consumer)):
                         batch, self._batches[consumer] = self._batches[consumer], ""
@@ -169,14 +179,14 @@ class GomqClient:
                         yield records[-1]
         finally:
             if not self._batches.get(consumer):
-                # What was not read to its end comes again, to another if we are silent.
-                self._holding.drop(consumer)
+                # The batch was not read to its end. Without heartbeats it is delivered again.
+                self._heartbeats.drop(consumer)
 
-    def _bells(self, ask: Ask[list[Record]]) -> Generator[None, None, None]:
-        """Yield at once, and whenever something waits."""
-        stub, opened = self._stub(ask), self._channel
+    def _wakeups(self, request: Request[list[Record]]) -> Generator[None, None, None]:
+        """Yield at once, and whenever the server reports that messages wait."""
+        stub, opened = self._stub(request), self._channel
         try:
-            call = stub(ask.message, metadata=(*self._line.words, *ask.words))
+            call = stub(request.message, metadata=(*self._config.metadata, *request.metadata))
         except ValueError:
             return
         try:
@@ -184,72 +194,74 @@ class GomqClient:
                 yield
         except grpc.RpcError as error:
             if self._channel is opened:
-                raise self._line.failure(ask.method, error) from error
+                raise self._config.failure(request.method, error) from error
         finally:
             call.cancel()
 
-    def _stub(self, ask: Ask[Any]) -> Any:
-        with self._opening:
+    def _stub(self, request: Request[Any]) -> Any:
+        with self._channel_lock:
             if self._channel is None:
                 self._channel = self._open()
-            if ask.path not in self._stubs:
-                make = self._channel.unary_stream if ask.streams else self._channel.unary_unary
-                self._stubs[ask.path] = make(ask.path, *ask.codecs)
-            return self._stubs[ask.path]
+            if request.path not in self._stubs:
+                make = self._channel.unary_stream if request.streams else self._channel.unary_unary
+                self._stubs[request.path] = make(request.path, *request.codecs)
+            return self._stubs[request.path]
 
     def _open(self) -> grpc.Channel:
-        address = self._line.address
+        address = self._config.address
         if self._credentials is None:
             return grpc.insecure_channel(address, OPTIONS)
         return grpc.secure_channel(address, self._credentials, OPTIONS)
 
-    def _keep(self) -> None:
-        """See to it that somebody says that we are there as long as a batch is handled."""
-        with self._opening:
-            if self._keeper is None or not self._keeper.is_alive():
-                # It does not keep the client: whom nobody holds any more is silent.
+    def _ensure_heartbeat(self) -> None:
+        """Start the sender of heartbeats unless it is running."""
+        with self._channel_lock:
+            if self._heartbeat is None or not self._heartbeat.is_alive():
+                # A weak reference: a client that is garbage-collected sends no more heartbeats.
                 args = (weakref.ref(self),)
-                self._keeper = Thread(target=_keep, args=args, name="gomq-keeper", daemon=True)
-                self._keeper.start()
+                self._heartbeat = Thread(
+                    target=_run_heartbeats, args=args, name="gomq-heartbeat", daemon=True
+                )
+                self._heartbeat.start()
 
-    def _say(self) -> float | None:
-        """Say so if it is time to; return how long there is time then, if a batch is handled."""
-        with self._opening:
-            pause_s = self._holding.pause_s(time.monotonic())
+    def _send_heartbeats(self) -> float | None:
+        """Send heartbeats that are due; return the time to the next, `None` without batches."""
+        with self._channel_lock:
+            pause_s = self._heartbeats.next_in_s(time.monotonic())
             if pause_s is None:
-                self._keeper = None
-        for consumer in self._holding.due(time.monotonic()):
-            ask = channel.still_here(consumer, self._holding.patience_s(consumer))
+                self._heartbeat = None
+        for consumer in self._heartbeats.due(time.monotonic()):
+            request = requests.heartbeat(consumer, self._heartbeats.reply_timeout_s(consumer))
             opened = self._channel
-            if opened and not self._said(opened, ask) and self._channel is opened:
-                # It may have gone silent, as when a NAT forgets it: gRPC finds out too late.
+            if opened and not self._send_heartbeat(opened, request) and self._channel is opened:
+                # The connection may be dead (a NAT dropped it), which gRPC notices too late.
                 with self._open() as another:
-                    self._said(another, ask)
+                    self._send_heartbeat(another, request)
         return pause_s
 
-    def _said(self, opened: grpc.Channel, ask: Ask[Any]) -> bool:
-        """Whether *ask* was answered on *opened*. What is lost is said again soon."""
-        words = (*self._line.words, *ask.words)
+    def _send_heartbeat(self, opened: grpc.Channel, request: Request[Any]) -> bool:
+        """Return whether it was answered on *opened*. A lost one is repeated soon."""
+        metadata = (*self._config.metadata, *request.metadata)
         with suppress(grpc.RpcError, ValueError):
-            stub = opened.unary_unary(ask.path, *ask.codecs)
-            stub(ask.message, metadata=words, **self._line.limits(ask))
+            stub = opened.unary_unary(request.path, *request.codecs)
+            stub(request.message, metadata=metadata, **self._config.limits(request))
             return True
         return False
 
-    def _hang_up(self) -> None:
-        self._holding.clear()
-        with self._opening:
+    def _disconnect(self) -> None:
+        self._heartbeats.clear()
+        with self._channel_lock:
             opened, self._channel = self._channel, None
             self._stubs.clear()
         if opened:
             opened.close()
 
 
-def _keep(ref: weakref.ref[GomqClient]) -> None:
-    """Say that a client is there as long as it is, and handles a batch."""
+def _run_heartbeats(ref: weakref.ref[GomqClient]) -> None:
+    """Send heartbeats as long as the client exists and handles a batch."""
     while client := ref():
-        pause_s = client._say()  # noqa: SLF001  (its own other half)
+        pause_s = client._send_heartbeats()  # noqa: SLF001  (a part of the same class)
         del client
         if pause_s is None:
             return
-        time.sleep(min(pause_s, _LOOK_EVERY_S))
+        time.sleep(min(pause_s, _MAX_PAUSE_S))

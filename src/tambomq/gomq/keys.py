@@ -1,7 +1,7 @@
-"""Every key GOMQ uses, and which names are legal. No other file spells one.
+"""Redis keys of GOMQ, and the checks of names. No other file spells a key.
 
-Keys are built, never taken apart: a key or a consumer may hold an underscore. What the names below
-stand for, and of which type they are: docs/protocols/gomq.md.
+Keys are built and never parsed: the name of a key or a consumer may contain an underscore.
+The meaning and type of each is in docs/protocols/gomq.md.
 """
 
 from __future__ import annotations
@@ -15,47 +15,48 @@ _LEASE: Final = re.compile(r"[A-Za-z0-9_.-]{1,160}", re.ASCII)
 
 SUBSCRIBED_KEYS: Final = "SUBSCRIBED_KEYS"
 
-# Scripts build the keys of those they find in a set, from these.
+# Scripts build the keys for the members of a set from these prefixes.
 QUEUE: Final = "QUEUE_"
 CONSUMERS: Final = "CONSUMERS_"
 SUBSCRIPTIONS: Final = "SUBSCRIPTIONS_"
 PEERS: Final = "PEERS_"
 MESSAGES: Final = "MESSAGES_"
 LASTACTION: Final = "LASTACTION_"
-# Ours, beside the page's: who has received what (hash), and batches not yet acknowledged (string).
+# Additions to the protocol: per key, the positions of its receivers (hash), and per peer, the batch
+# that is not acknowledged yet (string).
 TALLY: Final = "TALLY_"
 HANDED: Final = "HANDED_"
-# Which chunks of rows a query has written to a main queue, and a digest of each (hash).
+# The chunks of rows that a query has written to a main queue, with a digest of each (hash).
 FENCE: Final = "FENCE_"
 
-# Who holds a lease and what it has (hash), and the leases of a key (set).
+# A lease: its holder and its open claim (hash), and the names of all leases of a key (set).
 LEASE: Final = "LEASE_"
 LEASES: Final = "LEASES_"
 
-# How far a move of a key to another place has come (hash), and what is on its way (list).
+# A move of a key to another server or queue: its progress (hash), and messages in transit (list).
 MOVE: Final = "MOVE_"
 TRANSIT: Final = "TRANSIT_"
-# Which message was which, before a query published it under a new id (hash).
+# The original ids of messages that a query published under new ids (hash).
 ORIGINS: Final = "ORIGINS_"
 
-# Who leaves a key does so in steps: docs/protocols/gomq.md#leaving. Which keys have somebody who
-# is not gone yet (set), and the number that was given last to what was set aside (string).
+# Peers leave a key in steps: docs/protocols/gomq.md#leaving. Keys with unsettled messages of
+# departed peers (set), and the last number of a queue that was set aside (string).
 UNSETTLED: Final = "UNSETTLED"
 ASIDE: Final = "ASIDE"
-# Keys whose backlog is not delivered yet, since the first to subscribe has only just come (zset of
-# the key and the time in ms at which it is): docs/protocols/gomq.md#backlog.
+# Keys whose backlog is held for a moment after their first subscription (zset of the key, by the
+# time in ms at which it is delivered): docs/protocols/gomq.md#backlog.
 HELD: Final = "HELD"
-# Of a key: its dedicated queues that were set aside, by number (zset of number and place), and the
-# consumers whose peers still have theirs (hash of consumer, number and place).
+# Of a key: its dedicated queues that were set aside, by number (zset of number and position), and
+# unsubscribed consumers whose peers still have theirs (hash of consumer, number and position).
 LEAVING: Final = "LEAVING_"
 UNSUBSCRIBED: Final = "UNSUBSCRIBED_"
-# One dedicated queue that was set aside (list), and the peers of a consumer that unsubscribed
-# (set): a number and the key follow.
+# One dedicated queue that was set aside (list), and the peers of an unsubscribed consumer (set).
+# The number and the key follow.
 LEFT: Final = "LEFT_"
 LEAVERS: Final = "LEAVERS_"
 
 CHANNEL: Final = "gomq:"
-"""Where a consumer's watchers hear that something waits: a channel, not a key."""
+"""Prefix of the pub/sub channel that notifies the watchers of a consumer; not a key."""
 
 
 def queue(key: str) -> str:
@@ -64,12 +65,12 @@ def queue(key: str) -> str:
 
 
 def consumers(key: str) -> str:
-    """Who is subscribed to *key*."""
+    """The consumers that are subscribed to *key*."""
     return CONSUMERS + key
 
 
 def tally(key: str) -> str:
-    """How many messages of *key* were dispatched, and who was there from when on."""
+    """The number of dispatched messages of *key*, and the number at which each receiver joined."""
     return TALLY + key
 
 
@@ -79,12 +80,12 @@ def leaving(key: str) -> str:
 
 
 def unsubscribed(key: str) -> str:
-    """Consumers of *key* that are gone, and whose peers still have dedicated queues."""
+    """Unsubscribed consumers of *key* whose peers still have dedicated queues."""
     return UNSUBSCRIBED + key
 
 
 def subscriptions(consumer: str) -> str:
-    """What *consumer* is subscribed to."""
+    """The keys that *consumer* is subscribed to."""
     return SUBSCRIPTIONS + consumer
 
 
@@ -94,12 +95,12 @@ def peers(consumer: str) -> str:
 
 
 def channel(consumer: str) -> str:
-    """Where the watchers of *consumer* listen."""
+    """The channel of the watchers of *consumer*."""
     return CHANNEL + consumer
 
 
 def lists(key: str) -> str:
-    """How the dedicated queues of *key* begin: its consumer and peer follow."""
+    """The prefix of the dedicated queues of *key*; consumer and peer follow."""
     return f"{MESSAGES}{key}_"
 
 
@@ -109,17 +110,17 @@ def messages(key: str, consumer: str, peer: str) -> str:
 
 
 def last_action(peer: str) -> str:
-    """When *peer* last observed."""
+    """The time at which *peer* last observed."""
     return LASTACTION + peer
 
 
 def handed(consumer: str, peer: str) -> str:
-    """What was handed to *peer* and is not acknowledged."""
+    """The batch that *peer* has not acknowledged yet."""
     return f"{HANDED}{consumer}_{peer}"
 
 
 def fence(key: str, query: str) -> str:
-    """What *query* has written to the main queue of *key*."""
+    """The chunks that *query* has written to the main queue of *key*."""
     return f"{FENCE}{key}_{query}"
 
 
@@ -129,12 +130,12 @@ def leases(key: str) -> str:
 
 
 def leased(name: str) -> str | None:
-    """Return the key whose leases *name* holds; only for finding them."""
+    """Return the key whose leases the Redis key *name* holds."""
     return name.removeprefix(LEASES) or None
 
 
 def ledger(key: str, lease: str) -> str:
-    """Who has the lease, and which claim is open."""
+    """The holder of the lease, and its open claim."""
     return f"{LEASE}{check_lease(lease)}:{key}"
 
 
@@ -144,7 +145,7 @@ def lessee(lease: str) -> str:
 
 
 def move(key: str, id: str) -> str:
-    """How far a move of *key* has come."""
+    """The progress of a move of *key*."""
     return f"{MOVE}{check_lease(id)}:{key}"
 
 
@@ -154,7 +155,7 @@ def transit(key: str, id: str) -> str:
 
 
 def origins(key: str, query: str) -> str:
-    """Which messages *query* has published, by their new ids."""
+    """The original ids of the messages that *query* has published, by their new ids."""
     return f"{ORIGINS}{key}_{query}"
 
 
@@ -183,4 +184,4 @@ def _check(what: str, name: str) -> None:
 
 
 NAME_CHARS: Final = 1024
-"""A script builds the names of thousands of keys from it, and a record of a reply holds it."""
+"""Bounded because scripts build the names of thousands of Redis keys from it."""

@@ -1,4 +1,4 @@
-"""What both clients share: whom they call, what they say beside a request, what an answer means."""
+"""The requests of both clients: messages, metadata, timeouts, and decoders of the replies."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ from tambomq.errors import (
 )
 from tambomq.gomq import gomq_pb2 as pb
 from tambomq.gomq import keys
-from tambomq.gomq.caller import ACK, BATCH, MAX, PEER, TIMEOUT, Gate
-from tambomq.gomq.methods import METHODS, SERVICE
 from tambomq.gomq.model import Record
+from tambomq.gomq.server.auth import ACK, BATCH, MAX, PEER, TIMEOUT, Authenticator
+from tambomq.gomq.server.methods import METHODS, SERVICE
 from tambomq.ids import draw_in_children, letters
-from tambomq.store.connect import Tls, check_patience
+from tambomq.store.endpoint import Tls, check_patience
 
 Payload: TypeAlias = str | bytes
-Words: TypeAlias = tuple[tuple[str, str], ...]
+Metadata: TypeAlias = tuple[tuple[str, str], ...]
 T = TypeVar("T")
 
 ADDRESS: Final = "127.0.0.1:10001"
 TIMEOUT_S: Final = 10.0
 
 OPTIONS: Final = (
-    # A server that is back is found within 2 s.
+    # Reconnect within 2 s of a server's return.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2_000),
-    # While a call lasts. Existing servers hang up on clients that ping between calls.
+    # Only during calls: existing servers disconnect clients that ping between calls.
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
-    # A client has a connection of its own, which `close` hangs up.
+    # Each client has its own connection, so that `close` ends it.
     ("grpc.use_local_subchannel_pool", 1),
-    # As all our clients: straight to the server.
+    # Like all our clients, connect directly to the server.
     ("grpc.enable_http_proxy", 0),
 )
-# For a last word, when nobody waits for its answer any more.
-_HURRY_S: Final = 1.0
-_PEER_LETTERS: Final = 20  # of 62: as good as a UUID
-# The answer that it did not come, whoever noticed.
-_AWAY: Final = (
+# Bounds the acknowledgement that `close` sends.
+_BEST_EFFORT_S: Final = 1.0
+_PEER_LETTERS: Final = 20  # of an alphabet of 62: as unique as a UUID
+# No reply came, whichever side noticed.
+_NO_REPLY: Final = (
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED,
     grpc.StatusCode.CANCELLED,
@@ -61,87 +61,88 @@ _AWAY: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Ask(Generic[T]):
-    """One call: its method, its message, and what its reply means."""
+class Request(Generic[T]):
+    """One gRPC call: its method, its message, its metadata, and the decoder of its reply."""
 
     method: str
     message: Message
     decode: Callable[[Any], T]
-    words: Words = ()
-    """What it says beside its message."""
-    hurry: bool = False
-    """Whether it is not worth waiting for."""
-    within_s: float | None = None
-    """How long to wait for its answer, if not as long as ever."""
+    metadata: Metadata = ()
+    """Sent in addition to that of `ClientConfig`."""
+    best_effort: bool = False
+    """Whether to wait for the reply for `_BEST_EFFORT_S` at most."""
+    timeout_s: float | None = None
+    """How long to wait for the reply; by default as long as the client is configured to."""
 
     @property
     def path(self) -> str:
-        """How the wire calls it."""
+        """The path of the method on the wire."""
         return f"/{SERVICE}/{self.method}"
 
     @property
     def streams(self) -> bool:
-        """Whether many replies come."""
+        """Whether the reply is a stream."""
         return METHODS[self.path].streams
 
     @property
     def codecs(self) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
-        """How its message becomes bytes, and bytes become its reply."""
+        """The serializer of the message, and the parser of the reply."""
         method = METHODS[self.path]
         return method.request.SerializeToString, method.reply.FromString
 
 
-def publish(key: str, payload: Payload) -> Ask[None]:
+def publish(key: str, payload: Payload) -> Request[None]:
     """Append *payload* to the main queue of *key*."""
-    return Ask("Publish", _record(key, payload), _succeeded)
+    return Request("Publish", _record(key, payload), _succeeded)
 
 
-def publish_many(records: Iterable[tuple[str, Payload]]) -> Ask[int]:
-    """Append all, or none."""
+def publish_many(records: Iterable[tuple[str, Payload]]) -> Request[int]:
+    """Append all payloads, or none."""
     message = pb.PublishRecords(records=[_record(key, payload) for key, payload in records])
 
     def decode(result: pb.Result) -> int:
         _succeeded(result)
         return len(message.records)
 
-    return Ask("PublishMany", message, decode)
+    return Request("PublishMany", message, decode)
 
 
-def subscribe(key: str, consumer: str) -> Ask[None]:
-    """Let *consumer* receive *key*."""
-    return Ask("Subscribe", _subscription(key, consumer), _succeeded)
+def subscribe(key: str, consumer: str) -> Request[None]:
+    """Subscribe *consumer* to *key*."""
+    return Request("Subscribe", _subscription(key, consumer), _succeeded)
 
 
-def unsubscribe(key: str, consumer: str) -> Ask[None]:
-    """Let it receive that no more."""
-    return Ask("Unsubscribe", _subscription(key, consumer), _succeeded)
+def unsubscribe(key: str, consumer: str) -> Request[None]:
+    """End the subscription of *consumer* to *key*."""
+    return Request("Unsubscribe", _subscription(key, consumer), _succeeded)
 
 
-def observe(consumer: str, limit: int | None = None) -> Ask[list[Record]]:
-    """Fetch what waits, at most *limit* of each key."""
+def observe(consumer: str, limit: int | None = None) -> Request[list[Record]]:
+    """Fetch the records that wait, at most *limit* of each key."""
     if limit is not None and limit < 1:
         raise InvalidValue("limit", limit, "at least 1")
-    words = () if limit is None else ((MAX, str(limit)),)
-    return Ask("Observe", _identification(consumer), _records, words)
+    metadata = () if limit is None else ((MAX, str(limit)),)
+    return Request("Observe", _identification(consumer), _records, metadata)
 
 
-def settle(consumer: str, *, hurry: bool = False) -> Ask[list[Record]]:
-    """Acknowledge what came, and fetch again what did not; take nothing new."""
-    return Ask("Observe", _identification(consumer), _records, ((MAX, "0"),), hurry)
+def settle(consumer: str, *, best_effort: bool = False) -> Request[list[Record]]:
+    """Acknowledge the last batch, or fetch it again if it was lost; fetch nothing new."""
+    return Request("Observe", _identification(consumer), _records, ((MAX, "0"),), best_effort)
 
 
-def still_here(consumer: str, within_s: float) -> Ask[list[Record]]:
-    """Say that we are there. What was handed out is neither acknowledged nor fetched again."""
-    return Ask("Observe", _identification(consumer), _records, ((MAX, "0"),), within_s=within_s)
+def heartbeat(consumer: str, timeout_s: float) -> Request[list[Record]]:
+    """Keep the peer connected. The last batch is neither acknowledged nor fetched again."""
+    observer = _identification(consumer)
+    return Request("Observe", observer, _records, ((MAX, "0"),), timeout_s=timeout_s)
 
 
-def watch(consumer: str) -> Ask[list[Record]]:
-    """Hear whenever something waits."""
-    return Ask("Watch", _identification(consumer), _records, ((MAX, "0"),))
+def watch(consumer: str) -> Request[list[Record]]:
+    """Get a reply whenever messages wait."""
+    return Request("Watch", _identification(consumer), _records, ((MAX, "0"),))
 
 
-class Line:
-    """A server, how to be let in, and how long to wait. Raises `InvalidFormat`, `InvalidValue`."""
+class ClientConfig:
+    """The server, credentials and timeouts of a client. Raises `InvalidFormat`, `InvalidValue`."""
 
     def __init__(
         self,
@@ -162,70 +163,72 @@ class Line:
             self.draw()
             draw_in_children(self)
         else:
-            self.name, self.words = peer, _words(peer, token)
+            self.peer, self.metadata = peer, _metadata(peer, token)
 
     def draw(self) -> None:
-        """Be another peer: as a forked child, which would take its parent's payloads away."""
-        self.name = letters(_PEER_LETTERS)
-        self.words = _words(self.name, self._token)
+        """Take a new random peer name; a forked child with its parent's would steal its records."""
+        self.peer = letters(_PEER_LETTERS)
+        self.metadata = _metadata(self.peer, self._token)
 
-    def limits(self, ask: Ask[Any]) -> dict[str, Any]:
-        """Return how long gRPC waits for an answer, and with patience for the server before it.
+    def limits(self, request: Request[Any]) -> dict[str, Any]:
+        """Return gRPC's timeout options for *request*.
 
-        What certainly was not sent is sent again while time is left; nothing else ever is.
+        gRPC repeats a request only if it was certainly not sent, and only until the timeout.
         """
-        if ask.hurry or ask.within_s is not None:
-            return {"timeout": min(self._timeout_s, ask.within_s or _HURRY_S)}
+        if request.best_effort or request.timeout_s is not None:
+            return {"timeout": min(self._timeout_s, request.timeout_s or _BEST_EFFORT_S)}
         timeout = self._timeout_s + self._patience_s
         return {"timeout": timeout, "wait_for_ready": self._patience_s > 0}
 
-    def observing(self, batch: str) -> Words:
-        """Metadata of an observer to whom *batch* came last."""
-        return (*self.words, (ACK, batch))
+    def observe_metadata(self, batch: str) -> Metadata:
+        """Return the metadata of an Observe that acknowledges *batch*."""
+        return (*self.metadata, (ACK, batch))
 
     def credentials(self) -> grpc.ChannelCredentials | None:
-        """Return what TLS needs, if it is used. Raises `SettingsError`."""
+        """Return the TLS credentials, `None` without TLS. Raises `SettingsError`."""
         if self._tls is None:
             return None
         if not self._tls.verify:
-            raise SettingsError("gRPC verifies every server: name its authority with ca")
-        # What cannot be used is refused here, where the error still has a name.
+            raise SettingsError(
+                "gRPC verifies every server: name its certificate authority with ca"
+            )
+        # Load them now: gRPC would fail later, without saying which file is wrong.
         self._tls.context()
         roots = self._tls.ca or ssl.get_default_verify_paths().cafile
         return grpc.ssl_channel_credentials(*map(_file, (roots, self._tls.key, self._tls.cert)))
 
     def failure(self, call: str, error: Any) -> BrokerError:
-        """Return the error that says what a status of gRPC's means for *call*."""
+        """Return the error for a *call* that gRPC ended with a status."""
         status, details = error.code(), error.details() or ""
         if status is grpc.StatusCode.DEADLINE_EXCEEDED:
             details = f"no answer to {call} in time"
-        if status in _AWAY:
+        if status in _NO_REPLY:
             return BrokerUnavailable(self.address, details)
         return BrokerRefused(call, status.name, details)
 
     def closed(self) -> BrokerUnavailable:
-        """Return the error for a call that `close` cut off."""
+        """Return the error for a call that `close` interrupted."""
         return BrokerUnavailable(self.address, "the client was closed")
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """What a reply says of what it brought."""
+class ObservedBatch:
+    """The batch of records that the metadata of a reply names."""
 
     name: str = ""
-    """Empty if its server keeps none."""
+    """What to acknowledge; empty if the server keeps no batches."""
     timeout_s: float | None = None
-    """After how long without a word from us it gives it to others."""
+    """The peer timeout of the server; `None` if it does not name one."""
 
 
-def batch_of(metadata: Iterable[tuple[str, str | bytes]] | None) -> Batch:
-    """Return the batch a reply speaks of."""
-    words = {name: str(word) for name, word in metadata or () if name in (BATCH, TIMEOUT)}
+def batch_of(metadata: Iterable[tuple[str, str | bytes]] | None) -> ObservedBatch:
+    """Return the batch that the *metadata* of a reply names."""
+    values = {name: str(value) for name, value in metadata or () if name in (BATCH, TIMEOUT)}
     try:
-        timeout_s = float(words[TIMEOUT])
+        timeout_s = float(values[TIMEOUT])
     except (KeyError, ValueError):
         timeout_s = None
-    return Batch(words.get(BATCH, ""), timeout_s)
+    return ObservedBatch(values.get(BATCH, ""), timeout_s)
 
 
 def _record(key: str, payload: Payload) -> pb.PublishRecord:
@@ -248,14 +251,12 @@ def _name(what: str, value: str) -> str:
     try:
         value.encode()
     except (AttributeError, UnicodeEncodeError):
-        raise InvalidFormat(what, value, "text that UTF-8 can carry") from None
+        raise InvalidFormat(what, value, "text that can be encoded as UTF-8") from None
     return value
 
 
 def _bytes(payload: Payload) -> bytes:
-    if isinstance(payload, bytes):
-        return payload
-    if isinstance(payload, bytearray | memoryview):
+    if isinstance(payload, bytes | bytearray | memoryview):
         return bytes(payload)
     try:
         return payload.encode()
@@ -264,9 +265,9 @@ def _bytes(payload: Payload) -> bytes:
 
 
 def _succeeded(result: pb.Result) -> None:
-    # Existing servers may answer -1 where ours have a status.
+    # Existing servers may reply with code -1 where ours send a gRPC status.
     if result.code:
-        raise BrokerRefused("call", "UNKNOWN", f"the server answers with code {result.code}")
+        raise BrokerRefused("call", "UNKNOWN", f"the server replied with code {result.code}")
 
 
 def _records(reply: pb.RecordSet) -> list[Record]:
@@ -276,21 +277,21 @@ def _records(reply: pb.RecordSet) -> list[Record]:
     ]
 
 
-def _words(name: str, token: str | None) -> Words:
-    words = {PEER: name} if token is None else {PEER: name, "authorization": f"Bearer {token}"}
-    for what, word in words.items():
+def _metadata(name: str, token: str | None) -> Metadata:
+    metadata = {PEER: name} if token is None else {PEER: name, "authorization": f"Bearer {token}"}
+    for what, word in metadata.items():
         if not (word.isascii() and word.isprintable()):
             raise InvalidFormat(what, "…", "printable ASCII")
-    # A server would refuse the name with each call.
-    Gate().admit("", words)
-    return tuple(words.items())
+    # Check the name now; a server would refuse it with each call.
+    Authenticator().admit("", metadata)
+    return tuple(metadata.items())
 
 
 def _check_address(address: str) -> None:
     host, _, port = address.rpartition(":")
-    names_it = host and port.isascii() and port.isdigit() and (":" not in host or host[0] == "[")
-    # Without a port gRPC would go to 443. What has a scheme, gRPC understands by itself.
-    if not names_it and not address.startswith(("dns:", "unix:")):
+    is_complete = host and port.isascii() and port.isdigit() and (":" not in host or host[0] == "[")
+    # Without a port gRPC would use 443. Addresses with a scheme are left to gRPC.
+    if not is_complete and not address.startswith(("dns:", "unix:")):
         raise InvalidFormat("address", address, "host:port, such as 127.0.0.1:10001 or [::1]:10001")
 
 

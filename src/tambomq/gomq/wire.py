@@ -1,4 +1,4 @@
-"""A message as it stands in a list: JSON, its payload in base64, empty fields left out."""
+"""The JSON of a message in a Redis list: payload in base64, empty fields left out."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Element(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What stands in `QUEUE_` and `MESSAGES_` lists, in the order of its fields."""
+    """An element of the `QUEUE_` and `MESSAGES_` lists; fields are in the order of the wire."""
 
     id: str = ""
     timestamp: str = ""
@@ -19,14 +19,14 @@ _decode = msgspec.json.Decoder(Element).decode
 
 
 def encode(id: str, timestamp: str, payload: bytes) -> bytes:
-    """Return the element."""
+    """Return the bytes of an element."""
     return _encode(Element(id, timestamp, payload))
 
 
 def decode(element: bytes) -> Element:
-    """Return what *element* says; an empty message if it is no such JSON, as existing servers do.
+    """Return the message; an empty one if *element* is invalid, as existing servers do.
 
-    Somebody else may have pushed it; it must not keep those behind it from their reader.
+    Any Redis client may have pushed it; it must not block the messages behind it.
     """
     try:
         return _decode(element)
@@ -35,7 +35,7 @@ def decode(element: bytes) -> Element:
 
 
 def is_message(element: bytes) -> bool:
-    """Whether *element* is a message, or what a list has instead of one."""
+    """Return whether *element* is a valid message."""
     try:
         _decode(element)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -24,8 +24,8 @@ __all__ = [
     "Stats",
 ]
 
-# They bring asyncio with them, a third of what a command that does not need it takes to start.
-_LATER = {
+# Importing asyncio takes a third of the start-up time of commands that do not need it.
+_LAZY = {
     "AsyncConsumer": "async_client",
     "AsyncProducer": "async_client",
     "KqueueServer": "server",
@@ -33,7 +33,7 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs asyncio when it is first asked for."""
-    if name not in _LATER:
+    """Import the names that need asyncio on first use."""
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)

@@ -1,7 +1,7 @@
-"""KqueueMsgQ for asyncio. Its twins in `client` differ by `await` alone; keep them so.
+"""The asyncio KqueueMsgQ clients. Their twins in `client` differ by `await` only.
 
-Nothing is acknowledged in this protocol: what was handed to the network when a connection broke
-may be lost. The call that notices raises `BrokerUnavailable`, the next one connects again.
+The protocol has no acknowledgements: messages sent before a connection broke may be lost. The
+call that notices it raises `BrokerUnavailable`, the next one reconnects.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from tambomq.kqueue.async_link import AsyncLink
 from tambomq.kqueue.connection import Role
 from tambomq.kqueue.decoder import MessageDecoder
 from tambomq.kqueue.frames import LIMITS, Limits, Message, Text, encode_message, pack_messages
-from tambomq.kqueue.wishes import Wishes
-from tambomq.store.connect import Tls, check_patience
+from tambomq.kqueue.subscriptions import SubscriptionSet
+from tambomq.store.endpoint import Tls, check_patience
 
 
 class AsyncProducer:
     """Sends messages; for any number of tasks.
 
-    *timeout_s* is how long connecting may take, and how long the server may take nothing. One
-    that cannot be reached is tried again for *patience_s*; by default not at all.
-    *limits* are the server's: what exceeds them is refused here.
+    *timeout_s* limits connecting, and how long a send may make no progress. An unreachable
+    server is retried for *patience_s*; by default not at all.
+    *limits* are the server's: a message that exceeds them is refused before it is sent.
     """
 
     def __init__(
@@ -40,23 +40,23 @@ class AsyncProducer:
         patience_s: float = 0.0,
         limits: Limits = LIMITS,
     ) -> None:
-        """Remember where the server is; the first message connects."""
+        """Store the options; the first message connects."""
         self._server, self._patience_s = (host, port, tls, timeout_s), check_patience(patience_s)
         self._limits, self._lock = limits, asyncio.Lock()
         self._link: AsyncLink | None = None
 
     async def send(self, queue: Text, body: Text) -> None:
-        """Send a message to who is subscribed to *queue*.
+        """Send a message to the subscribers of *queue*.
 
         Raises `BrokerUnavailable`, `MessageTooLong`, `LocalProtocolError`.
         """
         await self._transmit(encode_message(queue, body, self._limits))
 
     async def send_many(self, messages: Iterable[tuple[Text, Text]]) -> int:
-        """Send messages, each a queue and a body, many at a time; return how many they were.
+        """Send pairs of a queue and a body, many per write; return how many were sent.
 
-        They are taken one by one, so there may be more than fit into memory. One that is
-        refused ends it; those before it have been sent. Raises as `send`.
+        *messages* is consumed lazily, so there may be more than fit into memory. An invalid
+        message raises; those before it have been sent. Raises as `send`.
         """
         sent = 0
         for frames, count in pack_messages(messages, self._limits):
@@ -65,14 +65,14 @@ class AsyncProducer:
         return sent
 
     async def close(self) -> None:
-        """Hang up once the server has read everything; a later message connects anew.
+        """Close once the server has read everything; a later message reconnects.
 
-        It has no longer for that than connecting may take.
+        Waits at most *timeout_s*.
         """
         async with self._lock:
             link, self._link = self._link, None
             if link is not None:
-                await link.finish()
+                await link.drain_and_close()
 
     async def __aenter__(self) -> Self:
         """Return the producer itself."""
@@ -84,7 +84,7 @@ class AsyncProducer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Hang up."""
+        """Close the connection."""
         await self.close()
 
     async def _transmit(self, frames: bytes) -> None:
@@ -92,7 +92,8 @@ class AsyncProducer:
             try:
                 link = self._link
                 if link is None:
-                    link = self._link = await AsyncLink.reach(self._patience_s, *self._server)
+                    link = await AsyncLink.connect_with_retry(self._patience_s, *self._server)
+                    self._link = link
                     await link.send(Role.PRODUCER.value)
                 link.discard()
                 await link.send(frames)
@@ -106,9 +107,9 @@ class AsyncProducer:
 class AsyncConsumer:
     """Receives the messages of the queues it is subscribed to; for one task at a time.
 
-    What was subscribed to is subscribed to again when a new connection has to be made.
-    *timeout_s* is how long connecting may take, and how long the server may take nothing. One
-    that cannot be reached is tried again for *patience_s*; by default not at all.
+    Subscriptions are restored on a new connection.
+    *timeout_s* limits connecting, and how long a send may make no progress. An unreachable
+    server is retried for *patience_s*; by default not at all.
     """
 
     def __init__(
@@ -121,39 +122,39 @@ class AsyncConsumer:
         patience_s: float = 0.0,
         limits: Limits = LIMITS,
     ) -> None:
-        """Remember where the server is; the first operation connects."""
+        """Store the options; the first operation connects."""
         self._server, self._patience_s = (host, port, tls, timeout_s), check_patience(patience_s)
-        self._limits, self._wishes = limits, Wishes(limits)
+        self._limits, self._subscriptions = limits, SubscriptionSet(limits)
         self._link: AsyncLink | None = None
         self._decoder = MessageDecoder(limits)
         self._ready: deque[Message] = deque()
 
     async def subscribe(self, *queues: Text) -> None:
-        """Receive the messages that *queues* get from now on. Raises `BrokerUnavailable`."""
-        await self._tell(self._wishes.subscribe(*queues))
+        """Receive messages of *queues* from now on. Raises `BrokerUnavailable`."""
+        await self._send_request(self._subscriptions.subscribe(*queues))
 
     async def subscribe_all(self) -> None:
-        """Receive the messages of all queues, those without a name too."""
-        await self._tell(self._wishes.subscribe_all())
+        """Receive messages of all queues, including those without a name."""
+        await self._send_request(self._subscriptions.subscribe_all())
 
     async def unsubscribe(self, *queues: Text) -> None:
-        """Receive no more from *queues*, unless subscribed to all: then nothing changes."""
-        await self._tell(self._wishes.unsubscribe(*queues))
+        """Stop receiving from *queues*; has no effect while subscribed to all queues."""
+        await self._send_request(self._subscriptions.unsubscribe(*queues))
 
     async def unsubscribe_all(self) -> None:
-        """Receive nothing any more, but for what is already on its way."""
-        await self._tell(self._wishes.unsubscribe_all())
+        """End all subscriptions; messages already in flight are still received."""
+        await self._send_request(self._subscriptions.unsubscribe_all())
 
     async def receive(self, timeout_s: float | None = None) -> Message | None:
-        """Return the next message; `None` if there is none for *timeout_s*, if one is given.
+        """Return the next message; `None` if none arrives within *timeout_s*, if one is given.
 
-        Raises `BrokerUnavailable`, and `RemoteProtocolError` for what no server should send.
+        Raises `BrokerUnavailable`, and `RemoteProtocolError` for bytes that are no frame.
         """
         if self._ready:
             return self._ready.popleft()
         deadline = None if timeout_s is None else Deadline(timeout_s)
         try:
-            link = await self._connected()
+            link = await self._ensure_connected()
             self._ready.extend(self._decoder.feed(b""))
             while not self._ready:
                 data = await link.receive(None if deadline is None else deadline.left_s)
@@ -166,14 +167,14 @@ class AsyncConsumer:
         return self._ready.popleft()
 
     async def close(self) -> None:
-        """Hang up; a later operation connects anew."""
+        """Close the connection; a later operation reconnects."""
         link, self._link = self._link, None
         self._decoder = MessageDecoder(self._limits)
         if link is not None:
             await link.close()
 
     async def __aiter__(self) -> AsyncIterator[Message]:
-        """Receive without an end."""
+        """Yield messages without end."""
         while (message := await self.receive()) is not None:
             yield message
 
@@ -187,23 +188,23 @@ class AsyncConsumer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Hang up."""
+        """Close the connection."""
         await self.close()
 
-    async def _tell(self, frames: bytes) -> None:
+    async def _send_request(self, frames: bytes) -> None:
         try:
             if self._link is None:
-                await self._connected()
+                await self._ensure_connected()
             else:
                 await self._link.send(frames)
         except BrokerUnavailable:
             self._drop()
             raise
 
-    async def _connected(self) -> AsyncLink:
+    async def _ensure_connected(self) -> AsyncLink:
         if self._link is None:
-            self._link = await AsyncLink.reach(self._patience_s, *self._server)
-            await self._link.send(self._wishes.opening())
+            self._link = await AsyncLink.connect_with_retry(self._patience_s, *self._server)
+            await self._link.send(self._subscriptions.handshake())
         return self._link
 
     def _drop(self) -> None:

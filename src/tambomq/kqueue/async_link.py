@@ -1,6 +1,6 @@
-"""A client's connection, on a loop. Nothing waits longer than it is told to.
+"""A client's asyncio connection. Every wait is bounded by a timeout.
 
-Its twin in `link` does the same for threads.
+Its blocking twin is in `link`.
 """
 
 from __future__ import annotations
@@ -10,32 +10,33 @@ from collections import deque
 from contextlib import suppress
 from typing import Final, Self
 
-from tambomq.clock import Patience
+from tambomq.clock import RetryBudget
 from tambomq.errors import BrokerUnavailable
-from tambomq.store.connect import Tls
+from tambomq.store.endpoint import Tls
 
-# So much may have arrived and not be asked for before nothing more is read.
-_MOST_ARRIVED: Final = 1024 * 1024
-# Who sends so much at once lets others have a turn, even if the network takes all of it.
-_LONG: Final = 64 * 1024
+# Reading pauses while more received bytes than this wait for `receive`.
+_MAX_UNREAD_BYTES: Final = 1024 * 1024
+# A send of this size yields to other tasks, even if the network accepts all of it.
+_YIELD_AFTER_BYTES: Final = 64 * 1024
 
 
 class AsyncLink(asyncio.Protocol):
-    """A connection that is open. Every error of it is `BrokerUnavailable`."""
+    """An open connection. All its errors are `BrokerUnavailable`."""
 
     def __init__(self, address: str, timeout_s: float) -> None:
         """Use `connect` instead."""
         self.address, self._timeout_s = address, timeout_s
-        self._arrived: deque[bytes] = deque()
-        self._waiting_bytes = 0
-        self._is_over = False
-        self._lost: BrokerUnavailable | None = None
-        self._news, self._writable, self._gone = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._unread: deque[bytes] = deque()
+        self._unread_bytes = 0
+        self._is_draining = False
+        self._error: BrokerUnavailable | None = None
+        self._readable, self._writable = asyncio.Event(), asyncio.Event()
+        self._closed = asyncio.Event()
         self._writable.set()
 
     @classmethod
     async def connect(cls, host: str, port: int, tls: Tls | None, timeout_s: float) -> Self:
-        """Connect; *timeout_s* bounds that, and how long the server may take no bytes."""
+        """Connect; *timeout_s* limits that, and how long a send may make no progress."""
         link = cls(f"{host}:{port}", timeout_s)
         context = tls.context() if tls else None
         try:
@@ -50,56 +51,56 @@ class AsyncLink(asyncio.Protocol):
         return link
 
     @classmethod
-    async def reach(
+    async def connect_with_retry(
         cls, patience_s: float, host: str, port: int, tls: Tls | None, timeout_s: float
     ) -> Self:
-        """Connect; a server that cannot be reached is tried again for *patience_s*."""
-        patience = Patience(patience_s)
+        """Connect; retry an unreachable server for *patience_s*."""
+        budget = RetryBudget(patience_s)
         while True:
             try:
                 return await cls.connect(host, port, tls, timeout_s)
             except BrokerUnavailable:
-                if patience.over:
+                if budget.is_exhausted:
                     raise
-                await asyncio.sleep(patience.next_pause_s())
+                await asyncio.sleep(budget.next_delay_s())
 
-    # ── what the loop tells ──────────────────────────────────────────────────
+    # ── callbacks of the event loop ──────────────────────────────────────────
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # (what a TCP client makes)
         """Keep the transport."""
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Keep what has arrived until somebody asks."""
-        if self._is_over:
+        """Keep the bytes for `receive`."""
+        if self._is_draining:
             return
-        self._arrived.append(data)
-        self._waiting_bytes += len(data)
-        self._news.set()
-        if self._waiting_bytes > _MOST_ARRIVED:
+        self._unread.append(data)
+        self._unread_bytes += len(data)
+        self._readable.set()
+        if self._unread_bytes > _MAX_UNREAD_BYTES:
             self._transport.pause_reading()
 
     def pause_writing(self) -> None:
-        """Let senders wait."""
+        """Block senders."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """Let senders go on."""
+        """Unblock senders."""
         self._writable.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell everybody who waits."""
-        self._lost = BrokerUnavailable(self.address, exc or "it hung up")
-        for event in (self._news, self._writable, self._gone):
+        """Wake all waiters; their calls raise."""
+        self._error = BrokerUnavailable(self.address, exc or "the server closed the connection")
+        for event in (self._readable, self._writable, self._closed):
             event.set()
 
-    # ── what clients do ──────────────────────────────────────────────────────
+    # ── methods for clients ──────────────────────────────────────────────────
 
     async def send(self, data: bytes) -> None:
-        """Hand all of *data* to the network, but for what its buffer takes."""
+        """Send *data*; return once it is sent or fits into the write buffer."""
         self._check()
         self._transport.write(data)
-        if len(data) >= _LONG:
+        if len(data) >= _YIELD_AFTER_BYTES:
             await asyncio.sleep(0)
         while not self._writable.is_set():
             before = self._transport.get_write_buffer_size()
@@ -108,39 +109,40 @@ class AsyncLink(asyncio.Protocol):
                     await self._writable.wait()
             except TimeoutError:
                 if self._transport.get_write_buffer_size() >= before:
-                    why = f"it took nothing for {self._timeout_s:g} s"
-                    raise BrokerUnavailable(self.address, why) from None
+                    reason = f"no data was accepted for {self._timeout_s:g} s"
+                    raise BrokerUnavailable(self.address, reason) from None
         self._check()
 
     async def receive(self, timeout_s: float | None) -> bytes | None:
-        """Return what has arrived; `None` if that is nothing for *timeout_s*, if one is given."""
-        if not self._arrived and self._lost is None:
+        """Return the bytes received; `None` if none arrive within *timeout_s*, if one is given."""
+        if not self._unread and self._error is None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(timeout_s):
-                    await self._news.wait()
-        if self._arrived:
-            data = b"".join(self._arrived)
+                    await self._readable.wait()
+        if self._unread:
+            data = b"".join(self._unread)
             self.discard()
             return data
         self._check()
         return None
 
     def discard(self) -> None:
-        """Throw away what has arrived."""
-        self._arrived.clear()
-        if self._waiting_bytes > _MOST_ARRIVED and not self._transport.is_closing():
+        """Discard received bytes."""
+        self._unread.clear()
+        if self._unread_bytes > _MAX_UNREAD_BYTES and not self._transport.is_closing():
             self._transport.resume_reading()
-        self._waiting_bytes = 0
-        if self._lost is None:
-            self._news.clear()
+        self._unread_bytes = 0
+        if self._error is None:
+            self._readable.clear()
 
-    async def finish(self) -> None:
-        """Hang up when the server has read everything: it does, then.
+    async def drain_and_close(self) -> None:
+        """End the output and wait until the server, having read everything, closes.
 
-        Who hangs up before it makes a server that answers lose what it has not read.
+        Closing at once would reset the connection if replies are unread, and the server would
+        lose what it has not read.
         """
-        if self._lost is None:
-            self._is_over = True
+        if self._error is None:
+            self._is_draining = True
             self.discard()
             if self._transport.can_write_eof():
                 self._transport.write_eof()
@@ -148,18 +150,18 @@ class AsyncLink(asyncio.Protocol):
                 self._transport.close()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._timeout_s):
-                    await self._gone.wait()
+                    await self._closed.wait()
         await self.close()
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the connection at once."""
         self._transport.abort()
-        await self._gone.wait()
+        await self._closed.wait()
 
     def abort(self) -> None:
-        """Hang up, and see to it later."""
+        """Close the connection at once, without waiting for the loop."""
         self._transport.abort()
 
     def _check(self) -> None:
-        if self._lost is not None:
-            raise self._lost
+        if self._error is not None:
+            raise self._error

@@ -1,7 +1,7 @@
-"""The memory that all clients of a server may hold together, and who is disconnected beyond it.
+"""The memory budget of all clients together, and the choice of clients to disconnect.
 
-Counted are the bytes of unfinished frames, the names that consumers are subscribed to, and what
-waits for clients that do not read it. No I/O: sizes and times come in, clients come out.
+Counted are incomplete frames, subscriptions, and write buffers. No I/O: sizes and times are
+passed in, clients are returned.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
 
-# Below the limit by an eighth there is room for a while: not every byte is followed by a search.
-_KEEP: Final = 7 / 8
+# Free an eighth more than necessary, so that the next byte does not start another search.
+_LOW_WATERMARK: Final = 7 / 8
 
 
-class Unfinished(Generic[T]):
-    """Frames that have begun and are not complete: one for each client, the oldest first."""
+class PartialFrames(Generic[T]):
+    """Incomplete frames, at most one per client, the oldest first."""
 
     def __init__(self) -> None:
         self.total = 0
-        """Their bytes, as far as they have come."""
+        """Bytes received of all of them."""
         self._frames: dict[T, tuple[int, float]] = {}
 
     def update(self, client: T, size: int, now: float, *, is_new: bool) -> None:
-        """Note that *size* bytes have come of a frame, which began *now* if it is a new one.
+        """Record that *client* has sent *size* bytes of a frame, which began *now* if *is_new*.
 
-        No bytes mean that no frame is unfinished.
+        A *size* of 0 means that the client has no incomplete frame.
         """
         before = self._frames.get(client)
         if before is not None:
@@ -40,17 +40,17 @@ class Unfinished(Generic[T]):
             self._frames[client] = (size, now)
             self.total += size
 
-    def forget(self, client: T) -> None:
-        """Count nothing of *client* any more."""
+    def remove(self, client: T) -> None:
+        """Remove the frame of *client*."""
         self.update(client, 0, 0.0, is_new=True)
 
     def restart(self, client: T, now: float) -> None:
-        """Count the time of the frame of *client* from *now* on: the server did not read it."""
+        """Restart the time of the frame of *client*: the server had paused reading."""
         if client in self._frames:
             self.update(client, self._frames[client][0], now, is_new=True)
 
-    def began_by(self, time: float) -> list[T]:
-        """Return those whose frame began at *time* or before."""
+    def started_by(self, time: float) -> list[T]:
+        """Return the clients whose frame began at *time* or before."""
         found = []
         for client, (_, began) in self._frames.items():
             if began > time:
@@ -64,9 +64,10 @@ class Unfinished(Generic[T]):
         return next((began for _, began in self._frames.values()), None)
 
     def victims(self) -> Iterator[tuple[T, int]]:
-        """Yield whom to disconnect first, and what that frees: the oldest of the larger half.
+        """Yield clients in the order of disconnection, and the bytes that each frees.
 
-        Who holds less than the average is small, and comes last: it would free little.
+        Frames of at least average size come first, the oldest before others; smaller ones free
+        little and come last.
         """
         average = self.total / max(len(self._frames), 1)
         large = [(client, size) for client, (size, _) in self._frames.items() if size >= average]
@@ -78,16 +79,16 @@ class Unfinished(Generic[T]):
 
 
 def largest(held: Mapping[T, int]) -> Iterator[tuple[T, int]]:
-    """Yield clients and what each holds, the largest first."""
+    """Yield clients and the bytes that each holds, the largest first."""
     for client in sorted(held, key=held.__getitem__, reverse=True):
         yield client, held[client]
 
 
 def largest_of_shared(held: Mapping[T, int], groups: Mapping[T, object]) -> Iterator[tuple[T, int]]:
-    """Yield clients, the largest first, and what goes with each.
+    """Yield clients, the largest first, and the bytes that disconnecting each frees.
 
-    Clients of one group hold the same messages: a group holds as much as its largest member, and
-    without that one as much as the next.
+    Clients of one group share the memory of their messages: a group holds as much as its
+    largest member, and without that one as much as the next.
     """
     members: dict[object, list[T]] = {}
     for client, _ in largest(held):
@@ -104,24 +105,27 @@ def largest_of_shared(held: Mapping[T, int], groups: Mapping[T, object]) -> Iter
 
 
 def shared_total(held: Mapping[T, int], groups: Mapping[T, object]) -> int:
-    """Return what is held when the messages of a group are counted once."""
-    most: dict[object, int] = {}
+    """Return the bytes held when the messages of a group are counted once."""
+    largest_members: dict[object, int] = {}
     for client, size in held.items():
-        most[groups[client]] = max(size, most.get(groups[client], 0))
-    return sum(most.values())
+        group = groups[client]
+        largest_members[group] = max(size, largest_members.get(group, 0))
+    return sum(largest_members.values())
 
 
-def choose(totals: list[int], victims: Sequence[Iterator[tuple[T, int]]], limit: int) -> list[T]:
-    """Return whom to disconnect, in this order, until less than *limit* is held.
+def choose_victims(
+    totals: list[int], victims: Sequence[Iterator[tuple[T, int]]], limit: int
+) -> list[T]:
+    """Return the clients to disconnect, in order, until less than *limit* is held.
 
-    Each kind of memory has its total and its own order; the next client is the next one of the
-    kind of which most is held. Nobody if *limit* is not exceeded.
+    Each kind of memory has a total and an order of its own; the next client is taken from the
+    kind with the largest total. Empty if *limit* is not exceeded.
     """
     chosen: dict[T, None] = {}
     if sum(totals) <= limit:
         return []
     totals = list(totals)
-    while sum(totals) > limit * _KEEP:
+    while sum(totals) > limit * _LOW_WATERMARK:
         kind = max(range(len(totals)), key=totals.__getitem__)
         client, size = next(victims[kind], (None, 0))
         if client is None:

@@ -1,7 +1,7 @@
-"""KqueueMsgQ for threads. Its twins in `async_client` differ by `await` alone; keep them so.
+"""The blocking KqueueMsgQ clients. Their twins in `async_client` differ by `await` only.
 
-Nothing is acknowledged in this protocol: what was handed to the network when a connection broke
-may be lost. The call that notices raises `BrokerUnavailable`, the next one connects again.
+The protocol has no acknowledgements: messages sent before a connection broke may be lost. The
+call that notices it raises `BrokerUnavailable`, the next one reconnects.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from tambomq.kqueue.connection import Role
 from tambomq.kqueue.decoder import MessageDecoder
 from tambomq.kqueue.frames import LIMITS, Limits, Message, Text, encode_message, pack_messages
 from tambomq.kqueue.link import Link
-from tambomq.kqueue.wishes import Wishes
-from tambomq.store.connect import Tls, check_patience
+from tambomq.kqueue.subscriptions import SubscriptionSet
+from tambomq.store.endpoint import Tls, check_patience
 
 
 class Producer:
     """Sends messages; for any number of threads.
 
-    *timeout_s* is how long connecting may take, and how long the server may take nothing. One
-    that cannot be reached is tried again for *patience_s*; by default not at all.
-    *limits* are the server's: what exceeds them is refused here.
+    *timeout_s* limits connecting, and how long a send may make no progress. An unreachable
+    server is retried for *patience_s*; by default not at all.
+    *limits* are the server's: a message that exceeds them is refused before it is sent.
     """
 
     def __init__(
@@ -40,23 +40,23 @@ class Producer:
         patience_s: float = 0.0,
         limits: Limits = LIMITS,
     ) -> None:
-        """Remember where the server is; the first message connects."""
+        """Store the options; the first message connects."""
         self._server, self._patience_s = (host, port, tls, timeout_s), check_patience(patience_s)
         self._limits, self._lock = limits, Lock()
         self._link: Link | None = None
 
     def send(self, queue: Text, body: Text) -> None:
-        """Send a message to who is subscribed to *queue*.
+        """Send a message to the subscribers of *queue*.
 
         Raises `BrokerUnavailable`, `MessageTooLong`, `LocalProtocolError`.
         """
         self._transmit(encode_message(queue, body, self._limits))
 
     def send_many(self, messages: Iterable[tuple[Text, Text]]) -> int:
-        """Send messages, each a queue and a body, many at a time; return how many they were.
+        """Send pairs of a queue and a body, many per write; return how many were sent.
 
-        They are taken one by one, so there may be more than fit into memory. One that is
-        refused ends it; those before it have been sent. Raises as `send`.
+        *messages* is consumed lazily, so there may be more than fit into memory. An invalid
+        message raises; those before it have been sent. Raises as `send`.
         """
         sent = 0
         for frames, count in pack_messages(messages, self._limits):
@@ -65,14 +65,14 @@ class Producer:
         return sent
 
     def close(self) -> None:
-        """Hang up once the server has read everything; a later message connects anew.
+        """Close once the server has read everything; a later message reconnects.
 
-        It has no longer for that than connecting may take.
+        Waits at most *timeout_s*.
         """
         with self._lock:
             link, self._link = self._link, None
             if link is not None:
-                link.finish()
+                link.drain_and_close()
 
     def __enter__(self) -> Self:
         """Return the producer itself."""
@@ -84,7 +84,7 @@ class Producer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Hang up."""
+        """Close the connection."""
         self.close()
 
     def _transmit(self, frames: bytes) -> None:
@@ -92,12 +92,12 @@ class Producer:
             try:
                 link = self._link
                 if link is None:
-                    link = self._link = Link.reach(self._patience_s, *self._server)
+                    link = self._link = Link.connect_with_retry(self._patience_s, *self._server)
                     link.send(Role.PRODUCER.value)
                 link.discard()
                 link.send(frames)
             except BaseException:
-                # Half a frame may be on its way: nothing that follows would be understood.
+                # Part of a frame may have been sent: the server could not parse what follows.
                 if self._link is not None:
                     self._link.close()
                     self._link = None
@@ -107,9 +107,9 @@ class Producer:
 class Consumer:
     """Receives the messages of the queues it is subscribed to; for one thread at a time.
 
-    What was subscribed to is subscribed to again when a new connection has to be made.
-    *timeout_s* is how long connecting may take, and how long the server may take nothing. One
-    that cannot be reached is tried again for *patience_s*; by default not at all.
+    Subscriptions are restored on a new connection.
+    *timeout_s* limits connecting, and how long a send may make no progress. An unreachable
+    server is retried for *patience_s*; by default not at all.
     """
 
     def __init__(
@@ -122,39 +122,39 @@ class Consumer:
         patience_s: float = 0.0,
         limits: Limits = LIMITS,
     ) -> None:
-        """Remember where the server is; the first operation connects."""
+        """Store the options; the first operation connects."""
         self._server, self._patience_s = (host, port, tls, timeout_s), check_patience(patience_s)
-        self._limits, self._wishes = limits, Wishes(limits)
+        self._limits, self._subscriptions = limits, SubscriptionSet(limits)
         self._link: Link | None = None
         self._decoder = MessageDecoder(limits)
         self._ready: deque[Message] = deque()
 
     def subscribe(self, *queues: Text) -> None:
-        """Receive the messages that *queues* get from now on. Raises `BrokerUnavailable`."""
-        self._tell(self._wishes.subscribe(*queues))
+        """Receive messages of *queues* from now on. Raises `BrokerUnavailable`."""
+        self._send_request(self._subscriptions.subscribe(*queues))
 
     def subscribe_all(self) -> None:
-        """Receive the messages of all queues, those without a name too."""
-        self._tell(self._wishes.subscribe_all())
+        """Receive messages of all queues, including those without a name."""
+        self._send_request(self._subscriptions.subscribe_all())
 
     def unsubscribe(self, *queues: Text) -> None:
-        """Receive no more from *queues*, unless subscribed to all: then nothing changes."""
-        self._tell(self._wishes.unsubscribe(*queues))
+        """Stop receiving from *queues*; has no effect while subscribed to all queues."""
+        self._send_request(self._subscriptions.unsubscribe(*queues))
 
     def unsubscribe_all(self) -> None:
-        """Receive nothing any more, but for what is already on its way."""
-        self._tell(self._wishes.unsubscribe_all())
+        """End all subscriptions; messages already in flight are still received."""
+        self._send_request(self._subscriptions.unsubscribe_all())
 
     def receive(self, timeout_s: float | None = None) -> Message | None:
-        """Return the next message; `None` if there is none for *timeout_s*, if one is given.
+        """Return the next message; `None` if none arrives within *timeout_s*, if one is given.
 
-        Raises `BrokerUnavailable`, and `RemoteProtocolError` for what no server should send.
+        Raises `BrokerUnavailable`, and `RemoteProtocolError` for bytes that are no frame.
         """
         if self._ready:
             return self._ready.popleft()
         deadline = None if timeout_s is None else Deadline(timeout_s)
         try:
-            link = self._connected()
+            link = self._ensure_connected()
             self._ready.extend(self._decoder.feed(b""))
             while not self._ready:
                 data = link.receive(None if deadline is None else deadline.left_s)
@@ -167,14 +167,14 @@ class Consumer:
         return self._ready.popleft()
 
     def close(self) -> None:
-        """Hang up; a later operation connects anew."""
+        """Close the connection; a later operation reconnects."""
         link, self._link = self._link, None
         self._decoder = MessageDecoder(self._limits)
         if link is not None:
             link.close()
 
     def __iter__(self) -> Iterator[Message]:
-        """Receive without an end."""
+        """Yield messages without end."""
         while (message := self.receive()) is not None:
             yield message
 
@@ -188,22 +188,22 @@ class Consumer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Hang up."""
+        """Close the connection."""
         self.close()
 
-    def _tell(self, frames: bytes) -> None:
+    def _send_request(self, frames: bytes) -> None:
         try:
             if self._link is None:
-                self._connected()
+                self._ensure_connected()
             else:
                 self._link.send(frames)
         except BaseException:
-            # Half a frame may be on its way: nothing that follows would be understood.
+            # Part of a frame may have been sent: the server could not parse what follows.
             self.close()
             raise
 
-    def _connected(self) -> Link:
+    def _ensure_connected(self) -> Link:
         if self._link is None:
-            self._link = Link.reach(self._patience_s, *self._server)
-            self._link.send(self._wishes.opening())
+            self._link = Link.connect_with_retry(self._patience_s, *self._server)
+            self._link.send(self._subscriptions.handshake())
         return self._link

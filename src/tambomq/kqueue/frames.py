@@ -1,11 +1,11 @@
-"""KqueueMsgQ's frames and their bytes.
+"""KqueueMsgQ's frames: encoding and parsing of bytes, without I/O.
 
-    *  name_len name msg_len msg    a message: to the server, and on to consumers as it is
-    >  name_len name                subscribe, without a name to all queues
-    /  name_len name                unsubscribe, without a name from everything
+    *  name_len name msg_len msg    a message, forwarded to consumers unchanged
+    >  name_len name                subscribe; with an empty name, to all queues
+    /  name_len name                unsubscribe; with an empty name, from everything
 
 Lengths are unsigned 32-bit integers in network byte order; names and messages are any bytes.
-A length is checked as soon as it is there, before anything it announces is kept.
+A length is checked as soon as it is read, before any byte that it announces is kept.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tambomq.errors import (
 Text: TypeAlias = str | bytes
 T = TypeVar("T")
 Run: TypeAlias = tuple[int, int, T, int]
-"""Frames that go to the same targets: first byte, byte after the last, targets, how many."""
+"""Adjacent frames with the same targets: start, end (exclusive), targets, count."""
 Request: TypeAlias = tuple[int, bytes]
 """`SUBSCRIBE` or `UNSUBSCRIBE`, and the name."""
 
@@ -37,24 +37,24 @@ OK: Final = b"OK"
 _HEAD: Final = Struct("!BI")
 _U32: Final = Struct("!I")
 head_at, size_at = _HEAD.unpack_from, _U32.unpack_from
-HEAD_BYTES, SMALLEST = _HEAD.size, _HEAD.size + _U32.size
-"""The bytes of a type and a name's length; those of the smallest message."""
-# So many bytes in one send are far from one call for each message, and soon at hand.
+HEAD_BYTES, MIN_MESSAGE_BYTES = _HEAD.size, _HEAD.size + _U32.size
+"""Size of a frame type with a name's length, and of the smallest message."""
+# Large enough to save system calls, small enough to be packed quickly.
 _PACK_BYTES = 256 * 1024
-_MOST_U32 = (1 << 32) - 1
+_MAX_U32 = (1 << 32) - 1
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """How long a queue's name and a message may be, in bytes."""
+    """The maximum lengths of a queue's name and of a message, in bytes."""
 
     name_bytes: int = 64 * 1024
     message_bytes: int = 16 * 1024 * 1024
 
     def __post_init__(self) -> None:
-        """Refuse what no length on the wire can say."""
+        """Raise `InvalidValue` for a limit that does not fit into a length on the wire."""
         for what in ("name_bytes", "message_bytes"):
-            if not 0 < getattr(self, what) <= _MOST_U32:
-                raise InvalidValue(what, getattr(self, what), f"between 1 and {_MOST_U32}")
+            if not 0 < getattr(self, what) <= _MAX_U32:
+                raise InvalidValue(what, getattr(self, what), f"between 1 and {_MAX_U32}")
 
 
 LIMITS: Final = Limits()
@@ -68,22 +68,22 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def text(self) -> str:
-        """The body as text; raises `UnicodeDecodeError` if it is none."""
+        """The body as text; raises `UnicodeDecodeError` if it is not UTF-8."""
         return self.body.decode("utf-8")
 
 
 class MessageBeyondLimit(RemoteProtocolError):
-    """A frame that is one, with a longer body than is taken."""
+    """A valid frame whose body exceeds the limit."""
 
 
-class Rest(NamedTuple):
-    """What stands after the last whole frame."""
+class Remainder(NamedTuple):
+    """The bytes after the last complete frame."""
 
     start: int
-    wanted: int
-    """How many bytes there must be from *start* before it is worth looking again."""
+    needed: int
+    """How many bytes from *start* are needed before parsing can go on."""
     error: RemoteProtocolError | None
-    """Why it never becomes a frame."""
+    """Why these bytes are not the beginning of a frame."""
 
 
 # ── values to bytes ──────────────────────────────────────────────────────────
@@ -95,23 +95,23 @@ def encode_message(queue: Text, body: Text, limits: Limits = LIMITS) -> bytes:
 
 
 def encode_subscribe(queue: Text, limits: Limits = LIMITS) -> bytes:
-    """Return the frame that subscribes to a queue, without a name to all."""
-    name = name_of(queue, limits)
+    """Return the frame that subscribes to a queue; with an empty name, to all."""
+    name = encode_name(queue, limits)
     return _HEAD.pack(SUBSCRIBE, len(name)) + name
 
 
 def encode_unsubscribe(queue: Text, limits: Limits = LIMITS) -> bytes:
-    """Return the frame that ends a subscription, without a name all of them."""
-    name = name_of(queue, limits)
+    """Return the frame that ends a subscription; with an empty name, all of them."""
+    name = encode_name(queue, limits)
     return _HEAD.pack(UNSUBSCRIBE, len(name)) + name
 
 
 def pack_messages(
     messages: Iterable[tuple[Text, Text]], limits: Limits = LIMITS
 ) -> Iterator[tuple[bytes, int]]:
-    """Yield many frames at a time, and how many they are.
+    """Yield packed frames, and how many they are.
 
-    What comes before a message that cannot be sent is yielded before its error is raised.
+    Frames before an invalid message are yielded before its error is raised.
     """
     parts: list[bytes] = []
     size, last, prefix = 0, None, b""
@@ -133,12 +133,14 @@ def pack_messages(
         yield b"".join(parts), len(parts) // 2
 
 
-def name_of(queue: Text, limits: Limits = LIMITS) -> bytes:
+def encode_name(queue: Text, limits: Limits = LIMITS) -> bytes:
     """Return a queue's name as bytes. Raises `LocalProtocolError`."""
     try:
         name = queue.encode() if isinstance(queue, str) else bytes(memoryview(queue))
     except (TypeError, UnicodeEncodeError):
-        raise InvalidFormat("queue name", queue, "it is bytes, or text that UTF-8 has") from None
+        raise InvalidFormat(
+            "queue name", queue, "bytes, or text that can be encoded as UTF-8"
+        ) from None
     if len(name) > limits.name_bytes:
         raise InvalidValue(
             "the length of a queue name", len(name), f"at most {limits.name_bytes} bytes"
@@ -147,7 +149,7 @@ def name_of(queue: Text, limits: Limits = LIMITS) -> bytes:
 
 
 def _prefix(queue: Text, limits: Limits) -> bytes:
-    name = name_of(queue, limits)
+    name = encode_name(queue, limits)
     return _HEAD.pack(MESSAGE, len(name)) + name
 
 
@@ -167,29 +169,29 @@ def _field(queue: Text, body: Text, limits: Limits) -> bytes:
 
 def scan(
     data: bytes, pos: int, routes: Mapping[bytes, T], limits: Limits
-) -> tuple[list[Run[T]], Rest]:
-    """Group the messages from *pos* on into runs of the same targets, in their order.
+) -> tuple[list[Run[T]], Remainder]:
+    """Group the messages from *pos* on into runs with the same targets, in order.
 
-    Looks every name up until one repeats; then it compares whole names, and where the
-    length repeats too, whole headers, which is all a producer of one queue needs.
+    Looks up every name until one repeats; then it compares whole names, and once the
+    length repeats too, whole headers, which is the fast path for a producer of one queue.
     """
     end, first, count = len(data), pos, 0
-    most_name, most = limits.name_bytes, limits.message_bytes
+    max_name, max_body = limits.name_bytes, limits.message_bytes
     runs: list[Run[T]] = []
-    # None until the first frame has targets; nobody counts before.
+    # None until the first frame has targets; *count* is 0 until then.
     last, targets = None, cast("T", None)
-    while end - pos >= SMALLEST:
+    while end - pos >= MIN_MESSAGE_BYTES:
         kind, size = head_at(data, pos)
         name_end = pos + HEAD_BYTES + size
-        if kind != MESSAGE or size > most_name or name_end + 4 > end:
+        if kind != MESSAGE or size > max_name or name_end + 4 > end:
             break
         (size,) = size_at(data, name_end)
-        following = name_end + 4 + size
-        if following > end or size > most:
+        frame_end = name_end + 4 + size
+        if frame_end > end or size > max_body:
             break
         name = data[pos + HEAD_BYTES : name_end]
         if name == last:
-            pos, more = _same_name(data, following, data[pos:name_end], most)
+            pos, more = _same_name(data, frame_end, data[pos:name_end], max_body)
             count += 1 + more
             continue
         last, found = name, routes[name]
@@ -198,20 +200,20 @@ def scan(
                 runs.append((first, pos, targets, count))
             first, count, targets = pos, 0, found
         count += 1
-        pos = following
+        pos = frame_end
     if count:
         runs.append((first, pos, targets, count))
-    return runs, rest_of(data, pos, b"*", limits)
+    return runs, remainder_at(data, pos, b"*", limits)
 
 
-def _same_name(data: bytes, pos: int, prefix: bytes, most: int) -> tuple[int, int]:
-    """Go on from *pos* while frames begin with *prefix*: where they end, and how many they are."""
+def _same_name(data: bytes, pos: int, prefix: bytes, max_body: int) -> tuple[int, int]:
+    """Skip frames from *pos* on that begin with *prefix*; return their end and count."""
     end, begins = len(data), data.startswith
     to_size, to_body, count, last = len(prefix), len(prefix) + 4, 0, -1
     while begins(prefix, pos) and pos + to_body <= end:
         (size,) = size_at(data, pos + to_size)
         whole = to_body + size
-        if pos + whole > end or size > most:
+        if pos + whole > end or size > max_body:
             break
         began, pos = pos, pos + whole
         if size == last:
@@ -232,54 +234,54 @@ def messages_in(data: bytes, pos: int, end: int) -> Iterator[tuple[bytes, bytes]
     while pos < end:
         name_end = pos + HEAD_BYTES + head_at(data, pos)[1]
         body = name_end + 4
-        following = body + size_at(data, name_end)[0]
-        yield data[pos + HEAD_BYTES : name_end], data[body:following]
-        pos = following
+        frame_end = body + size_at(data, name_end)[0]
+        yield data[pos + HEAD_BYTES : name_end], data[body:frame_end]
+        pos = frame_end
 
 
-def scan_requests(data: bytes, pos: int, limits: Limits) -> tuple[list[Request], Rest]:
-    """Return what a consumer asks for from *pos* on, in its order."""
+def scan_requests(data: bytes, pos: int, limits: Limits) -> tuple[list[Request], Remainder]:
+    """Return the requests of a consumer from *pos* on, in order."""
     end, requests = len(data), []
     while end - pos >= HEAD_BYTES:
         kind, size = head_at(data, pos)
-        following = pos + HEAD_BYTES + size
-        if following > end or size > limits.name_bytes or kind not in (SUBSCRIBE, UNSUBSCRIBE):
+        frame_end = pos + HEAD_BYTES + size
+        if frame_end > end or size > limits.name_bytes or kind not in (SUBSCRIBE, UNSUBSCRIBE):
             break
-        requests.append((kind, data[pos + HEAD_BYTES : following]))
-        pos = following
-    return requests, rest_of(data, pos, b">/", limits)
+        requests.append((kind, data[pos + HEAD_BYTES : frame_end]))
+        pos = frame_end
+    return requests, remainder_at(data, pos, b">/", limits)
 
 
-def rest_of(data: bytes, pos: int, allowed: bytes, limits: Limits) -> Rest:
-    """Judge the frame at *pos*, of the *allowed* kinds, by what is there of it."""
+def remainder_at(data: bytes, pos: int, allowed: bytes, limits: Limits) -> Remainder:
+    """Return the incomplete frame at *pos*, or the error if it is not of an *allowed* kind."""
     if pos == len(data):
-        return Rest(pos, HEAD_BYTES, None)
+        return Remainder(pos, HEAD_BYTES, None)
     try:
-        return Rest(pos, _wanted(data, pos, allowed, limits), None)
+        return Remainder(pos, _needed(data, pos, allowed, limits), None)
     except RemoteProtocolError as error:
-        return Rest(pos, 0, error)
+        return Remainder(pos, 0, error)
 
 
-def _wanted(data: bytes, pos: int, allowed: bytes, limits: Limits) -> int:
-    """Return how many bytes the frame at *pos* has, or those that will tell."""
-    have, wanted = len(data) - pos, HEAD_BYTES
+def _needed(data: bytes, pos: int, allowed: bytes, limits: Limits) -> int:
+    """Return the length of the frame at *pos*, or of the part that has the next length."""
+    have, needed = len(data) - pos, HEAD_BYTES
     if data[pos] not in allowed:
         raise RemoteProtocolError(_not_allowed(data[pos]))
-    if have < wanted:
-        return wanted
+    if have < needed:
+        return needed
     kind, size = head_at(data, pos)
     if size > limits.name_bytes:
         raise RemoteProtocolError(f"a name of {size} bytes exceeds {limits.name_bytes}")
-    wanted += int(size)
+    needed += int(size)
     if kind != MESSAGE:
-        return wanted
-    wanted += 4
-    if have < wanted:
-        return wanted
-    (size,) = size_at(data, pos + wanted - 4)
+        return needed
+    needed += 4
+    if have < needed:
+        return needed
+    (size,) = size_at(data, pos + needed - 4)
     if size > limits.message_bytes:
         raise MessageBeyondLimit(f"a message of {size} bytes exceeds {limits.message_bytes}")
-    return wanted + int(size)
+    return needed + int(size)
 
 
 def _not_allowed(kind: int) -> str:

@@ -1,6 +1,6 @@
-"""A client's connection, for threads. Nothing waits longer than it is told to.
+"""A client's blocking connection. Every wait is bounded by a timeout.
 
-Its twin in `async_link` does the same on a loop.
+Its twin in `async_link` does the same for asyncio.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from collections import deque
 from contextlib import suppress
 from typing import Final, Self
 
-from tambomq.clock import Deadline, Patience
+from tambomq.clock import Deadline, RetryBudget
 from tambomq.errors import BrokerUnavailable
-from tambomq.store.connect import Tls
+from tambomq.store.endpoint import Tls
 
 _READ_BYTES: Final = 256 * 1024
-_AGAIN: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+_WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Link:
-    """A connection that is open. Every error of it is `BrokerUnavailable`."""
+    """An open connection. All its errors are `BrokerUnavailable`."""
 
     def __init__(self, host: str, port: int, tls: Tls | None, timeout_s: float) -> None:
-        """Connect; *timeout_s* bounds that, and how long the server may take no bytes."""
+        """Connect; *timeout_s* limits that, and how long a send may make no progress."""
         self.address, self._timeout_s = f"{host}:{port}", timeout_s
-        self._arrived: deque[bytes] = deque()
+        self._unread: deque[bytes] = deque()
         context = tls.context() if tls else None
         try:
             self._socket = socket.create_connection((host, port), timeout_s)
@@ -45,48 +45,49 @@ class Link:
         self._poll.register(self._socket, select.POLLIN)
 
     @classmethod
-    def reach(
+    def connect_with_retry(
         cls, patience_s: float, host: str, port: int, tls: Tls | None, timeout_s: float
     ) -> Self:
-        """Connect; a server that cannot be reached is tried again for *patience_s*."""
-        patience = Patience(patience_s)
+        """Connect; retry an unreachable server for *patience_s*."""
+        budget = RetryBudget(patience_s)
         while True:
             try:
                 return cls(host, port, tls, timeout_s)
             except BrokerUnavailable:
-                if patience.over:
+                if budget.is_exhausted:
                     raise
-                time.sleep(patience.next_pause_s())
+                time.sleep(budget.next_delay_s())
 
     def send(self, data: bytes) -> None:
-        """Hand all of *data* to the network."""
+        """Send all of *data*."""
         view = memoryview(data)
         while view:
             try:
                 view = view[self._socket.send(view) :]
-            except _AGAIN:
-                # A server that answers may not go on before its answers are taken.
+            except _WOULD_BLOCK:
+                # Read meanwhile: a server with replies may stop reading until they are taken.
                 self._wait(self._timeout_s, sending=True)
-                self._take()
+                self._read()
             except OSError as error:
                 raise BrokerUnavailable(self.address, error) from error
 
     def receive(self, timeout_s: float | None) -> bytes | None:
-        """Return what has arrived; `None` if that is nothing for *timeout_s*, if one is given."""
-        while not self._arrived:
-            if not self._take() and not self._wait(timeout_s):
+        """Return the bytes received; `None` if none arrive within *timeout_s*, if one is given."""
+        while not self._unread:
+            if not self._read() and not self._wait(timeout_s):
                 return None
-        return self._arrived.popleft()
+        return self._unread.popleft()
 
     def discard(self) -> None:
-        """Throw away what has arrived, and notice whether the server is gone."""
-        self._take()
-        self._arrived.clear()
+        """Discard received bytes; raise if the server has closed the connection."""
+        self._read()
+        self._unread.clear()
 
-    def finish(self) -> None:
-        """Hang up when the server has read everything: it does, then.
+    def drain_and_close(self) -> None:
+        """End the output and wait until the server, having read everything, closes.
 
-        Who hangs up before it makes a server that answers lose what it has not read.
+        Closing at once would reset the connection if replies are unread, and the server would
+        lose what it has not read.
         """
         deadline = Deadline(self._timeout_s)
         with suppress(OSError, BrokerUnavailable):
@@ -96,27 +97,27 @@ class Link:
         self._socket.close()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection at once."""
         self._socket.close()
 
-    def _take(self) -> bool:
-        """Read what is there, once; false if that is nothing."""
+    def _read(self) -> bool:
+        """Read once without blocking; false if there is nothing to read."""
         try:
             data = self._socket.recv(_READ_BYTES)
-        except _AGAIN:
+        except _WOULD_BLOCK:
             return False
         except OSError as error:
             raise BrokerUnavailable(self.address, error) from error
         if not data:
-            raise BrokerUnavailable(self.address, "it hung up")
-        self._arrived.append(data)
+            raise BrokerUnavailable(self.address, "the server closed the connection")
+        self._unread.append(data)
         return True
 
     def _wait(self, timeout_s: float | None, *, sending: bool = False) -> bool:
-        """Wait until something can be read, or sent; false if that was in vain."""
+        """Wait until the socket is readable, or writable if *sending*; false after *timeout_s*."""
         self._poll.modify(self._socket, select.POLLIN | (select.POLLOUT if sending else 0))
         if self._poll.poll(None if timeout_s is None else timeout_s * 1000):
             return True
         if sending:
-            raise BrokerUnavailable(self.address, f"it took nothing for {timeout_s:g} s")
+            raise BrokerUnavailable(self.address, f"no data was accepted for {timeout_s:g} s")
         return False

@@ -1,4 +1,4 @@
-"""What a KqueueMsgQ server counts, as values."""
+"""Counters and statistics of a KqueueMsgQ server."""
 
 from __future__ import annotations
 
@@ -6,44 +6,44 @@ import msgspec
 
 
 class Counters(msgspec.Struct):
-    """What has happened since the start; only ever grows."""
+    """Totals since the server was created; they never decrease."""
 
     accepted: int = 0
-    """Connections let in."""
+    """Connections accepted."""
     refused: int = 0
-    """Connections closed at once, since there were too many."""
+    """Connections closed at once, because of `max_connections`."""
     received: int = 0
     """Messages from producers."""
     received_bytes: int = 0
     """Their frames' bytes."""
     delivered: int = 0
-    """Messages handed to consumers: one that goes to three counts three times."""
+    """Messages written to consumers: one that goes to three counts three times."""
     delivered_bytes: int = 0
     """Their frames' bytes."""
     unrouted: int = 0
-    """Messages that nobody was subscribed to."""
+    """Messages without a subscriber."""
     dropped: int = 0
-    """Messages that a slow consumer did not get, by the policy ``drop``."""
+    """Messages not written to a slow consumer, by the policy ``drop``."""
     disconnected: int = 0
     """Connections closed for being slow, by the policy ``disconnect``."""
     protocol_errors: int = 0
-    """Connections closed for what they sent."""
+    """Connections closed for a protocol error."""
     handshake_timeouts: int = 0
-    """Connections closed for not saying in time what they are."""
+    """Connections closed because the client did not send its role in time."""
     frame_timeouts: int = 0
     """Connections closed for a frame that was not complete in time."""
     over_budget: int = 0
-    """Connections closed since all clients together held too much memory."""
+    """Connections closed because all clients together held too much memory."""
     probes: int = 0
     """Health probes answered."""
     recorded: int = 0
-    """Messages written into a journal."""
+    """Messages written to a journal."""
     unrecorded: int = 0
-    """Messages that a journal should have taken and, as far as is known, did not."""
+    """Messages that should be in a journal and, as far as is known, are not."""
 
 
 class Stats(Counters, frozen=True):  # type: ignore[misc]  # (msgspec has no such rule)
-    """What a server holds at one moment, and what has happened since its start."""
+    """Current gauges of a server, and its counters."""
 
     connections: int = 0
     producers: int = 0

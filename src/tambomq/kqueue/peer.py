@@ -1,4 +1,4 @@
-"""One connection of a server."""
+"""One client connection of a server: an asyncio protocol on top of the shared broker state."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import logging
 from collections.abc import Callable, Sequence
 
 from tambomq.errors import RemoteProtocolError
+from tambomq.kqueue.broker import BrokerState
 from tambomq.kqueue.connection import Connection, Role
 from tambomq.kqueue.frames import OK, SUBSCRIBE, Request
-from tambomq.kqueue.room import Room
 
 
 class Peer(asyncio.BufferedProtocol):
-    """What one client says is understood here, and done."""
+    """Parses what one client sends, and publishes, subscribes or disconnects accordingly."""
 
     __slots__ = (
         "_accepted_at",
+        "_broker",
         "_connection",
-        "_is_in",
-        "_is_over",
+        "_has_partial_frame",
+        "_is_admitted",
+        "_is_detached",
         "_is_paused",
-        "_is_unfinished",
-        "_room",
         "_timer",
         "_transport",
         "full",
@@ -30,105 +30,106 @@ class Peer(asyncio.BufferedProtocol):
         "write",
     )
 
-    def __init__(self, room: Room) -> None:
-        self._room = room
-        # With TLS the connection is made later, when that handshake is over.
+    def __init__(self, broker: BrokerState) -> None:
+        self._broker = broker
+        # With TLS `connection_made` is called later, after that handshake.
         self._accepted_at = asyncio.get_running_loop().time()
         self._connection = Connection(
-            room.exchange.routes, room.rules.limits, lenient=room.rules.ok_replies
+            broker.exchange.routes, broker.options.limits, lenient=broker.options.ok_replies
         )
-        self._is_in = self._is_over = self._is_paused = self._is_unfinished = self.full = False
+        self._is_admitted = self._is_detached = self._is_paused = False
+        self._has_partial_frame = self.full = False
         self._timer: asyncio.TimerHandle | None = None
 
-    # ── what the loop tells ──────────────────────────────────────────────────
+    # ── callbacks of the event loop ──────────────────────────────────────────
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # (what a TCP server makes)
-        """Let the client in, if there is room."""
-        room, rules = self._room, self._room.rules
-        room.open.add(self)
+        """Admit the client, unless there are too many connections."""
+        broker, options = self._broker, self._broker.options
+        broker.peers.add(self)
         self._transport = transport
-        # Looked up once instead of for each delivery.
+        # Looked up once instead of per delivery.
         self.write: Callable[[bytes | memoryview], None] = transport.write
         self.is_closing: Callable[[], bool] = transport.is_closing
-        if room.is_closing:
+        if broker.is_closing:
             self.abort()
             return
-        if room.connections >= rules.max_connections:
-            room.counters.refused += 1
+        if broker.connections >= options.max_connections:
+            broker.counters.refused += 1
             self.abort()
             return
-        self._is_in = True
-        room.connections += 1
-        room.counters.accepted += 1
-        # Transports tell when there is more than `high`; full is what has reached the bound.
-        high = rules.max_buffer_bytes - 1
-        transport.set_write_buffer_limits(high, high // 2 if rules.slow == "block" else high)
+        self._is_admitted = True
+        broker.connections += 1
+        broker.counters.accepted += 1
+        # Transports pause above `high`; a peer is full at the bound itself.
+        high = options.max_buffer_bytes - 1
+        transport.set_write_buffer_limits(high, high // 2 if options.slow == "block" else high)
         self._timer = asyncio.get_running_loop().call_at(
-            self._accepted_at + rules.handshake_s, self._too_late
+            self._accepted_at + options.handshake_s, self._on_handshake_timeout
         )
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  (asyncio's signature)
-        """Return where to read into."""
-        return self._room.view
+        """Return the shared read buffer."""
+        return self._broker.read_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Do what the bytes read mean."""
-        if self._is_over:
+        """Parse the bytes read and act on them."""
+        if self._is_detached:
             return
-        room = self._room
-        received = self._connection.receive(room.view[:nbytes])
-        done, error = 0, received.error
+        broker = self._broker
+        received = self._connection.receive(broker.read_buffer[:nbytes])
+        handled, error = 0, received.error
         if received.role is not None:
-            self._introduce(received.role)
-            done = 1
+            self._on_role(received.role)
+            handled = 1
         if received.runs:
-            room.flow.deliver(self, received.data, received.runs)
-            if room.note is not None:
-                room.note(received.data, received.runs)
+            broker.fanout.deliver(self, received.data, received.runs)
+            if broker.on_published is not None:
+                broker.on_published(received.data, received.runs)
         elif received.requests:
             try:
-                self._obey(received.requests)
-            except RemoteProtocolError as refusal:
-                error = refusal
-        room.counters.protocol_errors += received.junk
-        if room.rules.ok_replies and not self._is_over:
-            done += received.junk + len(received.requests) + sum(run[3] for run in received.runs)
-            room.flow.reply(self, done)
+                self._apply_requests(received.requests)
+            except RemoteProtocolError as limit_error:
+                error = limit_error
+        broker.counters.protocol_errors += received.junk
+        if broker.options.ok_replies and not self._is_detached:
+            handled += received.junk + len(received.requests) + sum(run[3] for run in received.runs)
+            broker.fanout.reply(self, handled)
         if error is not None:
-            room.counters.protocol_errors += 1
-            self._close_for(logging.INFO, error)
-        elif self._is_unfinished or self._connection.unfinished:
-            self._note_frame()
+            broker.counters.protocol_errors += 1
+            self._disconnect(logging.INFO, error)
+        elif self._has_partial_frame or self._connection.partial_bytes:
+            self._track_partial_frame()
 
     def eof_received(self) -> None:
-        """Take the client's leave; what waits for it is still written, for a while."""
-        self._leave()
+        """Detach the client; its write buffer is still flushed, for a limited time."""
+        self._detach()
         self._stop_timer()
         self._timer = asyncio.get_running_loop().call_later(
-            self._room.rules.handshake_s, self._transport.abort
+            self._broker.options.handshake_s, self._transport.abort
         )
 
     def pause_writing(self) -> None:
-        """Note that as much waits for the client as may."""
+        """Mark the write buffer as full."""
         self.full = True
 
     def resume_writing(self) -> None:
-        """Note that there is room again."""
+        """Mark the write buffer as no longer full, and resume blocked senders."""
         self.full = False
-        self._room.flow.free(self)
+        self._broker.fanout.unblock(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (whatever the reason)
-        """Forget the client."""
-        self._leave()
+        """Remove the client."""
+        self._detach()
         self._stop_timer()
-        room = self._room
-        if self._is_in:
-            room.connections -= 1
-            room.producers -= self._connection.role is Role.PRODUCER
-            room.consumers -= self._connection.role is Role.CONSUMER
-        room.left(self)
+        broker = self._broker
+        if self._is_admitted:
+            broker.connections -= 1
+            broker.producers -= self._connection.role is Role.PRODUCER
+            broker.consumers -= self._connection.role is Role.CONSUMER
+        broker.remove(self)
 
-    # ── what others do with it ───────────────────────────────────────────────
+    # ── methods for the broker (`PeerConnection`) ────────────────────────────
 
     def pause(self) -> None:
         """Stop reading."""
@@ -136,92 +137,91 @@ class Peer(asyncio.BufferedProtocol):
         self._transport.pause_reading()
 
     def resume(self) -> None:
-        """Read on."""
+        """Resume reading."""
         self._is_paused = False
         if not self._transport.is_closing():
             now = asyncio.get_running_loop().time()
-            self._room.unfinished.restart(self, now)
+            self._broker.partial_frames.restart(self, now)
             self._transport.resume_reading()
 
     def is_paused(self) -> bool:
-        """Whether the server has stopped reading."""
+        """Whether the server has paused reading."""
         return self._is_paused
 
-    def waiting_bytes(self) -> int:
-        """Return how much waits to be written."""
+    def buffered_bytes(self) -> int:
+        """Return the size of the write buffer."""
         return self._transport.get_write_buffer_size()
 
-    def cut(self) -> None:
-        """Close it now, for being slow."""
-        self._close_for(logging.WARNING, "it reads too slowly")
+    def disconnect_slow(self) -> None:
+        """Close now: the client reads too slowly."""
+        self._disconnect(logging.WARNING, "it reads too slowly: its write buffer is full")
 
-    def cut_for_memory(self) -> None:
-        """Close it now: all clients together hold too much."""
-        most = self._room.rules.max_memory_bytes
-        self._close_for(logging.WARNING, f"all clients together hold more than {most} bytes")
+    def disconnect_for_memory(self) -> None:
+        """Close now: all clients together hold too much memory."""
+        limit = self._broker.options.max_memory_bytes
+        self._disconnect(logging.WARNING, f"all clients together hold more than {limit} bytes")
 
-    def cut_for_time(self) -> None:
-        """Close it now: its frame takes too long."""
-        limit_s = self._room.rules.frame_s
-        self._close_for(logging.WARNING, f"a frame was not complete within {limit_s:g} s")
+    def disconnect_for_time(self) -> None:
+        """Close now: a frame was not complete in time."""
+        limit_s = self._broker.options.frame_s
+        self._disconnect(logging.WARNING, f"a frame was not complete within {limit_s:g} s")
 
     def close(self) -> None:
-        """Write what waits for the client, then close."""
-        self._leave()
+        """Write the buffered bytes, then close."""
+        self._detach()
         self._stop_timer()
         self._transport.close()
 
     def abort(self) -> None:
-        """Close it now."""
-        self._leave()
+        """Close now."""
+        self._detach()
         self._stop_timer()
         self._transport.abort()
 
-    # ── what it does ─────────────────────────────────────────────────────────
+    # ── internals ────────────────────────────────────────────────────────────
 
-    def _introduce(self, role: Role) -> None:
+    def _on_role(self, role: Role) -> None:
         self._stop_timer()
-        room = self._room
+        broker = self._broker
         match role:
             case Role.PRODUCER:
-                room.producers += 1
+                broker.producers += 1
             case Role.CONSUMER:
-                room.consumers += 1
+                broker.consumers += 1
             case Role.PROBE:
-                room.counters.probes += 1
+                broker.counters.probes += 1
                 self.write(OK)
                 self.close()
 
-    def _note_frame(self) -> None:
-        if self._is_over:
+    def _track_partial_frame(self) -> None:
+        if self._is_detached:
             return
         connection = self._connection
-        self._is_unfinished = connection.unfinished > 0
-        self._room.note_frame(self, connection.unfinished, is_new=connection.is_new_frame)
+        self._has_partial_frame = connection.partial_bytes > 0
+        self._broker.track_partial_frame(
+            self, connection.partial_bytes, is_new=connection.is_new_frame
+        )
 
-    def _obey(self, requests: Sequence[Request]) -> None:
-        exchange = self._room.exchange
+    def _apply_requests(self, requests: Sequence[Request]) -> None:
+        exchange = self._broker.exchange
         for kind, name in requests:
             if kind == SUBSCRIBE:
                 exchange.subscribe(self, name)
             else:
                 exchange.unsubscribe(self, name)
-        self._room.limit_held_bytes()
+        self._broker.enforce_memory_limit()
 
-    def _too_late(self) -> None:
-        self._room.counters.handshake_timeouts += 1
-        self._close_for(logging.INFO, "it did not say in time what it is")
+    def _on_handshake_timeout(self) -> None:
+        self._broker.counters.handshake_timeouts += 1
+        self._disconnect(logging.INFO, "it did not send its role in time")
 
-    def _close_for(self, level: int, why: object) -> None:
-        self._room.complain(level, self._transport.get_extra_info("peername"), why)
+    def _disconnect(self, level: int, reason: object) -> None:
+        self._broker.log_closed(level, self._transport.get_extra_info("peername"), reason)
         self.abort()
 
-    def _leave(self) -> None:
-        """Have no part in anything any more, even while the connection is still open."""
-        self._is_over = True
-        self._room.unfinished.forget(self)
-        self._room.exchange.leave(self)
-        self._room.flow.forget(self)
+    def _detach(self) -> None:
+        self._is_detached = True
+        self._broker.detach(self)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

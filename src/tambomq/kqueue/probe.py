@@ -1,4 +1,4 @@
-"""Whether a KqueueMsgQ server of ours answers."""
+"""Health probe of a TamboMQ KqueueMsgQ server."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ PROBE_S: Final = 2.0
 
 
 async def probe(host: str, port: int, *, tls: bool = False) -> bool:
-    """Return whether the server at *host* lets a stranger in; its answer is then ``OK``.
+    """Return whether the server at *host* accepts the probe and answers ``OK``.
 
-    Not being let in, for want of a certificate or of room, is a sign of life too. Raises
-    `BrokerUnavailable` without one.
+    False if it refuses the connection, for lack of a client certificate or of free
+    connections: it is alive then. Raises `BrokerUnavailable` if it does not answer.
     """
     address = f"{host}:{port}"
     try:
         async with asyncio.timeout(PROBE_S):
-            answer = await _ask(host, port, _anybody() if tls else None)
+            answer = await _send_probe(host, port, _unverified_context() if tls else None)
     except ssl.SSLError:
         return False
     except TimeoutError:
@@ -32,11 +32,11 @@ async def probe(host: str, port: int, *, tls: bool = False) -> bool:
     except OSError as error:
         raise BrokerUnavailable(address, error) from error
     if answer not in (OK, b""):
-        raise BrokerUnavailable(address, f"it answers {answer!r} to a probe")
+        raise BrokerUnavailable(address, f"unexpected answer to a probe: {answer!r}")
     return answer == OK
 
 
-async def _ask(host: str, port: int, context: ssl.SSLContext | None) -> bytes:
+async def _send_probe(host: str, port: int, context: ssl.SSLContext | None) -> bytes:
     reader, writer = await asyncio.open_connection(host, port, ssl=context)
     try:
         writer.write(Role.PROBE.value)
@@ -47,8 +47,8 @@ async def _ask(host: str, port: int, context: ssl.SSLContext | None) -> bytes:
         writer.transport.abort()
 
 
-def _anybody() -> ssl.SSLContext:
-    """What is asked is whether it answers, not who it is."""
+def _unverified_context() -> ssl.SSLContext:
+    """Skip the verification: the probe tests whether the server answers, not its identity."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -1,7 +1,7 @@
-"""A KqueueMsgQ server: it listens, and everything else happens between its peers.
+"""The KqueueMsgQ server: listens, creates a `Peer` per connection, and shuts down in order.
 
-Runs on the loop it is started on, asyncio's own or uvloop's. Keeps nothing on disk, and a
-message only until those who are subscribed when it arrives have it.
+Runs on the event loop that starts it, asyncio's or uvloop's. Stores nothing on disk, and keeps a
+message only until it is written to those subscribed at its arrival.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from types import TracebackType
 from typing import Final, Self, get_args
 
 from tambomq.errors import BrokerUnavailable, InvalidValue
-from tambomq.journal.recording import BOUNDS, Bounds, Recording
-from tambomq.kqueue.flow import Slow
+from tambomq.journal.policy import DEFAULT_BOUNDS, JournalBounds, JournalPolicy
+from tambomq.kqueue.broker import BrokerOptions, BrokerState
+from tambomq.kqueue.delivery import SlowConsumerPolicy
 from tambomq.kqueue.frames import LIMITS, Limits
 from tambomq.kqueue.model import Stats
 from tambomq.kqueue.peer import Peer
 from tambomq.kqueue.probe import probe
 from tambomq.kqueue.recorder import Recorder
-from tambomq.kqueue.room import Room, Rules
-from tambomq.store.connect import URL
+from tambomq.store.endpoint import URL
 from tambomq.tls import ServerTls
 
 HOST: Final = "127.0.0.1"
@@ -30,26 +30,25 @@ GRACE_S: Final = 5.0
 
 _BACKLOG = 1024
 _LAST_PORT = 65535
-# A client that vanished without a word is noticed after two minutes. Sockets that are accepted
-# inherit all this from the one that listens.
+# A client that vanished without closing is detected after two minutes. Accepted sockets inherit
+# these options from the listening one.
 _KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPALIVE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
-_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  (asked for, not bound to)
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  (compared with, not bound to)
 
 
 class KqueueServer:
     """A KqueueMsgQ server, started by `start` or ``async with``.
 
-    *slow* says what happens when *max_buffer_bytes* wait for a consumer: it loses its
-    connection (``disconnect``), it loses messages (``drop``), or who sends them waits
-    (``block``). *handshake_s* is how long a client may take to say what it is,
-    *frame_s* how long a frame may take from its first byte to its last.
+    *slow* is the policy for a consumer whose write buffer has reached *max_buffer_bytes*: close
+    its connection (``disconnect``), skip messages (``drop``), or pause the producers
+    (``block``). *handshake_s* limits the time until a client has sent its role, *frame_s*
+    the time from the first byte of a frame to its last.
 
-    *max_memory_bytes* is what all clients together may hold: unfinished frames, names of
-    subscriptions, and messages that wait for consumers. Beyond it, those who hold it longest or
-    most are disconnected.
+    *max_memory_bytes* limits the memory of all clients together: incomplete frames,
+    subscriptions and write buffers. Beyond it, the oldest and largest holders are disconnected.
 
     *journal*: messages to queues of these names or patterns are recorded, within
-    *journal_bounds*, in the Redis at *url*, which is needed for nothing else.
+    *journal_bounds*, in the Redis at *url*. Redis is used for nothing else.
     """
 
     def __init__(  # noqa: PLR0913  (each is a setting of its own)
@@ -58,7 +57,7 @@ class KqueueServer:
         port: int = PORT,
         *,
         limits: Limits = LIMITS,
-        slow: Slow = "disconnect",
+        slow: SlowConsumerPolicy = "disconnect",
         max_buffer_bytes: int = 8 * 1024 * 1024,
         max_connections: int = 10_000,
         handshake_s: float = 10.0,
@@ -67,111 +66,111 @@ class KqueueServer:
         frame_s: float = 30.0,
         tls: ServerTls | None = None,
         journal: Iterable[str] = (),
-        journal_bounds: Bounds = BOUNDS,
+        journal_bounds: JournalBounds = DEFAULT_BOUNDS,
         url: str = URL,
     ) -> None:
-        """Remember what was asked for; `start` listens."""
-        if slow not in get_args(Slow):
+        """Check and store the options; `start` listens."""
+        if slow not in get_args(SlowConsumerPolicy):
             raise InvalidValue("slow", slow, "disconnect, drop or block")
-        # uvloop would listen on some other port instead.
+        # uvloop would silently listen on another port.
         if not 0 <= port <= _LAST_PORT:
             raise InvalidValue("port", port, f"between 0 and {_LAST_PORT}")
-        rules = Rules(
+        options = BrokerOptions(
             limits, slow, max_buffer_bytes, max_connections, handshake_s, ok_replies,
             max_memory_bytes, frame_s,
         )  # fmt: skip
-        _check(rules)
+        _check_options(options)
         self._host, self._port, self._tls = host, port, tls
-        self._room = Room(rules)
-        self._recording, self._url = Recording("kqueue", journal, journal_bounds), url
+        self._broker = BrokerState(options)
+        self._journal_policy, self._url = JournalPolicy("kqueue", journal, journal_bounds), url
         self._recorder: Recorder | None = None
         self._server: asyncio.Server | None = None
         self._bound: tuple[str, int] | None = None
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port it listens on, known once it is started."""
+        """Host and port of the listening socket; the port is known once it is started."""
         return self._bound or (self._host, self._port)
 
     @property
     def stats(self) -> Stats:
-        """What there is now, and what has happened since it was made."""
-        return self._room.stats
+        """Current gauges, and counters since it was created."""
+        return self._broker.stats
 
     async def start(self) -> None:
         """Listen.
 
-        Raises `BrokerUnavailable` where that cannot be, `SettingsError` for TLS, and `StoreError`
-        for a journal that cannot be reached.
+        Raises `BrokerUnavailable` if the address cannot be bound, `SettingsError` for TLS, and
+        `StoreError` if the Redis of the journal is unreachable.
         """
         if self._server is not None:
             return
-        await self._record()
+        await self._start_recording()
         context = self._tls.context() if self._tls else None
-        loop, room = asyncio.get_running_loop(), self._room
+        loop, broker = asyncio.get_running_loop(), self._broker
         try:
             server = await loop.create_server(
-                lambda: Peer(room),
+                lambda: Peer(broker),
                 self._host,
                 self._port,
                 backlog=_BACKLOG,
                 ssl=context,
-                ssl_handshake_timeout=room.rules.handshake_s if context else None,
+                ssl_handshake_timeout=broker.options.handshake_s if context else None,
                 start_serving=False,
             )
         except (OSError, UnicodeError) as error:
-            await self._record_no_more(0)
+            await self._stop_recording(0)
             raise BrokerUnavailable(f"{self._host}:{self._port}", error) from error
-        self._server, room.is_closing = server, False
+        self._server, broker.is_closing = server, False
         for each in server.sockets:
-            _keep_alive(each)
+            _enable_keepalive(each)
         host, port, *_ = server.sockets[0].getsockname()
         self._bound = (host, port)
         await server.start_serving()
 
     async def stop(self, grace_s: float = GRACE_S) -> None:
-        """Take nothing more, write what waits for consumers for up to *grace_s*, then close."""
+        """Stop reading, flush write buffers for up to *grace_s*, then close all connections."""
         server, self._server = self._server, None
-        self._room.is_closing = True
+        self._broker.is_closing = True
         if server is not None:
             server.close()
-        for peer in list(self._room.open):
+        for peer in list(self._broker.peers):
             peer.close()
         try:
             async with asyncio.timeout(grace_s):
-                await self._room.empty()
+                await self._broker.wait_disconnected()
         except TimeoutError:
             pass
         finally:
-            for peer in list(self._room.open):
+            for peer in list(self._broker.peers):
                 peer.abort()
-        await self._room.empty()
-        self._room.stop_timer()
-        await self._record_no_more(grace_s)
+        await self._broker.wait_disconnected()
+        self._broker.stop_timer()
+        await self._stop_recording(grace_s)
 
     async def check(self) -> None:
-        """Ask itself, as a client would, whether it answers. Raises `BrokerUnavailable`."""
+        """Probe its own port as a client would. Raises `BrokerUnavailable`."""
         host, port = self.address
         if self._server is None:
             raise BrokerUnavailable(f"{host}:{port}", "it is not running")
-        is_let_in = await probe(_LOOPBACK.get(host, host), port, tls=self._tls is not None)
-        if is_let_in or (self._tls and self._tls.client_ca):
+        is_accepted = await probe(_LOOPBACK.get(host, host), port, tls=self._tls is not None)
+        if is_accepted or (self._tls and self._tls.client_ca):
             return
-        if self._room.connections < self._room.rules.max_connections:
+        if self._broker.connections < self._broker.options.max_connections:
             raise BrokerUnavailable(f"{host}:{port}", "it does not answer a probe")
 
-    async def _record(self) -> None:
-        if self._recording.patterns and self._recorder is None:
-            self._recorder = Recorder(self._url, self._recording, self._room.counters)
-            self._room.note = self._recorder.note
+    async def _start_recording(self) -> None:
+        if self._journal_policy.patterns and self._recorder is None:
+            self._recorder = Recorder(self._url, self._journal_policy, self._broker.counters)
+            self._broker.on_published = self._recorder.record
             try:
                 await self._recorder.start()
             except BaseException:
-                await self._record_no_more(0)
+                await self._stop_recording(0)
                 raise
 
-    async def _record_no_more(self, within_s: float) -> None:
-        recorder, self._recorder, self._room.note = self._recorder, None, None
+    async def _stop_recording(self, within_s: float) -> None:
+        recorder, self._recorder, self._broker.on_published = self._recorder, None, None
         if recorder is not None:
             await recorder.close(within_s)
 
@@ -190,17 +189,17 @@ class KqueueServer:
         await self.stop()
 
 
-def _check(rules: Rules) -> None:
-    for what in ("max_buffer_bytes", "max_connections", "handshake_s", "frame_s"):
-        if getattr(rules, what) <= 0:
-            raise InvalidValue(what, getattr(rules, what), "more than 0")
-    longest = rules.limits.message_bytes
-    if rules.max_memory_bytes < longest:
-        least = f"at least the longest message, {longest} bytes"
-        raise InvalidValue("max_memory_bytes", rules.max_memory_bytes, least)
+def _check_options(options: BrokerOptions) -> None:
+    for name in ("max_buffer_bytes", "max_connections", "handshake_s", "frame_s"):
+        if getattr(options, name) <= 0:
+            raise InvalidValue(name, getattr(options, name), "more than 0")
+    longest = options.limits.message_bytes
+    if options.max_memory_bytes < longest:
+        minimum = f"at least the longest message, {longest} bytes"
+        raise InvalidValue("max_memory_bytes", options.max_memory_bytes, minimum)
 
 
-def _keep_alive(listening: socket.socket) -> None:
+def _enable_keepalive(listening: socket.socket) -> None:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for option, value in _KEEPALIVE.items():

@@ -1,1 +1,1 @@
-"""Long-running processes, put together."""
+"""``tambo serve``: one process that runs the components of all protocols."""

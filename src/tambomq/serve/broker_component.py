@@ -1,4 +1,4 @@
-"""The door of a protocol that has a server of its own in this process."""
+"""The component of a protocol with a server of its own: GOMQ, KqueueMsgQ."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal, Protocol
 
-from tambomq.errors import DoorFailed, TamboError
-from tambomq.serve.door import Endpoint, Metric
-from tambomq.serve.listening import cannot_open, spelled
+from tambomq.errors import ComponentFailed, TamboError
+from tambomq.serve.component import Metric, ServedEndpoint
+from tambomq.serve.listeners import cannot_open
+from tambomq.text import format_address
 
 GRACE_S: Final = 5.0
-"""So long may what is under way take when the door closes."""
+"""How long calls and deliveries in progress may take at the stop."""
 
-Counted = Mapping[str, tuple[Literal["counter", "gauge"], str]]
-"""What a server counts: a field of its stats, its kind, and what it says."""
+StatFields = Mapping[str, tuple[Literal["counter", "gauge"], str]]
+"""The metrics of a server: by field of its stats, the kind and the help text."""
 
 
 class Server(Protocol):
-    """What such a server can do."""
+    """A server that a `BrokerComponent` runs."""
 
     @property
     def address(self) -> tuple[str, int]:
@@ -26,19 +27,19 @@ class Server(Protocol):
 
     @property
     def stats(self) -> object:
-        """What it has counted, by attribute."""
+        """Its counters, by attribute."""
 
     async def start(self) -> None:
         """Listen."""
 
     async def check(self) -> None:
-        """Raise unless it really serves."""
+        """Raise unless it serves requests."""
 
     async def stop(self, grace_s: float) -> None:
-        """Let what is under way finish for a while, and close."""
+        """Let calls in progress finish for *grace_s* seconds, and stop."""
 
 
-class BrokerDoor:
+class BrokerComponent:
     """Opens the server that *make* makes; *at* is where it will listen.
 
     *about* says what it is, *try_it* how to see it work: ``{}`` is its address.
@@ -48,7 +49,7 @@ class BrokerDoor:
         self,
         name: str,
         make: Callable[[], Server],
-        counted: Counted,
+        counted: StatFields,
         *,
         at: tuple[str, int],
         about: str,
@@ -61,17 +62,17 @@ class BrokerDoor:
         self._made: Server | None = None
 
     @property
-    def endpoints(self) -> Sequence[Endpoint]:
-        """Where it listens."""
-        address = spelled(self._server.address)
+    def endpoints(self) -> Sequence[ServedEndpoint]:
+        """The address on which it listens."""
+        address = format_address(*self._server.address)
         try_it = self._try_it.format(address)
-        return (Endpoint(self.name, address, self._about, try_it, self._advice),)
+        return (ServedEndpoint(self.name, address, self._about, try_it, self._advice),)
 
     async def start(self) -> None:
-        """Listen. Raises `DoorFailed`."""
+        """Listen. Raises `ComponentFailed`."""
         try:
             await self._open()
-        except DoorFailed:
+        except ComponentFailed:
             raise
         except (TamboError, OSError) as error:
             raise cannot_open(self.name, self._at, error) from error
@@ -87,11 +88,11 @@ class BrokerDoor:
         await (asyncio.Event().wait() if watch is None else watch())
 
     async def check(self) -> None:
-        """Let the server see whether it really serves."""
+        """Let the server check itself."""
         await self._server.check()
 
     async def metrics(self) -> Sequence[Metric]:
-        """Return what the server has counted."""
+        """Return the counters of the server."""
         stats = self._server.stats
         return [
             Metric(name, about, getattr(stats, name), kind)
@@ -99,12 +100,12 @@ class BrokerDoor:
         ]
 
     async def stop(self) -> None:
-        """Let what is under way finish, and close."""
+        """Let calls in progress finish, and stop."""
         if self._made is not None:
             await self._made.stop(GRACE_S)
 
     @property
     def _server(self) -> Server:
         if self._made is None:
-            raise DoorFailed(self.name, "it is not open")
+            raise ComponentFailed(self.name, "it is not started")
         return self._made

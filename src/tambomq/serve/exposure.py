@@ -1,4 +1,4 @@
-"""Refuses to listen beyond loopback where everybody who can reach the port could use it."""
+"""The check that no component listens beyond loopback without TLS and authentication."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import ipaddress
 import socket
 
 from tambomq.errors import SettingsError
-from tambomq.settings import Settings
+from tambomq.settings.load import Settings
 
 
 def refuse_exposed(settings: Settings) -> None:
-    """Raise `SettingsError` if a door would be open to strangers, and nobody said it may be."""
+    """Raise `SettingsError` if a component would be reachable without authentication.
+
+    ``--insecure`` turns the check off.
+    """
     if settings.server.insecure:
         return
     gomq, kqueue, http = settings.gomq, settings.kqueue, settings.http
-    is_known = gomq.token or gomq.tls_client_ca
-    if gomq.enabled and not (gomq.tls_cert and is_known):
+    authenticates = gomq.token or gomq.tls_client_ca
+    if gomq.enabled and not (gomq.tls_cert and authenticates):
         _require_loopback("gomq", gomq.host, f"TLS and a token {_flags('gomq', 'token')}")
     if kqueue.enabled and not (kqueue.tls_cert and kqueue.tls_client_ca):
         client_ca = _flags("kqueue", "tls-client-ca")
@@ -25,23 +28,23 @@ def refuse_exposed(settings: Settings) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches *host*; one that does not exist is nobody's."""
+    """Return whether all addresses of *host* are loopback; true if it cannot be resolved."""
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        # Listening fails there too, and says why.
+        # Listening on it fails too, with a better error.
         return True
-    # An IPv6 address may carry the name of an interface.
-    return all(ipaddress.ip_address(str(at[0]).split("%")[0]).is_loopback for *_, at in found)
+    # An IPv6 address may have a scope ("fe80::1%eth0").
+    return all(ipaddress.ip_address(str(at[0]).split("%")[0]).is_loopback for *_, at in infos)
 
 
-def _flags(door: str, last: str) -> str:
-    return f"(--{door}-tls-cert, --{door}-tls-key, --{door}-{last})"
+def _flags(component: str, last: str) -> str:
+    return f"(--{component}-tls-cert, --{component}-tls-key, --{component}-{last})"
 
 
-def _require_loopback(door: str, host: str, lock: str) -> None:
+def _require_loopback(component: str, host: str, protection: str) -> None:
     if not is_loopback(host):
         raise SettingsError(
-            f"--{door}-host {host} is beyond loopback, and everybody who can reach it could use "
-            f"it: give it {lock}, or say with --insecure that this is meant"
+            f"--{component}-host {host} is beyond loopback, and anyone who can reach it could use "
+            f"it: give it {protection}, or allow it with --insecure"
         )

@@ -1,22 +1,22 @@
-"""GOMQ's door: its server, by the transport that the settings choose."""
+"""The GOMQ component: its server, with the transport that the settings choose."""
 
 from __future__ import annotations
 
 import logging
 from typing import Any, Final
 
-from tambomq.errors import DoorFailed
+from tambomq.errors import ComponentFailed
 from tambomq.extras import how_to_install, is_installed
-from tambomq.journal.recording import Recording
-from tambomq.serve.broker import BrokerDoor, Counted, Server
-from tambomq.serve.listening import server_tls
-from tambomq.serve.store import StoreDoor
-from tambomq.settings import GomqSettings
+from tambomq.journal.policy import JournalPolicy
+from tambomq.serve.broker_component import BrokerComponent, Server, StatFields
+from tambomq.serve.listeners import server_tls
+from tambomq.serve.store import StoreComponent
+from tambomq.settings.load import GomqSettings
 
 NAME: Final = "gomq"
-NO_JOURNAL: Final = Recording(NAME, ())
+NO_JOURNAL: Final = JournalPolicy(NAME, ())
 _SPELLED: Final = {"grpc": "grpc.aio", "envoy": "Envoy"}
-COUNTED: Final[Counted] = {
+STAT_FIELDS: Final[StatFields] = {
     "published": ("counter", "Messages taken."),
     "copies": ("counter", "Messages put into dedicated queues."),
     "observed": ("counter", "Messages handed out."),
@@ -28,10 +28,12 @@ COUNTED: Final[Counted] = {
 _log: Final = logging.getLogger(__name__)
 
 
-class GomqDoor(BrokerDoor):
+class GomqComponent(BrokerComponent):
     """GOMQ, by Envoy or grpc.aio."""
 
-    def __init__(self, settings: GomqSettings, redis: StoreDoor, journal: Recording) -> None:
+    def __init__(
+        self, settings: GomqSettings, redis: StoreComponent, journal: JournalPolicy
+    ) -> None:
         self._settings, self._redis, self._journal = settings, redis, journal
         self._tls = tls = server_tls(NAME, settings)
         self._transport: str = settings.transport
@@ -40,7 +42,7 @@ class GomqDoor(BrokerDoor):
         super().__init__(
             NAME,
             self._serve,
-            COUNTED,
+            STAT_FIELDS,
             at=(settings.host, settings.port),
             about="",
             try_it=f"tambo gomq publish --address {{}}{' --tls' if tls else ''} greetings hello",
@@ -48,10 +50,10 @@ class GomqDoor(BrokerDoor):
         self._describe()
 
     async def _open(self) -> None:
-        """Start the server; if nobody asked for Envoy, one that does not start is no fault."""
+        """Start the server; with transport ``auto``, fall back to grpc.aio if Envoy fails."""
         try:
             await super()._open()
-        except DoorFailed as failure:
+        except ComponentFailed as failure:
             if self._settings.transport != "auto" or self._transport == "grpc":
                 raise
             self._transport = "grpc"
@@ -60,7 +62,7 @@ class GomqDoor(BrokerDoor):
             _log.warning("GOMQ is served by grpc.aio, for Envoy did not start: %s", failure)
 
     def _describe(self) -> None:
-        """Say what speaks gRPC, and how to have the other."""
+        """Describe the transport, and how to choose the other."""
         self._about = f"GOMQ by {_SPELLED[self._transport]}{' with TLS' if self._tls else ''}"
         if self._transport == "envoy":
             self._advice = "GOMQ by grpc.aio instead of Envoy: --gomq-transport grpc"
@@ -94,22 +96,22 @@ class GomqDoor(BrokerDoor):
         return served
 
 
-def gomq_door(
-    settings: GomqSettings, redis: StoreDoor, journal: Recording = NO_JOURNAL
-) -> GomqDoor:
-    """Return GOMQ on the data of *redis*; keys that match *journal* have one.
+def gomq_component(
+    settings: GomqSettings, redis: StoreComponent, journal: JournalPolicy = NO_JOURNAL
+) -> GomqComponent:
+    """Return GOMQ on the server of *redis*; keys that match *journal* are journalled.
 
-    Raises `SettingsError` for useless certificates.
+    Raises `SettingsError` for unusable certificates.
     """
-    return GomqDoor(settings, redis, journal)
+    return GomqComponent(settings, redis, journal)
 
 
 def _server_class(transport: str) -> Any:
-    """Return the class that speaks gRPC."""
+    """Return the server class of *transport*."""
     if transport == "grpc":
-        from tambomq.gomq.server import GomqServer  # noqa: PLC0415  (as above)
+        from tambomq.gomq.server.grpc_server import GomqServer  # noqa: PLC0415  (as above)
 
         return GomqServer
-    from tambomq.gomq.envoy import EnvoyGomqServer  # noqa: PLC0415  (as above)
+    from tambomq.gomq.envoy.server import EnvoyGomqServer  # noqa: PLC0415  (as above)
 
     return EnvoyGomqServer

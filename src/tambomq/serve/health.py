@@ -1,4 +1,4 @@
-"""Whether the process may be used, and whether each of its doors really serves."""
+"""The health of the process: whether it is ready, and whether each component serves."""
 
 from __future__ import annotations
 
@@ -11,122 +11,126 @@ from typing import Final, Generic, TypeVar
 
 from tambomq.errors import TamboError
 from tambomq.log import mask_url
-from tambomq.serve.door import Door
+from tambomq.serve.component import Component
 
 T = TypeVar("T")
 
 CHECK_WITHIN_S: Final = 2.0
-"""A door that cannot say so in this time does not serve."""
-LOOK_EVERY_S: Final = 1.0
-"""Whoever asks more often is told again what was found last."""
+"""A component whose check takes longer is reported as failing."""
+MAX_AGE_S: Final = 1.0
+"""Results are cached for this long: probes and scrapes do not add up."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """Whether a door serves, and why not."""
+class ComponentStatus:
+    """Whether a component serves, and if not, why."""
 
     ok: bool
     why: str = ""
 
 
 class Coalesced(Generic[T]):
-    """A value that is costly to find: found once for all who ask at a time, kept for *for_s*."""
+    """A costly value, computed once for all concurrent callers and cached for *max_age_s*."""
 
-    def __init__(self, find: Callable[[], Awaitable[T]], for_s: float) -> None:
-        self._find, self._for_s = find, for_s
-        self._finding: asyncio.Future[T] | None = None
-        self._found_at = float("-inf")
+    def __init__(self, compute: Callable[[], Awaitable[T]], max_age_s: float) -> None:
+        self._compute, self._max_age_s = compute, max_age_s
+        self._result: asyncio.Future[T] | None = None
+        self._computed_at = float("-inf")
 
     async def get(self) -> T:
-        """Return the value; one that could not be found raises, and is looked for again."""
-        finding = self._finding
-        if finding is None or (finding.done() and not self._is_fresh(finding)):
-            finding = self._finding = asyncio.ensure_future(self._find())
-            finding.add_done_callback(self._found)
-        # One who leaves must not take the answer from the others.
-        return await asyncio.shield(finding)
+        """Return the value, or raise the error of computing it. Errors are not cached."""
+        result = self._result
+        if result is None or (result.done() and not self._is_fresh(result)):
+            result = self._result = asyncio.ensure_future(self._compute())
+            result.add_done_callback(self._on_done)
+        # A caller that is cancelled must not cancel it for the others.
+        return await asyncio.shield(result)
 
-    def forget(self) -> None:
-        """Let the next who asks find it anew."""
-        self._finding = None
+    def invalidate(self) -> None:
+        """Compute the value again at the next `get`."""
+        self._result = None
 
-    def _found(self, finding: asyncio.Future[T]) -> None:
-        self._found_at = time.monotonic()
-        if not finding.cancelled():
-            # Those who asked may all have left: nobody else would ever look at it.
-            finding.exception()
+    def _on_done(self, result: asyncio.Future[T]) -> None:
+        self._computed_at = time.monotonic()
+        if not result.cancelled():
+            # If all callers were cancelled, nobody retrieves the error, and asyncio would warn.
+            result.exception()
 
-    def _is_fresh(self, finding: asyncio.Future[T]) -> bool:
-        if finding.cancelled() or finding.exception():
+    def _is_fresh(self, result: asyncio.Future[T]) -> bool:
+        if result.cancelled() or result.exception():
             return False
-        return time.monotonic() - self._found_at < self._for_s
+        return time.monotonic() - self._computed_at < self._max_age_s
 
 
-class Health:
-    """What is known of the doors of a process, which tells when each opens and closes."""
+class ProcessHealth:
+    """The state of all components. The process reports when each starts and stops."""
 
     def __init__(self) -> None:
-        self._states: dict[str, str] = {}
-        self._open: dict[str, Door] = {}
+        self._not_started: dict[str, str] = {}
+        self._started: dict[str, Component] = {}
         self._ready = False
-        self._verdicts = Coalesced(self._look, LOOK_EVERY_S)
+        self._statuses = Coalesced(self._look, MAX_AGE_S)
 
     @property
     def ready(self) -> bool:
-        """Whether all doors are open and nobody asked the process to stop."""
+        """Whether all components are started and the process was not asked to stop."""
         return self._ready
 
     @property
-    def open_doors(self) -> Sequence[Door]:
-        """Those that can be asked."""
-        return list(self._open.values())
+    def started_components(self) -> Sequence[Component]:
+        """The components that can be checked and asked for metrics."""
+        return list(self._started.values())
 
-    def expect(self, doors: Sequence[Door]) -> None:
-        """Remember what will be opened."""
-        self._states = dict.fromkeys((door.name for door in doors), "is not open yet")
+    def expect(self, components: Sequence[Component]) -> None:
+        """Report *components* as not started yet."""
+        self._not_started = dict.fromkeys((each.name for each in components), "is not started yet")
 
-    def opened(self, door: Door) -> None:
-        """Check *door* from now on."""
-        self._open[door.name] = door
-        self._verdicts.forget()
+    def started(self, component: Component) -> None:
+        """Check *component* from now on."""
+        self._started[component.name] = component
+        self._statuses.invalidate()
 
     def serving(self) -> None:
-        """All doors are open."""
+        """All components are started."""
         self._ready = True
 
     def stopping(self) -> None:
-        """The process was asked to stop, or cannot go on: send nobody here any more."""
+        """The process was asked to stop, or cannot go on: report that it is not ready."""
         self._ready = False
 
-    def closing(self, door: Door) -> None:
-        """Check *door* no more."""
-        self._open.pop(door.name, None)
-        self._states[door.name] = "is closed"
-        self._verdicts.forget()
+    def stopped(self, component: Component) -> None:
+        """No longer check *component*; report it as stopped."""
+        self._started.pop(component.name, None)
+        self._not_started[component.name] = "is stopped"
+        self._statuses.invalidate()
 
-    async def look(self) -> dict[str, Verdict]:
-        """Return of each door whether it serves, as it was at most `LOOK_EVERY_S` ago."""
-        return await self._verdicts.get()
+    async def look(self) -> dict[str, ComponentStatus]:
+        """Return the status of each component, at most `MAX_AGE_S` old."""
+        return await self._statuses.get()
 
-    async def _look(self) -> dict[str, Verdict]:
-        doors = self.open_doors
-        found = await asyncio.gather(*map(_verdict, doors))
-        named = {door.name: verdict for door, verdict in zip(doors, found, strict=True)}
-        closed = {name: Verdict(ok=False, why=why) for name, why in self._states.items()}
-        return {name: named.get(name, verdict) for name, verdict in closed.items()}
+    async def _look(self) -> dict[str, ComponentStatus]:
+        components = self.started_components
+        found = await asyncio.gather(*map(_status, components))
+        statuses = {each.name: status for each, status in zip(components, found, strict=True)}
+        return {
+            name: statuses.get(name, ComponentStatus(ok=False, why=why))
+            for name, why in self._not_started.items()
+        }
 
 
-async def _verdict(door: Door) -> Verdict:
+async def _status(component: Component) -> ComponentStatus:
     try:
         async with asyncio.timeout(CHECK_WITHIN_S):
-            await door.check()
+            await component.check()
     except TimeoutError:
-        return Verdict(ok=False, why=f"no answer within {CHECK_WITHIN_S:g} s")
+        return ComponentStatus(ok=False, why=f"no answer within {CHECK_WITHIN_S:g} s")
     except TamboError as error:
-        return Verdict(ok=False, why=mask_url(str(error)))
-    except Exception as error:  # noqa: BLE001  (whatever it is, the door does not serve)
-        _log.exception("the check of %s failed", door.name)
-        return Verdict(ok=False, why=mask_url(f"{type(error).__name__}: {error}"))
-    return Verdict(ok=True)
+        return ComponentStatus(ok=False, why=mask_url(str(error)))
+    except Exception as error:  # noqa: BLE001  (whatever it is, the component does not serve)
+        _log.exception(
+            "the check of %s failed", component.name, extra={"component": component.name}
+        )
+        return ComponentStatus(ok=False, why=mask_url(f"{type(error).__name__}: {error}"))
+    return ComponentStatus(ok=True)

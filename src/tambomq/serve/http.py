@@ -1,6 +1,6 @@
-"""The door for operators: health, readiness and numbers of all doors, over HTTP.
+"""The HTTP component: health, readiness and metrics of all components, for operators.
 
-It answers while the others open and while they close, so it waits for none of them.
+It answers while the others start and stop, so it waits for none of them.
 """
 
 from __future__ import annotations
@@ -18,37 +18,40 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from tambomq.errors import DoorFailed
-from tambomq.serve.door import Endpoint, Metric
-from tambomq.serve.health import Health
+from tambomq.errors import ComponentFailed
+from tambomq.serve.component import Metric, ServedEndpoint
+from tambomq.serve.health import ProcessHealth
 from tambomq.serve.http_limits import LIMITS, HttpLimits, limited
-from tambomq.serve.listening import cannot_open, spelled
+from tambomq.serve.listeners import cannot_open
 from tambomq.serve.metrics import Metrics
-from tambomq.serve.ready import report
-from tambomq.serve.taken import ENDPOINTS
-from tambomq.settings import HttpSettings
+from tambomq.serve.ready_file import report
+from tambomq.serve.taken_ports import ENDPOINTS
+from tambomq.settings.load import HttpSettings
+from tambomq.text import format_address
 
 INDEX: Final = """\
 TamboMQ
 
-/healthz   whether each door serves; 503 if one does not
-/readyz    200 while all doors are open, 503 before and from the first signal to stop
+/healthz   whether each component serves; 503 if one does not
+/readyz    200 while all components are started, 503 before and from the first signal to stop
 /metrics   numbers for Prometheus
-/stats     the same numbers of the doors as JSON
+/stats     the same numbers of the components as JSON
 /endpoints where everything is, as in the ready file
 """
 _NOT_KEPT: Final = {"Cache-Control": "no-store"}
 _PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
-# A probe that lasts longer than this has been given up by whoever sent it.
+# Probes time out sooner than this.
 _GRACE_S: Final = 1
 
 
-class HttpDoor:
-    """Health and numbers, over HTTP."""
+class HttpComponent:
+    """Serves health and metrics over HTTP."""
 
     name = "http"
 
-    def __init__(self, settings: HttpSettings, health: Health, limits: HttpLimits = LIMITS) -> None:
+    def __init__(
+        self, settings: HttpSettings, health: ProcessHealth, limits: HttpLimits = LIMITS
+    ) -> None:
         self._at, self._limits = (settings.host, settings.port), limits
         self._app = app(health)
         self._socket: socket.socket | None = None
@@ -56,13 +59,13 @@ class HttpDoor:
         self._running: asyncio.Task[None] | None = None
 
     @property
-    def endpoints(self) -> Sequence[Endpoint]:
-        """Where it listens."""
-        url = f"http://{spelled(self._at)}"
-        return (Endpoint(self.name, url, "health and metrics", f"curl {url}/healthz"),)
+    def endpoints(self) -> Sequence[ServedEndpoint]:
+        """The URL at which it listens."""
+        url = f"http://{format_address(*self._at)}"
+        return (ServedEndpoint(self.name, url, "health and metrics", f"curl {url}/healthz"),)
 
     async def start(self) -> None:
-        """Listen. Raises `DoorFailed`."""
+        """Listen. Raises `ComponentFailed`."""
         host, port = self._at
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
@@ -78,23 +81,23 @@ class HttpDoor:
         finally:
             opened.cancel()
         if self._running.done():
-            raise DoorFailed(self.name, self._running.exception() or "the HTTP server ended")
+            raise ComponentFailed(self.name, self._running.exception() or "the HTTP server ended")
 
     async def watch(self) -> None:
-        """Wait for what should not happen: that it ends by itself."""
+        """Raise `ComponentFailed` when the HTTP server ends by itself."""
         if self._running is not None:
             await asyncio.wait((self._running,))
-        raise DoorFailed(self.name, "the HTTP server ended")
+        raise ComponentFailed(self.name, "the HTTP server ended")
 
     async def check(self) -> None:
-        """Return: whoever hears this has been answered."""
+        """Do nothing: a health request that arrives here was served."""
 
     async def metrics(self) -> Sequence[Metric]:
-        """Return nothing: it is for the numbers of others."""
+        """Return nothing: it has no metrics of its own."""
         return ()
 
     async def stop(self) -> None:
-        """Answer what was asked, and close."""
+        """Answer open requests, and stop."""
         if self._server is not None and self._running is not None:
             self._server.should_exit = True
             with suppress(Exception):
@@ -103,28 +106,28 @@ class HttpDoor:
             self._socket.close()
 
 
-def app(health: Health) -> Starlette:
-    """Return what answers requests about *health* and the numbers of its doors."""
+def app(health: ProcessHealth) -> Starlette:
+    """Return the web application for *health* and the metrics of its components."""
     metrics = Metrics(health)
 
     async def index(_: Request) -> Response:
         return PlainTextResponse(INDEX)
 
     async def healthz(_: Request) -> Response:
-        verdicts = await health.look()
-        code = 200 if all(verdict.ok for verdict in verdicts.values()) else 503
-        told = {door: asdict(verdict) for door, verdict in verdicts.items()}
-        return JSONResponse(told, code, headers=_NOT_KEPT)
+        found = await health.look()
+        code = 200 if all(status.ok for status in found.values()) else 503
+        statuses = {component: asdict(status) for component, status in found.items()}
+        return JSONResponse(statuses, code, headers=_NOT_KEPT)
 
     async def readyz(_: Request) -> Response:
-        said, code = ("ready\n", 200) if health.ready else ("not ready\n", 503)
-        return PlainTextResponse(said, code, headers=_NOT_KEPT)
+        text, code = ("ready\n", 200) if health.ready else ("not ready\n", 503)
+        return PlainTextResponse(text, code, headers=_NOT_KEPT)
 
     async def numbers(_: Request) -> Response:
         return Response(await metrics.text(), headers=_NOT_KEPT, media_type=_PROMETHEUS)
 
     async def endpoints(_: Request) -> Response:
-        places = [place for door in health.open_doors for place in door.endpoints]
+        places = [place for component in health.started_components for place in component.endpoints]
         return JSONResponse(report(places), headers=_NOT_KEPT)
 
     async def stats(_: Request) -> Response:
@@ -142,7 +145,7 @@ def app(health: Health) -> Starlette:
 
 
 class _Server(uvicorn.Server):
-    """Runs in a loop that is somebody else's, and leaves the signals to them."""
+    """A uvicorn server that runs in our event loop and leaves signals to us."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)

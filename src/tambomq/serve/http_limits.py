@@ -1,8 +1,8 @@
-"""Time limits of an HTTP connection, and how many there may be.
+"""Limits of HTTP connections: their time, and their number.
 
-uvicorn waits for a request for as long as the client likes. Here a connection is closed when its
-request's headers, or the reading of the answer, take too long; and when there are too many
-connections, the one that has been waiting longest without a request makes room for the new one.
+uvicorn has no timeout for the headers of a request. Here a connection is closed when its headers,
+or the reading of the response, take too long. When there are too many connections, the one that
+has been idle longest is closed.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """What one client, and all of them, may take."""
+    """Limits of one connection, and of their number."""
 
     headers_s: float = 10.0
-    """From the connection, or the last answer, to the end of a request's headers."""
+    """Between the connect, or the last response, and the end of a request's headers."""
     answer_s: float = 30.0
-    """From there until the client has taken the answer."""
+    """Between the end of the headers and the end of the response."""
     max_connections: int = 1000
 
 
@@ -29,15 +29,15 @@ LIMITS: Final = HttpLimits()
 
 
 class LimitedHttp(H11Protocol):
-    """One connection of a server whose connections have *limits*, and share *waiting*."""
+    """One connection. All connections of a server share *limits* and *waiting*."""
 
     limits: HttpLimits
     waiting: dict[LimitedHttp, None]
-    """Those without a request, in the order in which they began to wait for one."""
+    """Idle connections, the longest idle first."""
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # (what a TCP server makes)
-        """Wait for a request, in the place of another connection if there are too many."""
+        """Wait for a request; with too many connections, close the longest idle one."""
         super().connection_made(transport)
         self._wait()
         if len(self.connections) > self.limits.max_connections:
@@ -59,14 +59,14 @@ class LimitedHttp(H11Protocol):
     def on_response_complete(self) -> None:
         """Wait for the next request."""
         super().on_response_complete()
-        # uvicorn may have gone on to the next request already, if that came with this one.
+        # uvicorn may have begun the next request already, if that was pipelined with this one.
         if self.cycle.response_complete and not self.transport.is_closing():
             self._wait()
 
     def drop(self) -> None:
         """Close the connection now."""
         self._stop_waiting()
-        # The loop tells later that it is lost, and it counts no more until then.
+        # `connection_lost` runs only later: stop counting this connection now.
         self.connections.discard(self)
         self.transport.abort()
 

@@ -1,4 +1,4 @@
-"""Which queues the servers of this process record, and the numbers of all journals there are."""
+"""The journal component: the metrics of all journals, and which queues this process records."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from tambomq.errors import DoorFailed, SettingsError, StoreUnavailable
+from tambomq.errors import ComponentFailed, SettingsError, StoreUnavailable
 from tambomq.journal import ops
 from tambomq.journal.keys import PROTOCOLS, Keys
 from tambomq.journal.ops import State
-from tambomq.journal.recording import Bounds, Recording
-from tambomq.serve.door import Endpoint, Metric
+from tambomq.journal.policy import JournalBounds, JournalPolicy
+from tambomq.serve.component import Metric, ServedEndpoint
 from tambomq.serve.health import Coalesced
-from tambomq.serve.store import StoreDoor
-from tambomq.settings import Settings
+from tambomq.serve.store import StoreComponent
+from tambomq.settings.load import Settings
 from tambomq.store.aio import AsyncStore
 
 SAMPLE_EVERY_S: Final = 5.0
-PAGES_A_LOOK: Final = 100
-"""A look goes through a hundred thousand keys; the next one goes on where it ended."""
-MOST_JOURNALS: Final = 1000
-"""Numbers are told of the first so many, by name."""
+PAGES_PER_SCAN: Final = 100
+"""A scan visits a hundred thousand keys; the next one continues where it ended."""
+MAX_JOURNALS: Final = 1000
+"""Metrics cover at most this many journals, the first by name."""
 _CHUNK: Final = 100
 _CLIENTS: Final = {
     "rsmq": 'Rsmq(url, journal=("{}",))',
     "chasqui": 'Queue("{}", journal=True)',
 }
-"""Who writes the journal where clients speak with Redis itself."""
+"""The clients that write the journal, where they talk to Redis directly."""
 
 
-def recordings(settings: Settings) -> dict[str, Recording]:
+def journal_policies(settings: Settings) -> dict[str, JournalPolicy]:
     """Return which queues of GOMQ and KqueueMsgQ have a journal. Raises `SettingsError`."""
     chosen: dict[str, list[str]] = {"gomq": [], "kqueue": []}
     served = {"gomq": settings.gomq.enabled, "kqueue": settings.kqueue.enabled}
@@ -46,17 +46,17 @@ def recordings(settings: Settings) -> dict[str, Recording]:
         if not served[protocol]:
             raise SettingsError(f"--journal {each!r}: {protocol} is not served here")
         chosen[protocol].append(queue)
-    bounds = Bounds(settings.journal.max_entries, settings.journal.max_bytes)
-    return {protocol: Recording(protocol, found, bounds) for protocol, found in chosen.items()}
+    bounds = JournalBounds(settings.journal.max_entries, settings.journal.max_bytes)
+    return {protocol: JournalPolicy(protocol, found, bounds) for protocol, found in chosen.items()}
 
 
-class JournalDoor:
-    """The journals on the server of *redis*, whoever writes them: this one only counts."""
+class JournalComponent:
+    """Reports the metrics of all journals on the server of *redis*."""
 
     name = "journal"
-    endpoints: Sequence[Endpoint] = ()
+    endpoints: Sequence[ServedEndpoint] = ()
 
-    def __init__(self, redis: StoreDoor) -> None:
+    def __init__(self, redis: StoreComponent) -> None:
         self._redis = redis
         self._store: AsyncStore | None = None
         self._cursor, self._seen = b"0", dict[str, Keys]()
@@ -64,44 +64,44 @@ class JournalDoor:
         self._sampled = Coalesced(self._sample, SAMPLE_EVERY_S)
 
     async def start(self) -> None:
-        """Remember where the server is."""
+        """Store the URL; the first call connects."""
         self._store = AsyncStore(self._redis.url, patience_s=0)
 
     async def watch(self) -> None:
-        """Do nothing: there is nothing to keep open."""
+        """Do nothing: there is nothing to keep running."""
         await asyncio.Event().wait()
 
     async def check(self) -> None:
-        """Do nothing: whether the server answers is seen by its own door."""
+        """Do nothing: the Redis component checks the server."""
 
     async def metrics(self) -> Sequence[Metric]:
-        """Return what is in the journals, as it was a few seconds ago at most."""
+        """Return the state of the journals, at most `SAMPLE_EVERY_S` old."""
         return await self._sampled.get()
 
     async def stop(self) -> None:
-        """Hang up."""
+        """Disconnect."""
         if self._store is not None:
             await self._store.close()
 
     async def _sample(self) -> Sequence[Metric]:
         if self._store is None:
-            raise DoorFailed(self.name, "it is not open")
-        await self._look(self._store)
-        told = [Metric("journals", "Journals there are.", len(self._known))]
-        for first in range(0, min(len(self._known), MOST_JOURNALS), _CHUNK):
+            raise ComponentFailed(self.name, "it is not started")
+        await self._scan(self._store)
+        metrics = [Metric("journals", "Journals there are.", len(self._known))]
+        for first in range(0, min(len(self._known), MAX_JOURNALS), _CHUNK):
             chunk = self._known[first : first + _CHUNK]
             found = await self._store.outcomes([ops.state(keys) for keys in chunk])
             for keys, state in zip(chunk, found, strict=True):
                 if isinstance(state, State):
-                    told += _numbers(keys, state)
-                # One that was deleted meanwhile, or is damaged, is left out.
+                    metrics += _numbers(keys, state)
+                # Skip journals that were deleted meanwhile or are damaged.
                 elif isinstance(state, StoreUnavailable):
                     raise state
-        return told
+        return metrics
 
-    async def _look(self, store: AsyncStore) -> None:
-        """Go on looking for journals; what was found counts when all keys were looked at."""
-        for _ in range(PAGES_A_LOOK):
+    async def _scan(self, store: AsyncStore) -> None:
+        """Continue the scan for journals; its result is used once all keys were visited."""
+        for _ in range(PAGES_PER_SCAN):
             self._cursor, found = await store.run(ops.journals(self._cursor))
             self._seen |= {keys.journal: keys for keys in found}
             if self._cursor == b"0":
@@ -119,8 +119,8 @@ def _numbers(keys: Keys, found: State) -> Iterator[Metric]:
     about = "Events that were not recorded, since the journal was full or away."
     yield Metric("dropped", about, found.dropped, "counter", labels)
     for reader in found.readers:
-        whose = (*labels, ("reader", reader.name))
+        reader_labels = (*labels, ("reader", reader.name))
         about = "What was recorded since a reader's last commit."
-        yield Metric("lag_bytes", about, reader.lag_bytes, labels=whose)
+        yield Metric("lag_bytes", about, reader.lag_bytes, labels=reader_labels)
         about = "How much later the last entry is than a reader's last commit."
-        yield Metric("lag_seconds", about, reader.lag_ms / 1000, labels=whose)
+        yield Metric("lag_seconds", about, reader.lag_ms / 1000, labels=reader_labels)

@@ -1,18 +1,18 @@
-"""KqueueMsgQ's door: its server."""
+"""The KqueueMsgQ component: its server."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from tambomq.journal.recording import Recording
-from tambomq.serve.broker import BrokerDoor, Counted, Server
-from tambomq.serve.listening import server_tls
-from tambomq.serve.store import StoreDoor
-from tambomq.settings import KqueueSettings
+from tambomq.journal.policy import JournalPolicy
+from tambomq.serve.broker_component import BrokerComponent, Server, StatFields
+from tambomq.serve.listeners import server_tls
+from tambomq.serve.store import StoreComponent
+from tambomq.settings.load import KqueueSettings
 
 NAME: Final = "kqueue"
-NO_JOURNAL: Final = Recording(NAME, ())
-COUNTED: Final[Counted] = {
+NO_JOURNAL: Final = JournalPolicy(NAME, ())
+STAT_FIELDS: Final[StatFields] = {
     "connections": ("gauge", "Clients that are connected."),
     "producers": ("gauge", "Of them, those that produce."),
     "consumers": ("gauge", "Of them, those that consume."),
@@ -36,9 +36,11 @@ COUNTED: Final[Counted] = {
 }
 
 
-def kqueue_door(
-    settings: KqueueSettings, redis: StoreDoor | None = None, journal: Recording = NO_JOURNAL
-) -> BrokerDoor:
+def kqueue_component(
+    settings: KqueueSettings,
+    redis: StoreComponent | None = None,
+    journal: JournalPolicy = NO_JOURNAL,
+) -> BrokerComponent:
     """Return KqueueMsgQ; the journals of queues that match *journal* are in *redis*.
 
     Raises `SettingsError` for certificates that cannot be used.
@@ -66,10 +68,10 @@ def kqueue_door(
             url=redis.url if redis else "",
         )
 
-    return BrokerDoor(
+    return BrokerComponent(
         NAME,
         make,
-        COUNTED,
+        STAT_FIELDS,
         at=(settings.host, settings.port),
         about=f"KqueueMsgQ{' with TLS' if tls else ''}",
         try_it="tambo kqueue consume --address {}" + (" --tls" if tls else ""),

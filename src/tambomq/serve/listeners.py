@@ -1,4 +1,4 @@
-"""What doors that listen have in common: addresses, certificates, and why one cannot be opened."""
+"""Helpers of components that listen: addresses, certificates, and errors with advice."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import errno
 from pathlib import Path
 from typing import Protocol
 
-from tambomq.errors import BrokerUnavailable, DoorFailed, PortTaken, SettingsError, StoreError
-from tambomq.forms import LAST_PORT
+from tambomq.errors import BrokerUnavailable, ComponentFailed, PortTaken, SettingsError, StoreError
+from tambomq.settings.types import LAST_PORT
+from tambomq.text import format_address
 from tambomq.tls import ServerTls
 
 
 class TlsSettings(Protocol):
-    """A section that names certificates."""
+    """A settings section with certificates."""
 
     @property
     def tls_cert(self) -> Path | None:
@@ -24,7 +25,7 @@ class TlsSettings(Protocol):
 
     @property
     def tls_client_ca(self) -> Path | None:
-        """Who must have signed the certificates of clients."""
+        """The CA that must have signed the certificates of clients."""
 
 
 def server_tls(section: str, settings: TlsSettings) -> ServerTls | None:
@@ -32,7 +33,7 @@ def server_tls(section: str, settings: TlsSettings) -> ServerTls | None:
     cert, key, client_ca = settings.tls_cert, settings.tls_key, settings.tls_client_ca
     if cert and key:
         tls = ServerTls(cert, key, client_ca)
-        # What cannot be used is refused before anything is opened.
+        # Load them now: unusable certificates must fail before anything is started.
         tls.context()
         return tls
     if cert or key or client_ca:
@@ -41,27 +42,21 @@ def server_tls(section: str, settings: TlsSettings) -> ServerTls | None:
     return None
 
 
-def spelled(address: tuple[str, int]) -> str:
-    """Return host and port as clients take them."""
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def cannot_open(door: str, address: tuple[str, int], error: Exception) -> DoorFailed:
-    """Return what keeps *door* from listening on *address*, and the flags that help."""
-    # Servers tell what happened in their own words; the system's are below.
+def cannot_open(component: str, address: tuple[str, int], error: Exception) -> ComponentFailed:
+    """Return the error for a *component* that cannot listen on *address*, with flags that help."""
+    # A server wraps the OSError that we want to look at.
     reason = error.__cause__ or error
-    where, port = spelled(address), address[1]
-    without = f"or leave it out with --no-{door}"
+    shown, port = format_address(*address), address[1]
+    without = f"or leave it out with --no-{component}"
     if _is_taken(reason):
         other = port + 1 if port < LAST_PORT else port - 1
-        advice = f"choose another port with --{door}-port {other}, {without}"
-        return DoorFailed(door, f"{where} is taken: {advice}")
+        advice = f"choose another port with --{component}-port {other}, {without}"
+        return ComponentFailed(component, f"{shown} is taken: {advice}")
     if isinstance(error, OSError | BrokerUnavailable) and not isinstance(reason, StoreError):
-        said = reason.strerror if isinstance(reason, OSError) else None
-        advice = f"change --{door}-host or --{door}-port, {without}"
-        return DoorFailed(door, f"cannot listen on {where}: {said or reason}: {advice}")
-    return DoorFailed(door, f"{error}, {without}")
+        text = reason.strerror if isinstance(reason, OSError) else None
+        advice = f"change --{component}-host or --{component}-port, {without}"
+        return ComponentFailed(component, f"cannot listen on {shown}: {text or reason}: {advice}")
+    return ComponentFailed(component, f"{error}, {without}")
 
 
 def _is_taken(reason: BaseException) -> bool:

@@ -1,4 +1,4 @@
-"""What all doors have counted, for Prometheus and as JSON."""
+"""The metrics of all components, for Prometheus (``/metrics``) and as JSON (``/stats``)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from tambomq.errors import TamboError
-from tambomq.serve.door import Door, Metric
-from tambomq.serve.health import LOOK_EVERY_S, Coalesced, Health, Verdict
+from tambomq.serve.component import Component, Metric
+from tambomq.serve.health import MAX_AGE_S, Coalesced, ComponentStatus, ProcessHealth
 
 _PREFIX: Final = "tambo"
-# Prometheus waits for ten seconds.
+# Prometheus's default scrape timeout is ten seconds.
 _COUNT_WITHIN_S: Final = 5.0
 
 _log = logging.getLogger(__name__)
@@ -28,11 +28,11 @@ Numbers = Mapping[str, Sequence[Metric]]
 
 
 class Metrics:
-    """The numbers of all doors that are open, with those of the process."""
+    """The numbers of all started components, and of the process itself."""
 
-    def __init__(self, health: Health) -> None:
+    def __init__(self, health: ProcessHealth) -> None:
         self._health = health
-        self._numbers = Coalesced(self._count, LOOK_EVERY_S)
+        self._numbers = Coalesced(self._count, MAX_AGE_S)
         self._collector = _Collector()
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
@@ -41,76 +41,81 @@ class Metrics:
         self._registry.register(self._collector)
 
     async def text(self) -> bytes:
-        """Return everything as Prometheus reads it."""
-        numbers, verdicts = await asyncio.gather(self._numbers.get(), self._health.look())
-        self._collector.told = [*_up(verdicts), *_families(numbers)]
-        # A thousand queues take a while to be written down; others are to be served meanwhile.
+        """Return everything in Prometheus's text format."""
+        numbers, statuses = await asyncio.gather(self._numbers.get(), self._health.look())
+        self._collector.families = [*_up(statuses), *_families(numbers)]
+        # Formatting a thousand queues takes a while: keep the event loop free meanwhile.
         return await asyncio.to_thread(generate_latest, self._registry)
 
     async def stats(self) -> dict[str, dict[str, Any]]:
-        """Return the doors' numbers by door and name; those with labels by their values."""
-        return {door: _nested(found) for door, found in (await self._numbers.get()).items()}
+        """Return numbers by component and name, then by the values of their labels."""
+        numbers = await self._numbers.get()
+        return {component: _nested(metrics) for component, metrics in numbers.items()}
 
     async def _count(self) -> Numbers:
-        doors = self._health.open_doors
-        counted = await asyncio.gather(*map(_counted, doors))
-        return {door.name: found for door, found in zip(doors, counted, strict=True)}
+        components = self._health.started_components
+        metrics = await asyncio.gather(*map(_metrics, components))
+        return {component.name: found for component, found in zip(components, metrics, strict=True)}
 
 
 class _Collector:
-    """Hands the registry what was found before it was asked: it cannot wait."""
+    """Gives the registry families that were collected before: `collect` cannot await."""
 
     def __init__(self) -> None:
-        self.told: Sequence[Family] = ()
+        self.families: Sequence[Family] = ()
 
     def collect(self) -> Iterable[Family]:
-        return self.told
+        return self.families
 
 
-async def _counted(door: Door) -> Sequence[Metric]:
+async def _metrics(component: Component) -> Sequence[Metric]:
     try:
         async with asyncio.timeout(_COUNT_WITHIN_S):
-            return await door.metrics()
+            return await component.metrics()
     except (TamboError, TimeoutError) as error:
-        # `tambo_door_up` tells; the numbers of the others are still good.
-        _log.debug("no numbers of %s: %s", door.name, error)
-    except Exception:  # noqa: BLE001  (nor does a bug of one door take them away)
-        _log.exception("no numbers of %s", door.name)
+        # `tambo_component_up` shows it; report the numbers of the others.
+        _log.debug(
+            "no metrics from %s: %s", component.name, error, extra={"component": component.name}
+        )
+    except Exception:  # noqa: BLE001  (a bug in one component must not hide the others' numbers)
+        _log.exception("no metrics from %s", component.name, extra={"component": component.name})
     return ()
 
 
-def _up(verdicts: Mapping[str, Verdict]) -> Iterator[Family]:
-    up = GaugeMetricFamily(f"{_PREFIX}_door_up", "Whether a door serves.", labels=("door",))
-    for door, verdict in verdicts.items():
-        up.add_metric((door,), float(verdict.ok))
+def _up(statuses: Mapping[str, ComponentStatus]) -> Iterator[Family]:
+    up = GaugeMetricFamily(
+        f"{_PREFIX}_component_up", "Whether a component serves.", labels=("component",)
+    )
+    for component, status in statuses.items():
+        up.add_metric((component,), float(status.ok))
     yield up
 
 
 def _families(numbers: Numbers) -> Iterator[Family]:
-    for door, metrics in numbers.items():
-        found: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
+    for component, metrics in numbers.items():
+        families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
         for metric in metrics:
-            family = found.get(metric.name)
+            family = families.get(metric.name)
             if family is None:
                 make = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
                 names = [name for name, _ in metric.labels]
-                family = make(f"{_PREFIX}_{door}_{metric.name}", metric.about, labels=names)
-                found[metric.name] = family
+                family = make(f"{_PREFIX}_{component}_{metric.name}", metric.about, labels=names)
+                families[metric.name] = family
             family.add_metric([_text(value) for _, value in metric.labels], metric.value)
-        yield from found.values()
+        yield from families.values()
 
 
 def _nested(metrics: Sequence[Metric]) -> dict[str, Any]:
-    told: dict[str, Any] = {}
+    tree: dict[str, Any] = {}
     for metric in metrics:
         *path, last = (metric.name, *(_text(value) for _, value in metric.labels))
-        place = told
+        branch = tree
         for name in path:
-            place = place.setdefault(name, {})
-        place[last] = metric.value
-    return told
+            branch = branch.setdefault(name, {})
+        branch[last] = metric.value
+    return tree
 
 
 def _text(value: str) -> str:
-    """Return a name that somebody else chose as text that can be encoded."""
+    """Return a label value with lone surrogates escaped, so that it can be encoded as UTF-8."""
     return value.encode("utf-8", "backslashreplace").decode()

@@ -1,9 +1,9 @@
-"""A long-running process: opens its doors in order, keeps them, closes them in reverse.
+"""The process of ``tambo serve``: starts its components in order, and stops them in reverse.
 
-The composition root: what runs together is chosen in `doors`, and nowhere else. SIGINT and SIGTERM
-close everything in order; a second signal ends the process at once, and the kernel does the rest.
+The composition root: `components` alone chooses what runs together. SIGINT and SIGTERM stop
+everything in order; a second signal exits at once.
 
-The door for operators opens first and closes last: it tells how far the others are.
+The HTTP component starts first and stops last, so that it can report the state of the others.
 """
 
 from __future__ import annotations
@@ -18,119 +18,130 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from tambomq.serve.chasqui import ChasquiDoor
-from tambomq.serve.door import Door, Endpoint
+from tambomq.runtime.event_loop import loop_factory
+from tambomq.serve.chasqui import ChasquiComponent
+from tambomq.serve.component import Component, ServedEndpoint
 from tambomq.serve.exposure import refuse_exposed
-from tambomq.serve.gomq import gomq_door
-from tambomq.serve.health import Health
-from tambomq.serve.http import HttpDoor
-from tambomq.serve.journal import JournalDoor, recordings
-from tambomq.serve.kqueue import kqueue_door
-from tambomq.serve.ready import ready_file
-from tambomq.serve.rsmq import RsmqDoor
-from tambomq.serve.store import store_door
-from tambomq.serve.taken import refuse_taken
-from tambomq.settings import Settings
+from tambomq.serve.gomq import gomq_component
+from tambomq.serve.health import ProcessHealth
+from tambomq.serve.http import HttpComponent
+from tambomq.serve.journal import JournalComponent, journal_policies
+from tambomq.serve.kqueue import kqueue_component
+from tambomq.serve.ready_file import ready_file
+from tambomq.serve.rsmq import RsmqComponent
+from tambomq.serve.store import store_component
+from tambomq.serve.taken_ports import refuse_taken
+from tambomq.settings.load import Settings
 
 _log = logging.getLogger(__name__)
 
 _FILES: Final = 65_536
 
-OnReady = Callable[[Sequence[Endpoint]], None]
+OnReady = Callable[[Sequence[ServedEndpoint]], None]
 
 
-def doors(settings: Settings, health: Health) -> list[Door]:
-    """Return what *settings* ask to be served, in the order of opening.
+def components(settings: Settings, health: ProcessHealth) -> list[Component]:
+    """Return the components that *settings* enable, in the order of starting.
 
     Raises `SettingsError`.
     """
     refuse_exposed(settings)
-    redis = store_door(settings.server)
-    journals = recordings(settings)
-    asked: list[tuple[bool, Callable[[], Door]]] = [
-        (settings.http.enabled, lambda: HttpDoor(settings.http, health)),
+    redis = store_component(settings.server)
+    journals = journal_policies(settings)
+    available: list[tuple[bool, Callable[[], Component]]] = [
+        (settings.http.enabled, lambda: HttpComponent(settings.http, health)),
         (True, lambda: redis),
-        (settings.rsmq.enabled, lambda: RsmqDoor(redis)),
-        (settings.chasqui.enabled, lambda: ChasquiDoor(settings.chasqui, redis)),
-        # Its numbers are all it has.
-        (settings.http.enabled, lambda: JournalDoor(redis)),
-        (settings.gomq.enabled, lambda: gomq_door(settings.gomq, redis, journals["gomq"])),
-        (settings.kqueue.enabled, lambda: kqueue_door(settings.kqueue, redis, journals["kqueue"])),
+        (settings.rsmq.enabled, lambda: RsmqComponent(redis)),
+        (settings.chasqui.enabled, lambda: ChasquiComponent(settings.chasqui, redis)),
+        # It only reports metrics, so it is useless without HTTP.
+        (settings.http.enabled, lambda: JournalComponent(redis)),
+        (settings.gomq.enabled, lambda: gomq_component(settings.gomq, redis, journals["gomq"])),
+        (
+            settings.kqueue.enabled,
+            lambda: kqueue_component(settings.kqueue, redis, journals["kqueue"]),
+        ),
     ]
-    return [make() for enabled, make in asked if enabled]
+    return [make() for enabled, make in available if enabled]
 
 
 def run(settings: Settings, *, on_ready: OnReady, ready_path: Path | None = None) -> None:
-    """Serve until a signal comes. Raises what kept a door from opening or staying open."""
-    _allow_many_files()
-    health = Health()
-    opened = doors(settings, health)
+    """Serve until a signal comes. Raises the error of a component that cannot be kept running."""
+    _raise_file_limit()
+    health = ProcessHealth()
+    parts = components(settings, health)
     refuse_taken(settings)
-    process = Process(opened, on_ready=on_ready, ready_path=ready_path, health=health)
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    process = Process(parts, on_ready=on_ready, ready_path=ready_path, health=health)
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(process.run())
 
 
 class Process:
-    """Doors that open and close together.
+    """Starts, monitors and stops components together.
 
-    *on_ready* is told where everything is once all are open; *ready_path* then holds the same as
-    JSON, until they close. *health* learns how far all is.
+    Once all are started, *on_ready* gets their endpoints, and *ready_path* holds them as JSON until
+    they stop. *health* is kept up to date.
     """
 
     def __init__(
         self,
-        doors: Sequence[Door],
+        components: Sequence[Component],
         *,
         on_ready: OnReady,
         ready_path: Path | None = None,
-        health: Health | None = None,
+        health: ProcessHealth | None = None,
     ) -> None:
-        self._doors, self._health = doors, health or Health()
+        self._components, self._health = components, health or ProcessHealth()
         self._on_ready, self._ready_path = on_ready, ready_path
-        self._opened: list[Door] = []
+        self._started: list[Component] = []
 
     async def run(self) -> None:
-        """Open, keep until a signal comes, close."""
+        """Start everything, wait for a signal, stop everything."""
         stop = asyncio.Event()
-        self._health.expect(self._doors)
+        self._health.expect(self._components)
         with _signals(stop, self._health):
             try:
                 await _first(stop.wait(), self._serve())
             finally:
                 self._health.stopping()
-                await self._close()
+                await self._stop()
 
     async def _serve(self) -> None:
         with ready_file(self._ready_path) as write:
-            for door in self._doors:
-                self._opened.append(door)
-                await door.start()
-                self._health.opened(door)
-                places = ", ".join(each.address for each in door.endpoints)
-                _log.debug("%s is open: %s", door.name, places)
-            endpoints = [each for door in self._doors for each in door.endpoints]
-            # Users look for the queues first.
-            endpoints.sort(key=lambda each: each.name == HttpDoor.name)
+            for component in self._components:
+                self._started.append(component)
+                await component.start()
+                self._health.started(component)
+                addresses = ", ".join(each.address for each in component.endpoints)
+                _log.debug(
+                    "%s is started: %s",
+                    component.name,
+                    addresses,
+                    extra={"component": component.name},
+                )
+            endpoints = [each for component in self._components for each in component.endpoints]
+            # HTTP was started first but is listed last: users look for the queues.
+            endpoints.sort(key=lambda each: each.name == HttpComponent.name)
             self._health.serving()
             self._on_ready(endpoints)
             write(endpoints)
-            await _first(*(door.watch() for door in self._doors))
+            await _first(*(component.watch() for component in self._components))
 
-    async def _close(self) -> None:
-        while self._opened:
-            door = self._opened.pop()
-            self._health.closing(door)
+    async def _stop(self) -> None:
+        while self._started:
+            component = self._started.pop()
+            self._health.stopped(component)
             try:
-                await door.stop()
-            except Exception:  # noqa: BLE001  (the others must close all the same)
-                _log.exception("%s did not close", door.name)
+                await component.stop()
+            except Exception:  # noqa: BLE001  (the others must be stopped all the same)
+                _log.exception(
+                    "%s did not stop", component.name, extra={"component": component.name}
+                )
             else:
-                _log.debug("%s is closed", door.name)
+                _log.debug("%s is stopped", component.name, extra={"component": component.name})
 
 
 async def _first(*coroutines: Coroutine[Any, Any, object]) -> None:
-    """Wait until one has finished, cancel the others, and raise what it raised."""
+    """Wait for the first to finish, cancel the others, and raise the error of the first."""
     tasks = [asyncio.ensure_future(each) for each in coroutines]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -143,20 +154,20 @@ async def _first(*coroutines: Coroutine[Any, Any, object]) -> None:
 
 
 @contextmanager
-def _signals(stop: asyncio.Event, health: Health) -> Iterator[None]:
-    """Set *stop* at the first signal; leave at the second."""
+def _signals(stop: asyncio.Event, health: ProcessHealth) -> Iterator[None]:
+    """Set *stop* at the first signal; exit at the second."""
 
     def on_signal(number: int) -> None:
         if stop.is_set():
             os._exit(128 + number)
         _log.info("stopping on %s; once more to stop at once", signal.Signals(number).name)
-        # Before any door closes: nobody is to be sent here from now on.
+        # /readyz must fail before any component stops, so that load balancers look elsewhere.
         health.stopping()
         stop.set()
 
     loop = asyncio.get_running_loop()
     caught = [signal.SIGINT, signal.SIGTERM]
-    # nohup asks us to survive the terminal.
+    # nohup ignores SIGHUP; keep it so.
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         caught.append(signal.SIGHUP)
     for each in caught:
@@ -168,19 +179,11 @@ def _signals(stop: asyncio.Event, health: Health) -> Iterator[None]:
             loop.remove_signal_handler(each)
 
 
-def _allow_many_files() -> None:
-    """Let the process have as many connections as it may: often no more than 1,024 unasked."""
+def _raise_file_limit() -> None:
+    """Raise the limit of open files to the hard limit: the soft one is often 1,024 connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = _FILES if hard == resource.RLIM_INFINITY else hard
-    if soft != resource.RLIM_INFINITY and soft < most:
-        # Some systems allow less than they say.
+    limit = _FILES if hard == resource.RLIM_INFINITY else hard
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        # Some systems allow less than their hard limit.
         with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop  # noqa: PLC0415  (not to be had everywhere)
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))

@@ -1,4 +1,4 @@
-"""The ready file: there while the process serves, and complete from the first moment."""
+"""The ready file: exists while the process serves, and is written atomically."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 
 import tambomq
 from tambomq.errors import SettingsError
-from tambomq.serve.door import Endpoint
+from tambomq.serve.component import ServedEndpoint
 
 
-def report(endpoints: Sequence[Endpoint]) -> dict[str, object]:
-    """Return where everything is, for programs."""
+def report(endpoints: Sequence[ServedEndpoint]) -> dict[str, object]:
+    """Return the endpoints as JSON values."""
     return {
         "version": tambomq.__version__,
         "pid": os.getpid(),
@@ -26,8 +26,8 @@ def report(endpoints: Sequence[Endpoint]) -> dict[str, object]:
 
 
 @contextmanager
-def ready_file(path: Path | None) -> Iterator[Callable[[Sequence[Endpoint]], None]]:
-    """Give a function that writes the file; it is gone before and after.
+def ready_file(path: Path | None) -> Iterator[Callable[[Sequence[ServedEndpoint]], None]]:
+    """Provide a function that writes the file; it is removed before and after.
 
     Without *path* nothing is written.
     """
@@ -38,10 +38,10 @@ def ready_file(path: Path | None) -> Iterator[Callable[[Sequence[Endpoint]], Non
         _remove(path)
 
 
-def _write(path: Path | None, endpoints: Sequence[Endpoint]) -> None:
+def _write(path: Path | None, endpoints: Sequence[ServedEndpoint]) -> None:
     if path is None:
         return
-    # Written beside and renamed, so that a reader never sees half of it.
+    # Write another file and rename it, so that readers never see half of it.
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         draft.write_text(json.dumps(report(endpoints)) + "\n", "utf-8")

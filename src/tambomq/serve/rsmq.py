@@ -1,4 +1,4 @@
-"""RSMQ's door. Clients speak with Redis itself, so this one only proves and counts."""
+"""The RSMQ component: checks and metrics only, since clients talk to Redis directly."""
 
 from __future__ import annotations
 
@@ -7,98 +7,104 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from tambomq.errors import DoorFailed, InvalidFormat, QueueNotFound, StoreUnavailable, TamboError
+from tambomq.errors import (
+    ComponentFailed,
+    InvalidFormat,
+    QueueNotFound,
+    StoreUnavailable,
+    TamboError,
+)
 from tambomq.log import mask_url
-from tambomq.rsmq import queue_ops
 from tambomq.rsmq.keys import Keys
 from tambomq.rsmq.model import QueueAttributes
-from tambomq.serve.door import Endpoint, Metric
+from tambomq.rsmq.ops import queues as queue_ops
+from tambomq.serve.component import Metric, ServedEndpoint
 from tambomq.serve.health import CHECK_WITHIN_S, Coalesced
-from tambomq.serve.store import StoreDoor
+from tambomq.serve.store import StoreComponent
 from tambomq.store import probe
 from tambomq.store.aio import AsyncStore
 from tambomq.store.call import Call
-from tambomq.store.connect import endpoint
+from tambomq.store.endpoint import endpoint
 
 SAMPLE_EVERY_S: Final = 5.0
-MOST_QUEUES: Final = 1000
-"""Numbers are told of the first so many, by name."""
+MAX_QUEUES: Final = 1000
+"""Metrics cover at most this many queues, the first by name."""
 _CHUNK: Final = 100
-# Nobody needs to have it: that it is not there is an answer, too.
+# The queue need not exist: QueueNotFound shows that the script works.
 _PROBE: Final = "tambo.probe"
 
 
-class RsmqDoor:
+class RsmqComponent:
     """RSMQ on the server of *redis*."""
 
     name = "rsmq"
 
-    def __init__(self, redis: StoreDoor) -> None:
+    def __init__(self, redis: StoreComponent) -> None:
         self._redis, self._keys = redis, Keys()
         self._store: AsyncStore | None = None
         self._sampled = Coalesced(self._sample, SAMPLE_EVERY_S)
 
     @property
-    def endpoints(self) -> Sequence[Endpoint]:
-        """The Redis server, as RSMQ's users name it."""
+    def endpoints(self) -> Sequence[ServedEndpoint]:
+        """The URL of the Redis server."""
         url = mask_url(self._redis.url)
-        return (Endpoint(self.name, url, "RSMQ", f"tambo rsmq queue list --redis-url {url}"),)
+        return (ServedEndpoint(self.name, url, "RSMQ", f"tambo rsmq queue list --redis-url {url}"),)
 
     async def start(self) -> None:
-        """See whether its operations work here. Raises `DoorFailed`."""
+        """Check that its scripts run on this server. Raises `ComponentFailed`."""
         server = endpoint(self._redis.url).with_timeout(CHECK_WITHIN_S)
         self._store = AsyncStore(server, patience_s=0)
         try:
-            await self._ask()
+            await self._run_script()
         except TamboError as error:
-            raise DoorFailed(self.name, f"{error}: leave it out with --no-rsmq") from error
+            raise ComponentFailed(self.name, f"{error}: leave it out with --no-rsmq") from error
 
     async def watch(self) -> None:
-        """Do nothing: there is nothing to keep open."""
+        """Do nothing: there is nothing to keep running."""
         await asyncio.Event().wait()
 
     async def check(self) -> None:
-        """See whether the server takes writes, and run one of its scripts."""
+        """Check that the server accepts writes and runs one of the scripts."""
         await self._open_store.follow(probe.takes_writes())
-        await self._ask()
+        await self._run_script()
 
-    async def _ask(self) -> None:
+    async def _run_script(self) -> None:
         with suppress(QueueNotFound):
             await self._open_store.run(queue_ops.attributes(self._keys, _PROBE))
 
     async def metrics(self) -> Sequence[Metric]:
-        """Return what is in the queues, as it was a few seconds ago at most."""
+        """Return the state of the queues, at most `SAMPLE_EVERY_S` old."""
         return await self._sampled.get()
 
     async def stop(self) -> None:
-        """Hang up."""
+        """Disconnect."""
         if self._store is not None:
             await self._store.close()
 
     @property
     def _open_store(self) -> AsyncStore:
         if self._store is None:
-            raise DoorFailed(self.name, "it is not open")
+            raise ComponentFailed(self.name, "it is not started")
         return self._store
 
     async def _sample(self) -> Sequence[Metric]:
         store = self._open_store
         names = await store.run(queue_ops.list_queues(self._keys))
-        told = [Metric("queues", "Queues there are.", len(names))]
-        for first in range(0, min(len(names), MOST_QUEUES), _CHUNK):
-            asked = dict(self._questions(names[first : first + _CHUNK]))
-            found = await store.outcomes(list(asked.values()))
-            for queue, attributes in zip(asked, found, strict=True):
+        metrics = [Metric("queues", "Queues there are.", len(names))]
+        for first in range(0, min(len(names), MAX_QUEUES), _CHUNK):
+            calls = dict(self._calls(names[first : first + _CHUNK]))
+            found = await store.outcomes(list(calls.values()))
+            for queue, attributes in zip(calls, found, strict=True):
                 if isinstance(attributes, QueueAttributes):
-                    told += _numbers(queue, attributes)
-                # One that was deleted meanwhile, or is damaged, is left out.
+                    metrics += _numbers(queue, attributes)
+                # Skip queues that were deleted meanwhile or are damaged.
                 elif isinstance(attributes, StoreUnavailable):
                     raise attributes
-        return told
+        return metrics
 
-    def _questions(self, names: Sequence[str]) -> Iterator[tuple[str, Call[QueueAttributes]]]:
+    def _calls(self, names: Sequence[str]) -> Iterator[tuple[str, Call[QueueAttributes]]]:
         for queue in names:
-            # Other clients may have made queues by names that ours do not take.
+            # Other clients may have created queues whose names ours refuse.
             with suppress(InvalidFormat):
                 yield queue, queue_ops.attributes(self._keys, queue)
 

@@ -1,4 +1,4 @@
-"""The doors to the data: the embedded server, kept alive, or one that somebody else runs."""
+"""The Redis component: the embedded server, restarted when it dies, or an external one."""
 
 from __future__ import annotations
 
@@ -9,44 +9,44 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar
 
+from tambomq.embedded.server import LOOK_EVERY_S, Embedded
 from tambomq.errors import EmbeddedError, PortTaken
 from tambomq.log import mask_url
-from tambomq.serve.door import Door, Endpoint, Metric
+from tambomq.serve.component import Component, Metric, ServedEndpoint
 from tambomq.serve.health import CHECK_WITHIN_S
-from tambomq.settings import ServerSettings
+from tambomq.settings.load import ServerSettings
 from tambomq.store import probe
 from tambomq.store.aio import AsyncStore
-from tambomq.store.connect import endpoint
-from tambomq.store.embedded import LOOK_EVERY_S, Embedded
+from tambomq.store.endpoint import endpoint
 
 T = TypeVar("T")
 
-# A server that dies more often than this will not be saved by starting it again.
+# A server that dies more often than this will die again: give up.
 RESTARTS_A_MINUTE: Final = 5
 _MINUTE_S: Final = 60.0
 _FIRST_PAUSE_S: Final = 0.1
-_TELL_EVERY_S: Final = 2.0
+_LOG_EVERY_S: Final = 2.0
 
 _log = logging.getLogger(__name__)
 
 
-class StoreDoor(Door, Protocol):
-    """The door that the others need: it knows where the data is."""
+class StoreComponent(Component, Protocol):
+    """The Redis component, which the others depend on for their URL."""
 
     @property
     def url(self) -> str:
-        """The server, with its password; known once the door is open."""
+        """The URL of the server, with its password; known once the component is started."""
 
 
-def store_door(settings: ServerSettings) -> StoreDoor:
-    """Return the door to the server that *settings* ask for."""
+def store_component(settings: ServerSettings) -> StoreComponent:
+    """Return the component for the server that *settings* choose."""
     if settings.redis_url is not None:
-        return GivenStore(settings.redis_url)
+        return ExternalStore(settings.redis_url)
     return EmbeddedStore(settings)
 
 
 class EmbeddedStore:
-    """The embedded server, started again when it dies."""
+    """The embedded server, restarted when it dies."""
 
     name = "redis"
 
@@ -59,31 +59,33 @@ class EmbeddedStore:
         )
         self._deaths: deque[float] = deque(maxlen=RESTARTS_A_MINUTE + 1)
         self._restarts = 0
-        self._pinger = _Pinger()
+        self._prober = _Prober()
 
     @property
     def url(self) -> str:
-        """The server; the same after it was started again."""
+        """The URL of the server; a restart does not change it."""
         return self._server.client_url
 
     @property
-    def endpoints(self) -> Sequence[Endpoint]:
+    def endpoints(self) -> Sequence[ServedEndpoint]:
         """The server and its data."""
         server = self._server
         return (
-            Endpoint(
+            ServedEndpoint(
                 "redis", server.url, f"embedded Valkey {server.version}", _try_with(server.url)
             ),
-            Endpoint("data", str(server.dir.path), "kept over restarts", f"tail {server.dir.log}"),
+            ServedEndpoint(
+                "data", str(server.dir.path), "kept over restarts", f"tail {server.dir.log}"
+            ),
         )
 
     async def start(self) -> None:
-        """Start the server and wait until its data is loaded, telling how far it is."""
+        """Start the server and wait until its data is loaded; log the progress."""
         steps = self._server.starting()
-        told = time.monotonic()
+        logged_at = time.monotonic()
         while (percent := await _in_thread(lambda: next(steps, None))) is not None:
-            if time.monotonic() - told >= _TELL_EVERY_S:
-                told = time.monotonic()
+            if time.monotonic() - logged_at >= _LOG_EVERY_S:
+                logged_at = time.monotonic()
                 doing = (
                     f"loading the data: {percent:.0f} %" if percent else "waiting for the server"
                 )
@@ -91,26 +93,26 @@ class EmbeddedStore:
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def watch(self) -> None:
-        """Start the server again whenever it dies, until it does so too often."""
+        """Restart the server whenever it dies, until that happens too often."""
         while True:
             await asyncio.to_thread(self._server.wait)
-            await self._revive(self._server.failure())
+            await self._restart(self._server.failure())
 
     async def check(self) -> None:
-        """See whether it takes writes."""
-        await self._pinger.write(self.url)
+        """Check that it accepts writes."""
+        await self._prober.write(self.url)
 
     async def metrics(self) -> Sequence[Metric]:
-        """Return how often it was started again."""
+        """Return the number of restarts."""
         about = "Starts of the embedded server after it had died."
         return (Metric("restarts", about, self._restarts, "counter"),)
 
     async def stop(self) -> None:
-        """Let the server write down everything and end."""
-        await self._pinger.close()
+        """Stop the server; it saves its data first."""
+        await self._prober.close()
         await asyncio.to_thread(self._server.stop)
 
-    async def _revive(self, failure: EmbeddedError) -> None:
+    async def _restart(self, failure: EmbeddedError) -> None:
         while True:
             pause_s = self._pause_s(failure)
             _log.error("%s", " ".join(str(failure).split("\n")))
@@ -126,58 +128,58 @@ class EmbeddedStore:
                 return
 
     def _pause_s(self, failure: EmbeddedError) -> float:
-        """Return how long to wait, twice as long after each death of the last minute."""
+        """Return the delay before a restart; it doubles with each death of the last minute."""
         now = time.monotonic()
         self._deaths.append(now)
         recent = sum(now - death < _MINUTE_S for death in self._deaths)
         if recent > RESTARTS_A_MINUTE:
-            raise _Hopeless(recent, failure)
+            raise _DiesTooOften(recent, failure)
         return float(_FIRST_PAUSE_S * 2 ** (recent - 1))
 
 
-class GivenStore:
-    """A server that somebody else runs; we only see to it that it is there at the start."""
+class ExternalStore:
+    """A server that is run elsewhere; it must answer at the start."""
 
     name = "redis"
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._pinger = _Pinger()
+        self._prober = _Prober()
 
     @property
     def url(self) -> str:
-        """The server, as it was given."""
+        """The URL as given."""
         return self._url
 
     @property
-    def endpoints(self) -> Sequence[Endpoint]:
-        """The server, without its password."""
+    def endpoints(self) -> Sequence[ServedEndpoint]:
+        """The URL of the server, without its password."""
         url = mask_url(self._url)
-        return (Endpoint("redis", url, "as given by --redis-url", _try_with(url)),)
+        return (ServedEndpoint("redis", url, "as given by --redis-url", _try_with(url)),)
 
     async def start(self) -> None:
-        """See whether it answers. Raises `StoreUnavailable` or `StoreRefused`."""
-        await self._pinger.ping(self._url)
+        """Check that it answers. Raises `StoreUnavailable` or `StoreRefused`."""
+        await self._prober.ping(self._url)
 
     async def watch(self) -> None:
-        """Do nothing: clients connect again by themselves."""
+        """Do nothing: clients reconnect by themselves."""
         await asyncio.Event().wait()
 
     async def check(self) -> None:
-        """See whether it takes writes."""
-        await self._pinger.write(self._url)
+        """Check that it accepts writes."""
+        await self._prober.write(self._url)
 
     async def metrics(self) -> Sequence[Metric]:
-        """Return nothing: whoever runs it counts."""
+        """Return nothing: it has its own monitoring."""
         return ()
 
     async def stop(self) -> None:
-        """Leave it alone."""
-        await self._pinger.close()
+        """Disconnect; the server keeps running."""
+        await self._prober.close()
 
 
-class _Pinger:
-    """Asks a server how it is, once and without patience."""
+class _Prober:
+    """Probes a server, without retries."""
 
     def __init__(self) -> None:
         self._store: AsyncStore | None = None
@@ -187,23 +189,23 @@ class _Pinger:
         await self._at(url).run(probe.answers())
 
     async def write(self, url: str) -> None:
-        """Raise `StoreError` unless it takes writes."""
+        """Raise `StoreError` unless it accepts writes."""
         await self._at(url).follow(probe.takes_writes())
 
     def _at(self, url: str) -> AsyncStore:
         if self._store is None:
-            # A connection that has gone silent makes one check fail, not those of half a minute.
+            # A short timeout: a dead connection must fail one check, not all of half a minute.
             self._store = AsyncStore(endpoint(url).with_timeout(CHECK_WITHIN_S), patience_s=0)
         return self._store
 
     async def close(self) -> None:
-        """Hang up."""
+        """Disconnect."""
         if self._store is not None:
             await self._store.close()
 
 
-class _Hopeless(EmbeddedError):
-    """The server dies as soon as it is started."""
+class _DiesTooOften(EmbeddedError):
+    """The server has died too often within a minute."""
 
     def __init__(self, times: int, failure: EmbeddedError) -> None:
         why = f"{failure} by another program" if isinstance(failure, PortTaken) else str(failure)
@@ -215,7 +217,7 @@ def _try_with(url: str) -> str:
 
 
 async def _in_thread(work: Callable[[], T]) -> T:
-    """Do *work* in a thread. Cancelled, wait for it: what it started must be seen to be stopped."""
+    """Run *work* in a thread. If cancelled, wait for it, so that what it started can be stopped."""
     task = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(task)

@@ -1,7 +1,7 @@
-"""What must hold for the keys of GOMQ, how to see where it does not, and how to mend it.
+"""GOMQ's audit: invariants of its keys, calls that find violations, and calls that repair them.
 
-What two keys say of each other is looked at in one script, so keys in use are not taken for
-damaged ones. A repair is the same script.
+Keys that refer to each other are checked in one script, so keys in use are not mistaken for damaged
+ones. A repair is the same script.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from typing import Any, Final
 
 import msgspec
 
-from tambomq.gomq import keys, scan_ops, wire
-from tambomq.gomq.ops import names
+from tambomq.bulk.audit import Finding, Rule, shown
+from tambomq.gomq import keys, wire
+from tambomq.gomq.bulk import scan as scan_ops
+from tambomq.gomq.ops.messages import names
 from tambomq.store.call import Call, Plan, load_script, results
-from tambomq.store.findings import Finding, Rule, shown
 
-_AUDIT = load_script("tambomq.gomq", "audit")
+_AUDIT = load_script("tambomq.gomq.bulk", "audit")
 _PAGE: Final = 1000
 _KEEP_S: Final = 3600
 
@@ -63,7 +64,7 @@ _WORDS: Final = {
 }
 
 
-class Space(msgspec.Struct):
+class KeySpace(msgspec.Struct):
     """What is there of GOMQ: the names of keys, without what they begin with."""
 
     queues: list[str] = []
@@ -72,9 +73,9 @@ class Space(msgspec.Struct):
     messages: list[str] = []
 
 
-def space() -> Plan[Space]:
+def space() -> Plan[KeySpace]:
     """Return which keys there are, of the types that they should have."""
-    found = Space()
+    found = KeySpace()
     wanted = (
         (keys.QUEUE, "list", found.queues),
         (keys.CONSUMERS, "set", found.consumers),
@@ -93,17 +94,17 @@ def space() -> Plan[Space]:
     return found
 
 
-def everything(found: Space) -> Plan[list[Finding]]:
+def everything(found: KeySpace) -> Plan[list[Finding]]:
     """Return what is wrong with the keys that were found."""
     subscribed = set(results((yield (_members(keys.SUBSCRIBED_KEYS),)))[0])
     consumers = yield from _sets(keys.CONSUMERS, found.consumers)
     subscriptions = yield from _sets(keys.SUBSCRIPTIONS, found.subscriptions)
-    doubts = list(_doubts(subscribed, consumers, subscriptions))
+    suspects = list(_suspects(subscribed, consumers, subscriptions))
     owners = {(key, who) for key, whose in consumers.items() for who in whose}
-    doubts += _lists(found.messages, owners)
-    wrong = [each for each in doubts if each.rule == NOBODY]
-    doubts = [each for each in doubts if each.rule != NOBODY]
-    wrong += yield from _confirmed(doubts)
+    suspects += _lists(found.messages, owners)
+    wrong = [each for each in suspects if each.rule == NOBODY]
+    suspects = [each for each in suspects if each.rule != NOBODY]
+    wrong += yield from _confirmed(suspects)
     for key in found.queues:
         wrong += yield from _elements(key, keys.queue(key))
     for rest in found.messages:
@@ -111,24 +112,24 @@ def everything(found: Space) -> Plan[list[Finding]]:
     return wrong
 
 
-def _confirmed(doubts: list[Finding]) -> Plan[list[Finding]]:
+def _confirmed(suspects: list[Finding]) -> Plan[list[Finding]]:
     """Return those that hold at a second look; of a list with several readings, if all do."""
     wrong: dict[tuple[str, bytes, str], Finding] = {}
     sound = set()
-    for first in range(0, len(doubts), _PAGE):
-        page = doubts[first : first + _PAGE]
+    for first in range(0, len(suspects), _PAGE):
+        page = suspects[first : first + _PAGE]
         answers = results((yield [_look(each, mend=False) for each in page]))
         for each, is_wrong in zip(page, answers, strict=True):
             if is_wrong:
-                told = "" if each.rule == NO_PEER else each.told
-                wrong.setdefault((each.key, each.item, told), each)
+                detail = "" if each.rule == NO_PEER else each.detail
+                wrong.setdefault((each.key, each.item, detail), each)
             elif each.rule == NO_PEER:
                 sound.add(each.key)
     return [each for each in wrong.values() if each.rule != NO_PEER or each.key not in sound]
 
 
 def mend(finding: Finding) -> Call[bool]:
-    """Put it right, if it is still wrong; whether it was."""
+    """Repair *finding*, if it is still there; whether it was."""
     return _look(finding, mend=True)
 
 
@@ -138,14 +139,14 @@ def _look(finding: Finding, *, mend: bool) -> Call[bool]:
     return Call(_AUDIT, (finding.key, other, last), args, bool, repeatable=True)
 
 
-def _doubt(
+def _suspect(
     rule: Rule, queue: str, key: str, other: str, *, mine: str = "", its: str = "", last: str = ""
 ) -> Finding:
-    told = f"{other} has no {its}" if its else f"{other} is not there"
-    return Finding(rule, queue, key, mine.encode(), told, (other, mine, its, last or other))
+    detail = f"{other} has no {its}" if its else f"{other} is not there"
+    return Finding(rule, queue, key, mine.encode(), detail, (other, mine, its, last or other))
 
 
-def _doubts(
+def _suspects(
     subscribed: set[str], consumers: dict[str, list[str]], subscriptions: dict[str, list[str]]
 ) -> Iterator[Finding]:
     """Yield what looks wrong; it may have been caught between two looks."""
@@ -153,19 +154,19 @@ def _doubts(
     for key, whose in consumers.items():
         own = keys.consumers(key)
         if keys.queue(key) not in subscribed:
-            yield _doubt(UNLISTED, key, own, every, its=keys.queue(key))
+            yield _suspect(UNLISTED, key, own, every, its=keys.queue(key))
         for who in whose:
             if key not in subscriptions.get(who, ()):
-                yield _doubt(FORGOTTEN, key, own, keys.subscriptions(who), mine=who, its=key)
+                yield _suspect(FORGOTTEN, key, own, keys.subscriptions(who), mine=who, its=key)
     for name in subscribed:
         key = name.removeprefix(keys.QUEUE)
         if key not in consumers:
-            yield _doubt(EMPTY, key, every, keys.consumers(key), mine=name)
+            yield _suspect(EMPTY, key, every, keys.consumers(key), mine=name)
     for who, wanted in subscriptions.items():
         for key in wanted:
             if who not in consumers.get(key, ()):
                 own = keys.subscriptions(who)
-                yield _doubt(HALF, key, own, keys.consumers(key), mine=key, its=who)
+                yield _suspect(HALF, key, own, keys.consumers(key), mine=key, its=who)
 
 
 def _lists(found: Iterable[str], owners: set[tuple[str, str]]) -> Iterator[Finding]:
@@ -179,7 +180,7 @@ def _lists(found: Iterable[str], owners: set[tuple[str, str]]) -> Iterator[Findi
         for key, consumer in ways:
             peer = rest[len(key) + len(consumer) + 2 :]
             own, last = keys.messages(key, consumer, peer), keys.last_action(peer)
-            yield _doubt(NO_PEER, key, own, keys.peers(consumer), its=peer, last=last)
+            yield _suspect(NO_PEER, key, own, keys.peers(consumer), its=peer, last=last)
 
 
 def _sets(prefix: str, found: list[str]) -> Plan[dict[str, list[str]]]:

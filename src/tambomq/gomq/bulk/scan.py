@@ -1,7 +1,7 @@
-"""Reading whole lists, page by page, as calls nobody has made yet. Nothing here changes anything.
+"""Read-only calls that page through GOMQ queues.
 
-A list is read by its indices. It shrinks from its head while messages are dispatched or observed,
-and all that is behind moves forward: a page that is asked for later then begins so much further.
+Lists are paged by index. Dispatching and observing remove elements from a list's head, so a page
+that is read later may skip as many elements.
 """
 
 from __future__ import annotations
@@ -9,27 +9,27 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tambomq.gomq import keys
-from tambomq.gomq.ops import names as texts
+from tambomq.gomq.ops.messages import names as texts
 from tambomq.store.call import Call
 
 COUNT: Final = 1000
-"""Elements of one page: more are no faster, and keep Redis from others."""
+"""Elements per page: larger pages are no faster, and block Redis for longer."""
 
 
 def queues(cursor: bytes) -> Call[tuple[bytes, list[str]]]:
-    """Return where to go on, and some keys with a main queue; the last page goes on at ``0``."""
+    """Return the next cursor (``0`` after the last page), and keys with a main queue."""
     words = (cursor, "MATCH", f"{keys.QUEUE}*", "COUNT", COUNT, "TYPE", "list")
     return Call("SCAN", (), words, decode=_page_of_keys, repeatable=True)
 
 
 def subscribed(cursor: bytes) -> Call[tuple[bytes, list[str]]]:
-    """Return where to go on, and some keys with subscribers; the last page goes on at ``0``."""
+    """Return the next cursor (``0`` after the last page), and keys with subscribers."""
     words = (cursor, "COUNT", COUNT)
     return Call("SSCAN", (keys.SUBSCRIBED_KEYS,), words, decode=_page_of_keys, repeatable=True)
 
 
 def consumers(key: str) -> Call[list[str]]:
-    """Return who is subscribed to *key*."""
+    """Return the consumers subscribed to *key*."""
     return _members(keys.consumers(key))
 
 
@@ -39,7 +39,7 @@ def peers(consumer: str) -> Call[list[str]]:
 
 
 def last_action(peer: str) -> Call[int | None]:
-    """Return when *peer* was last heard of, in milliseconds; `None` if it was long ago."""
+    """Return the time of *peer*'s last action, in milliseconds; `None` if it has expired."""
     return Call("GET", (keys.last_action(peer),), (), decode=_milliseconds, repeatable=True)
 
 
@@ -49,7 +49,7 @@ def length(name: str) -> Call[int]:
 
 
 def page(name: str, first: int, count: int) -> Call[list[bytes]]:
-    """Return at most *count* elements of the list *name*, from the index *first* on."""
+    """Return at most *count* elements of the list *name* from index *first*."""
     words = (first, first + count - 1)
     return Call("LRANGE", (name,), words, decode=list, repeatable=True)
 
@@ -64,7 +64,7 @@ def _sorted(reply: list[bytes]) -> list[str]:
 
 def _page_of_keys(reply: list[Any]) -> tuple[bytes, list[str]]:
     cursor, found = reply
-    # Somebody else may have put a name there that is no queue's.
+    # Ignore keys of other applications that only look like a queue.
     return cursor, [
         name.removeprefix(keys.QUEUE)
         for name in texts(found)

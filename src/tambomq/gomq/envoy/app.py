@@ -1,7 +1,7 @@
-"""GOMQ's calls as an ASGI application: gRPC on a server that speaks HTTP/2 and knows trailers.
+"""GOMQ's gRPC methods as an ASGI application, for a server with HTTP/2 and trailers (Envoy).
 
-Errors become what `status_of` says, as at every door. A call that fails in a way nobody foresaw is
-logged here, once; what callers did wrong never is.
+Errors become statuses by `status_of`, as in `grpc_handlers`. An unexpected error is logged here,
+once; errors of the caller are not logged.
 """
 
 from __future__ import annotations
@@ -20,25 +20,26 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from tambomq.errors import BrokerRefused
-from tambomq.gomq import grpc_frames as frames
-from tambomq.gomq.asgi_call import Call, Gone, Receive, Send
-from tambomq.gomq.caller import Caller, Gate
-from tambomq.gomq.health import Health
-from tambomq.gomq.methods import METHODS, SERVICE
-from tambomq.gomq.service import Service
-from tambomq.gomq.status import Code, status_of
+from tambomq.gomq.envoy import grpc_framing
+from tambomq.gomq.envoy.app_call import AsgiCall, ClientDisconnected, Receive, Send
+from tambomq.gomq.server.auth import Authenticator, Caller
+from tambomq.gomq.server.health import HealthServicer
+from tambomq.gomq.server.methods import METHODS, SERVICE
+from tambomq.gomq.server.service import Service
+from tambomq.gomq.server.status import Code, status_of
+from tambomq.text import format_address
 
 Scope: TypeAlias = MutableMapping[str, Any]
 
 HEALTH: Final[str] = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 REFLECTION: Final[str] = reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"].full_name
 
-# How long a client that went away without waiting for its answer may keep us busy.
-_LISTEN_EVERY_S: Final = 1.0
-# What was told to end needs a moment to do so.
+# A client that disconnects without waiting for the reply is noticed after this time.
+_POLL_EVERY_S: Final = 1.0
+# Calls that were cancelled need a moment to finish.
 _END_WITHIN_S: Final = 1.0
 _GRPC: Final = re.compile(r"application/grpc(\+proto)?\s*(;.*)?", re.ASCII)
-# Its types know the blocking half alone.
+# Its type stubs lack the asyncio part.
 _reflecting: Final[Any] = reflection.aio  # type: ignore[attr-defined]
 _STOPPING: Final = "the server is stopping"
 
@@ -46,33 +47,37 @@ _log: Final = logging.getLogger(__name__)
 
 
 class GomqApp:
-    """What an ASGI server calls. Serves until it is closed; the service is its owner's to start.
+    """The ASGI application. It neither starts nor stops *service*.
 
-    Somebody must run `listen`, or clients that go away keep what they watch.
+    Run `poll_disconnects` beside it, or calls of disconnected clients go on for ever.
     """
 
-    def __init__(self, service: Service, gate: Gate, *, max_message_bytes: int) -> None:
-        self._gate, self._max_bytes = gate, max_message_bytes
+    def __init__(
+        self, service: Service, authenticator: Authenticator, *, max_message_bytes: int
+    ) -> None:
+        self._authenticator, self._max_bytes = authenticator, max_message_bytes
         self._routes = _routes(service)
-        self._calls = set[Call]()
+        self._calls = set[AsgiCall]()
         self._is_closed = False
         self._idle = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one call."""
-        words = {name.decode("latin-1"): word.decode("latin-1") for name, word in scope["headers"]}
-        if wrong := _wrong_http(scope, words):
-            await _refuse_http(wrong, send)
+        headers = {
+            name.decode("latin-1"): text.decode("latin-1") for name, text in scope["headers"]
+        }
+        if http_error := _http_error(scope, headers):
+            await _refuse_http(http_error, send)
             return
-        call = Call(receive, send, self._max_bytes)
+        call = AsgiCall(receive, send, self._max_bytes)
         self._calls.add(call)
         try:
-            await self._answer(call, scope, words)
+            await self._answer(call, scope, headers)
         except asyncio.CancelledError:
-            if not call.was_ended() or call.verdict is None:
+            if not call.was_ended() or call.end_status is None:
                 raise
-            await call.finish(*call.verdict)
-        except Gone:
+            await call.finish(*call.end_status)
+        except ClientDisconnected:
             pass
         except Exception as error:  # noqa: BLE001  (the status says which, the log what)
             await call.finish(*_status(scope["path"], error))
@@ -82,42 +87,44 @@ class GomqApp:
             if self._is_closed and not self._calls:
                 self._idle.set()
 
-    async def listen(self) -> None:
-        """End the calls of clients that went away; for ever."""
+    async def poll_disconnects(self) -> None:
+        """End the calls of clients that have disconnected, for ever."""
         while True:
-            await asyncio.sleep(_LISTEN_EVERY_S)
+            await asyncio.sleep(_POLL_EVERY_S)
             for call in tuple(self._calls):
-                call.listen()
+                call.poll_disconnect()
 
     async def close(self, grace_s: float) -> None:
-        """Take no more calls, let those under way finish for *grace_s* seconds, end the others.
+        """Refuse new calls, let others finish for *grace_s* seconds, then end them.
 
-        Those that last are ended at once.
+        Streams are ended at once.
         """
         self._is_closed = True
         if not self._calls:
             return
-        self._end(lambda call: call.lasts)
+        self._end(lambda call: call.is_long_lived)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._idle.wait(), grace_s)
         self._end(lambda _: True)
         with suppress(TimeoutError):
             await asyncio.wait_for(self._idle.wait(), _END_WITHIN_S)
 
-    def _end(self, which: Callable[[Call], bool]) -> None:
+    def _end(self, which: Callable[[AsgiCall], bool]) -> None:
         for call in filter(which, tuple(self._calls)):
             call.end(Code.UNAVAILABLE, _STOPPING)
 
-    async def _answer(self, call: Call, scope: Scope, words: dict[str, str]) -> None:
+    async def _answer(self, call: AsgiCall, scope: Scope, headers: dict[str, str]) -> None:
         if self._is_closed:
             raise BrokerRefused("call", "UNAVAILABLE", _STOPPING)
         route = self._routes.get(path := _path(scope))
         if route is None:
-            raise BrokerRefused("call", "UNIMPLEMENTED", f"there is no {path}")
-        if "grpc-timeout" in words:
-            call.end_in(frames.timeout_s(words["grpc-timeout"]))
-        frames.check_encoding(encoding := words.get("grpc-encoding", "identity"))
-        caller = self._gate.admit(_address(scope), words) if route.is_gated else Caller("")
+            raise BrokerRefused("call", "UNIMPLEMENTED", f"there is no method {path}")
+        if "grpc-timeout" in headers:
+            call.end_in(grpc_framing.timeout_s(headers["grpc-timeout"]))
+        grpc_framing.check_encoding(encoding := headers.get("grpc-encoding", "identity"))
+        caller = Caller("")
+        if route.is_authenticated:
+            caller = self._authenticator.admit(format_address(*scope["client"]), headers)
         request: Any
         if route.takes_many:
             request = route.parse_all(call.requests(encoding))
@@ -127,7 +134,7 @@ class GomqApp:
             reply: Message = await route.answer(request, caller)
             await call.answer(reply.SerializeToString(), caller.reply)
             return
-        call.lasts = True
+        call.is_long_lived = True
         async with aclosing(route.answer(request, caller)) as replies:
             async for reply in replies:
                 await call.write(reply.SerializeToString(), caller.reply)
@@ -136,12 +143,12 @@ class GomqApp:
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """One call: how its request is read, and who answers it."""
+    """One gRPC method: the type of its request, and the function that answers it."""
 
     request: type[Message]
     answer: Callable[[Any, Caller], Any]
     streams: bool
-    is_gated: bool = True
+    is_authenticated: bool = True
     takes_many: bool = False
     """Whether the request is a stream of messages instead of one."""
 
@@ -154,7 +161,7 @@ class _Route:
             return self.request.FromString(data)
         except DecodeError:
             name = self.request.DESCRIPTOR.name
-            text = f"the request is no {name}"
+            text = f"the request is not a valid {name}"
             raise BrokerRefused("call", "INVALID_ARGUMENT", text) from None
 
 
@@ -163,7 +170,7 @@ def _routes(service: Service) -> dict[str, _Route]:
         path: _Route(method.request, getattr(service, method.handler), method.streams)
         for path, method in METHODS.items()
     }
-    health, context, ask = Health(service.ping), _Context(), health_pb2.HealthCheckRequest
+    health, context = HealthServicer(service.ping), _Context()
     reflected = _reflecting.ReflectionServicer((SERVICE, HEALTH, REFLECTION))
 
     async def check(request: Any, _: Caller) -> Any:
@@ -175,16 +182,17 @@ def _routes(service: Service) -> dict[str, _Route]:
     def reflect(requests: Any, _: Caller) -> Any:
         return reflected.ServerReflectionInfo(requests, context)
 
-    asked = reflection_pb2.ServerReflectionRequest
+    request: type[Message] = reflection_pb2.ServerReflectionRequest
     path = f"/{REFLECTION}/ServerReflectionInfo"
-    routes[path] = _Route(asked, reflect, streams=True, takes_many=True)
-    routes[f"/{HEALTH}/Check"] = _Route(ask, check, streams=False, is_gated=False)
-    routes[f"/{HEALTH}/Watch"] = _Route(ask, watch, streams=True, is_gated=False)
+    routes[path] = _Route(request, reflect, streams=True, takes_many=True)
+    request = health_pb2.HealthCheckRequest
+    routes[f"/{HEALTH}/Check"] = _Route(request, check, streams=False, is_authenticated=False)
+    routes[f"/{HEALTH}/Watch"] = _Route(request, watch, streams=True, is_authenticated=False)
     return routes
 
 
 class _Aborted(Exception):
-    """A status that the health service answers with."""
+    """The health service ended a call with this status."""
 
     def __init__(self, code: int, details: str) -> None:
         super().__init__(details)
@@ -192,14 +200,14 @@ class _Aborted(Exception):
 
 
 class _Context:
-    """As much of gRPC's context as the health service uses."""
+    """The part of gRPC's context that the health service uses."""
 
     async def abort(self, code: grpc.StatusCode, details: str) -> NoReturn:
         raise _Aborted(code.value[0], details)
 
 
 def _path(scope: Scope) -> str:
-    """Return the path as it came: who filters calls by it has seen nothing else."""
+    """Return the path as it was sent, unnormalised: proxies that filter by path see the same."""
     raw, query = scope.get("raw_path"), scope.get("query_string")
     path = raw.decode("latin-1") if raw else str(scope["path"])
     return f"{path}?{query.decode('latin-1')}" if query else path
@@ -214,19 +222,14 @@ def _status(path: str, error: Exception) -> tuple[int, str]:
     return code, text
 
 
-def _address(scope: Scope) -> str:
-    host, port = scope["client"]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _wrong_http(scope: Scope, words: dict[str, str]) -> int:
-    """Return the HTTP status for what is no gRPC at all, or 0."""
-    kind = words.get("content-type", "")
+def _http_error(scope: Scope, headers: dict[str, str]) -> int:
+    """Return the HTTP status for a request that is not gRPC, or 0."""
+    kind = headers.get("content-type", "")
     if kind != "application/grpc" and not _GRPC.fullmatch(kind):
         return 415
     if scope["method"] != "POST":
         return 405
-    # Trailers, which carry the status, would be lost.
+    # HTTP/1 would drop the trailers, which carry the status.
     return 505 if scope["http_version"].startswith("1") else 0
 
 
@@ -234,4 +237,4 @@ async def _refuse_http(status: int, send: Send) -> None:
     headers = [(b"content-type", b"text/plain")]
     with suppress(OSError):
         await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": b"gRPC over HTTP/2 is spoken here\n"})
+        await send({"type": "http.response.body", "body": b"this server speaks gRPC over HTTP/2\n"})

@@ -1,4 +1,4 @@
-"""What gRPC adds to HTTP/2: messages with a length, deadlines, escaped statuses.
+"""gRPC's additions to HTTP/2: length-prefixed messages, deadlines, escaped statuses.
 
 Refusals are `BrokerRefused` with the status that gRPC's own servers answer with.
 """
@@ -17,9 +17,9 @@ PREFIX_BYTES: Final = 5
 """One byte says whether the message is compressed, four how long it is."""
 
 ENCODINGS: Final = "identity,deflate,gzip"
-"""What requests may be compressed with, as gRPC lists it. Replies are not compressed."""
+"""Accepted encodings of requests, as gRPC lists them. Replies are not compressed."""
 
-# What zlib is told of each. Deflate is taken besides, since gRPC's own servers take it.
+# The `wbits` of zlib for each encoding. Deflate is accepted because gRPC's own servers accept it.
 _WINDOWS: Final = {"gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 
 _TIMEOUT: Final = re.compile(r"([0-9]{1,8})([HMSmun])", re.ASCII)
@@ -29,14 +29,14 @@ _PLAIN: Final = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 
 
 def frame(message: bytes) -> bytes:
-    """Return *message* as it stands in a reply."""
+    """Return *message* with its prefix, uncompressed."""
     return b"\0" + len(message).to_bytes(4, "big") + message
 
 
 def check(start: bytes | bytearray, *, max_bytes: int) -> None:
-    """See whether *start* can still become one message of at most *max_bytes*.
+    """Raise `BrokerRefused` if *start* cannot become one message of at most *max_bytes*.
 
-    To be asked before more is buffered. Raises `BrokerRefused`.
+    Call it before buffering more.
     """
     if len(start) < PREFIX_BYTES:
         return
@@ -61,9 +61,9 @@ def unframe(body: bytes | bytearray, *, max_bytes: int, encoding: str = "identit
 
 
 def take(buffer: bytearray, *, max_bytes: int) -> Iterator[bytes]:
-    """Yield the messages, framed, that are complete in *buffer*, and take them out of it.
+    """Remove the complete messages from *buffer* and yield them, with their prefixes.
 
-    Raises `BrokerRefused` when the next can never be one.
+    Raises `BrokerRefused` if the next message is invalid or too long.
     """
     while len(buffer) >= PREFIX_BYTES:
         end = PREFIX_BYTES + int.from_bytes(buffer[1:PREFIX_BYTES], "big")
@@ -76,13 +76,13 @@ def take(buffer: bytearray, *, max_bytes: int) -> Iterator[bytes]:
 
 
 def check_encoding(encoding: str) -> None:
-    """Refuse what requests may not be compressed with. Raises `BrokerRefused`."""
+    """Raise `BrokerRefused` unless requests may have that *encoding*."""
     if encoding != "identity" and encoding not in _WINDOWS:
         raise _refused("UNIMPLEMENTED", f"requests may be compressed with {ENCODINGS} only")
 
 
 def timeout_s(text: str) -> float:
-    """Return the seconds that ``grpc-timeout`` grants. Raises `BrokerRefused`."""
+    """Return the seconds of a ``grpc-timeout`` header. Raises `BrokerRefused`."""
     match = _TIMEOUT.fullmatch(text)
     if match is None:
         rule = "up to eight digits and one of H M S m u n"
@@ -91,7 +91,7 @@ def timeout_s(text: str) -> float:
 
 
 def escaped(text: str) -> bytes:
-    """Return *text* as ``grpc-message`` carries it."""
+    """Return *text* percent-encoded for ``grpc-message``."""
     return quote(text, safe=_PLAIN, errors="replace").encode()
 
 
@@ -101,7 +101,7 @@ def _decompressed(message: bytes, encoding: str, max_bytes: int) -> bytes:
     unzip = zlib.decompressobj(_WINDOWS[encoding])
     wrong = f"the message is not compressed with {encoding}"
     try:
-        # One more than fits, so that what is longer shows, however long it would become.
+        # Decompress at most one byte too many: that shows it is too long, and bounds the memory.
         plain = unzip.decompress(message, max_bytes + 1)
     except zlib.error as error:
         raise _refused("INTERNAL", f"{wrong}: {error}") from error

@@ -1,4 +1,4 @@
-"""GOMQ's fast door: the same service inside an Envoy, which is a process of its own."""
+"""`EnvoyGomqServer`: the fast transport of GOMQ. Envoy runs the service in a child process."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
-from tambomq.errors import BrokerUnavailable, DoorFailed, EmbeddedError, SettingsError
-from tambomq.gomq import envoy_config
-from tambomq.gomq.envoy_child import Orders
-from tambomq.gomq.envoy_line import NOTHING
-from tambomq.gomq.envoy_process import EnvoyProcess
+from tambomq.embedded import ports
+from tambomq.errors import BrokerUnavailable, ComponentFailed, EmbeddedError, SettingsError
+from tambomq.gomq.envoy import config as envoy_config
+from tambomq.gomq.envoy.child import ChildConfig
+from tambomq.gomq.envoy.control import NO_STATS
+from tambomq.gomq.envoy.process import EnvoyProcess
 from tambomq.gomq.model import Options
-from tambomq.gomq.probe import probe
-from tambomq.gomq.server import HOST, PORT
-from tambomq.gomq.service import Stats
-from tambomq.store import ports
-from tambomq.store.connect import URL, endpoint
+from tambomq.gomq.server.grpc_server import HOST, PORT
+from tambomq.gomq.server.probe import probe
+from tambomq.gomq.server.service import GomqStats
+from tambomq.store.endpoint import URL, endpoint
+from tambomq.text import format_address
 from tambomq.tls import ServerTls
 
-DOOR: Final = "gomq"
-# A child that says nothing for so long will not say anything any more.
-_UP_WITHIN_S: Final = 60.0
-_LOOK_EVERY_S: Final = 0.01
-_ANSWER_WITHIN_S: Final = 5.0
-# How often another port is tried when somebody takes the free one we found.
+COMPONENT: Final = "gomq"
+# A child that has not reported its start by then has failed.
+_START_TIMEOUT_S: Final = 60.0
+_POLL_EVERY_S: Final = 0.01
+_REPLY_TIMEOUT_S: Final = 5.0
+# Attempts with port 0: another program may take the free port that we found.
 _TRIES: Final = 5
 
 _log: Final = logging.getLogger(__name__)
@@ -36,8 +37,8 @@ _log: Final = logging.getLogger(__name__)
 class EnvoyGomqServer:
     """A GOMQ server on *host* and *port*, in Envoy; port 0 is any that is free.
 
-    Like `GomqServer`, but *url* is always a URL, and what `stats` says may be a second old. Needs
-    the extra ``tambomq[envoy]``.
+    Like `GomqServer`, but *url* is always a URL, and `stats` may be a second old. Needs the extra
+    ``tambomq[envoy]``.
     """
 
     def __init__(
@@ -51,7 +52,9 @@ class EnvoyGomqServer:
         token: str | None = None,
     ) -> None:
         if not isinstance(url, str):
-            raise SettingsError("Envoy is a process of its own: give it the URL of its store")
+            raise SettingsError(
+                "Envoy runs in its own process: give it a Redis URL instead of a store"
+            )
         endpoint(url)
         self._url, self._options, self._token = url, options or Options(), token
         self._host, self._port, self._tls = host, port, tls
@@ -59,66 +62,66 @@ class EnvoyGomqServer:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens: host and port; once it is started never port 0."""
+        """Host and port; once it is started, the real port instead of 0."""
         return self._host, self._port
 
     @property
-    def stats(self) -> Stats:
-        """What it has done so far, as of a second ago or the last `check`."""
-        return self._envoy.line.stats if self._envoy else NOTHING
+    def stats(self) -> GomqStats:
+        """Counters since the start, at most a second old, or as of the last `check`."""
+        return self._envoy.control.stats if self._envoy else NO_STATS
 
     @property
     def pid(self) -> int:
-        """The process id of Envoy; 0 while there is none."""
+        """The process id of Envoy; 0 if it is not running."""
         return self._envoy.pid if self._envoy else 0
 
     async def start(self) -> None:
         """Start Envoy and wait until it serves.
 
-        Raises `BrokerUnavailable` if the port is taken, `DoorFailed` and `SettingsError`.
+        Raises `BrokerUnavailable` if the port is taken, `ComponentFailed` and `SettingsError`.
         """
         if self._tls:
             self._tls.pems()
-        wanted = self._port
+        port = self._port
         try:
-            await self._start_on(wanted)
+            await self._start_on(port)
         except BaseException:
             await self.stop(0)
-            self._port = wanted
+            self._port = port
             raise
 
     async def watch(self) -> None:
-        """Wait as long as Envoy lives; raises `DoorFailed` when it is gone."""
+        """Wait until Envoy ends; raises `ComponentFailed` then."""
         if self._envoy is None:
-            raise DoorFailed(DOOR, "it is not started")
+            raise ComponentFailed(COMPONENT, "it is not started")
         raise _failed(self._envoy, await self._envoy.wait())
 
     async def stop(self, grace_s: float = 5.0) -> None:
         """Let calls finish for *grace_s* seconds, and end the others with UNAVAILABLE.
 
-        Those that watch are ended at once. What they were owed is kept. An Envoy that does not end
-        then is killed.
+        Calls to Watch are ended at once; their messages stay queued. An Envoy that does not end in
+        time is killed.
         """
         envoy, self._envoy = self._envoy, None
         if envoy is None:
             return
         try:
-            within_s = grace_s + _ANSWER_WITHIN_S
+            timeout_s = grace_s + _REPLY_TIMEOUT_S
             with suppress(OSError):
-                await envoy.line.ask("close", within_s=within_s, grace_s=grace_s)
+                await envoy.control.request("close", timeout_s=timeout_s, grace_s=grace_s)
         finally:
             await envoy.end()
 
     async def check(self) -> None:
-        """Ask itself, as a client would, whether it answers. Raises `BrokerUnavailable`."""
+        """Check that Envoy, Redis and the port answer. Raises `BrokerUnavailable`."""
         if self._envoy is None:
-            raise BrokerUnavailable(self._where, "it is not started")
+            raise BrokerUnavailable(self._address_text, "it is not started")
         try:
-            answer = await self._envoy.line.ask("ping", within_s=_ANSWER_WITHIN_S)
+            reply = await self._envoy.control.request("ping", timeout_s=_REPLY_TIMEOUT_S)
         except OSError as error:
-            raise BrokerUnavailable(self._where, "Envoy does not answer") from error
-        if answer.failed:
-            raise BrokerUnavailable(self._where, answer.failed)
+            raise BrokerUnavailable(self._address_text, "Envoy does not answer") from error
+        if reply.failed:
+            raise BrokerUnavailable(self._address_text, reply.failed)
         await probe(await self._resolved(), self._port, tls=self._tls is not None)
 
     async def __aenter__(self) -> Self:
@@ -136,47 +139,49 @@ class EnvoyGomqServer:
         await self.stop()
 
     @property
-    def _where(self) -> str:
-        return f"[{self._host}]:{self._port}" if ":" in self._host else f"{self._host}:{self._port}"
+    def _address_text(self) -> str:
+        return format_address(self._host, self._port)
 
     async def _resolved(self) -> str:
-        """Return the host as Envoy wants it: an IP address."""
+        """Return the IP address of the host: Envoy resolves no names."""
         try:
             loop = asyncio.get_running_loop()
             found = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
         except OSError as error:
-            raise BrokerUnavailable(self._where, f"cannot listen: {error}") from error
+            raise BrokerUnavailable(self._address_text, f"cannot listen: {error}") from error
         return str(found[0][4][0])
 
-    async def _free_port(self, wanted: int) -> tuple[str, int]:
+    async def _free_port(self, port: int) -> tuple[str, int]:
         host = await self._resolved()
         try:
-            return host, await asyncio.to_thread(ports.choose, host, wanted)
+            return host, await asyncio.to_thread(ports.choose, host, port)
         except EmbeddedError as error:
-            raise BrokerUnavailable(self._where, f"cannot listen: {error}") from error
+            raise BrokerUnavailable(self._address_text, f"cannot listen: {error}") from error
 
-    async def _start_on(self, wanted: int) -> None:
-        for _ in range(1 if wanted else _TRIES):
-            host, self._port = await self._free_port(wanted)
+    async def _start_on(self, port: int) -> None:
+        for _ in range(1 if port else _TRIES):
+            host, self._port = await self._free_port(port)
             if await self._starts(host):
                 return
-        raise BrokerUnavailable(self._where, "cannot listen: the port is taken")
+        raise BrokerUnavailable(self._address_text, "cannot listen: the port is taken")
 
     async def _starts(self, host: str) -> bool:
-        """Start Envoy; false when somebody was faster to take the port."""
-        orders = Orders(self._url, self._options, self._token, -1, _level())
-        words = envoy_config.command(host, self._port, self._tls)
-        self._envoy = envoy = await EnvoyProcess.start(words, orders)
+        """Start Envoy; false if another program has taken the port meanwhile."""
+        config = ChildConfig(self._url, self._options, self._token, -1, _level())
+        command = envoy_config.command(host, self._port, self._tls)
+        self._envoy = envoy = await EnvoyProcess.start(command, config)
         try:
-            async with asyncio.timeout(_UP_WITHIN_S):
+            async with asyncio.timeout(_START_TIMEOUT_S):
                 while envoy.is_running:
-                    if envoy.line.is_up.is_set() and await self._listens(host):
+                    if envoy.control.is_up.is_set() and await self._listens(host):
                         return True
-                    await asyncio.sleep(_LOOK_EVERY_S)
+                    await asyncio.sleep(_POLL_EVERY_S)
         except TimeoutError:
-            raise DoorFailed(DOOR, f"Envoy is not up after {_UP_WITHIN_S:.0f} s") from None
+            raise ComponentFailed(
+                COMPONENT, f"Envoy is not up after {_START_TIMEOUT_S:.0f} s"
+            ) from None
         code = await envoy.wait()
-        if "Address already in use" not in envoy.last_words:
+        if "Address already in use" not in envoy.last_error:
             raise _failed(envoy, code)
         await self.stop(0)
         return False
@@ -191,11 +196,14 @@ class EnvoyGomqServer:
 
 
 def _level() -> str:
-    """Return what our log takes, by a name that every log knows."""
+    """Return the level of our log, by a name that every log knows."""
     name = logging.getLevelName(_log.getEffectiveLevel())
     return name if name in logging.getLevelNamesMapping() else "DEBUG"
 
 
-def _failed(envoy: EnvoyProcess, code: int) -> DoorFailed:
-    why = envoy.line.failed or f"Envoy ended with code {code}: {envoy.last_words or 'no words'}"
-    return DoorFailed(DOOR, why)
+def _failed(envoy: EnvoyProcess, code: int) -> ComponentFailed:
+    why = (
+        envoy.control.failed
+        or f"Envoy ended with code {code}: {envoy.last_error or 'it gave no reason'}"
+    )
+    return ComponentFailed(COMPONENT, why)

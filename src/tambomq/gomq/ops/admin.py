@@ -1,4 +1,4 @@
-"""Looking at GOMQ as a whole, as calls nobody has made yet. Nothing here changes anything."""
+"""Overviews of GOMQ: keys, consumers, peers and queue lengths. Nothing here writes."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ import msgspec
 
 from tambomq.errors import WrongType
 from tambomq.gomq import keys
-from tambomq.gomq.ops import names
+from tambomq.gomq.ops.messages import names
 from tambomq.store.call import Call, Plan, results
 
 PAGE: Final = 1000
 
 
-class Consumer(msgspec.Struct, frozen=True):
-    """Who is subscribed to a key."""
+class ConsumerOverview(msgspec.Struct, frozen=True):
+    """A consumer that is subscribed to a key."""
 
     name: str
     peers: dict[str, int | None]
-    """What waits for each; `None` where no list is."""
+    """By peer, the length of its dedicated queue; `None` if the key holds no list."""
 
 
-class Key(msgspec.Struct, frozen=True):
-    """A key and who receives it."""
+class KeyOverview(msgspec.Struct, frozen=True):
+    """A key and its consumers."""
 
     name: str
     waiting: int | None
-    """In its main queue; `None`: what stands there is no list."""
-    consumers: list[Consumer]
+    """The length of the main queue; `None` if the key holds no list."""
+    consumers: list[ConsumerOverview]
 
 
 def ping() -> Call[object]:
-    """Return something if the server answers."""
+    """Return anything, if the server answers."""
     return Call("PING", (), (), decode=lambda reply: reply, repeatable=True)
 
 
@@ -46,8 +46,8 @@ def subscribed(consumer: str) -> Call[list[str]]:
     return _members(keys.subscriptions(consumer))
 
 
-def everyone() -> Plan[list[str]]:
-    """Return all consumers that are subscribed to something."""
+def all_consumers() -> Plan[list[str]]:
+    """Return all consumers with a subscription, sorted."""
     found: set[str] = set()
     cursor = b"0"
     while True:
@@ -58,8 +58,8 @@ def everyone() -> Plan[list[str]]:
             return sorted(found)
 
 
-def overview() -> Plan[list[Key]]:
-    """Return every key with messages or subscribers, in the order of their names."""
+def overview() -> Plan[list[KeyOverview]]:
+    """Return every key with messages or subscribers, sorted by name."""
     queues = set(results((yield (_members(keys.SUBSCRIBED_KEYS),)))[0])
     cursor = b"0"
     while True:
@@ -70,20 +70,20 @@ def overview() -> Plan[list[Key]]:
     found = [_key_of(queue) for queue in sorted(queues)]
     waiting = yield from _each([_length(keys.queue(key)) for key in found])
     consumers = yield from _each([_members(keys.consumers(key)) for key in found])
-    everybody = sorted({name for each in consumers for name in each or ()})
-    members = yield from _each([_members(keys.peers(name)) for name in everybody])
-    peers = {name: sorted(found or ()) for name, found in zip(everybody, members, strict=True)}
+    all_names = sorted({name for each in consumers for name in each or ()})
+    members = yield from _each([_members(keys.peers(name)) for name in all_names])
+    peers = {name: sorted(found or ()) for name, found in zip(all_names, members, strict=True)}
     table = []
     for key, count, subscribers in zip(found, waiting, consumers, strict=True):
         rows = [(name, peer) for name in sorted(subscribers or ()) for peer in peers[name]]
         lengths = yield from _each([_length(keys.messages(key, *row)) for row in rows])
         owed = dict(zip(rows, lengths, strict=True))
         table.append(
-            Key(
+            KeyOverview(
                 key,
                 count,
                 [
-                    Consumer(name, {peer: owed[name, peer] for peer in peers[name]})
+                    ConsumerOverview(name, {peer: owed[name, peer] for peer in peers[name]})
                     for name in sorted(subscribers or ())
                 ],
             )
@@ -92,7 +92,7 @@ def overview() -> Plan[list[Key]]:
 
 
 def _each(calls: list[Call[Any]]) -> Plan[list[Any]]:
-    """Make *calls* by the thousand; what is of another type reads as `None`."""
+    """Make *calls* in pages; a key of another type gives `None`."""
     replies: list[Any] = []
     for first in range(0, len(calls), PAGE):
         outcomes = yield calls[first : first + PAGE]

@@ -1,6 +1,6 @@
-"""What gRPC calls: admits, parses, asks the service, and turns errors into statuses.
+"""The grpc.aio handlers: authenticate, parse, call the service, and turn errors into statuses.
 
-A call that fails in a way nobody foresaw is logged here, once; what callers did wrong never is.
+An unexpected error is logged here, once; errors of the caller are not logged.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from tambomq.errors import BrokerRefused
-from tambomq.gomq.caller import Caller, Gate
-from tambomq.gomq.health import Health
-from tambomq.gomq.methods import METHODS, SERVICE, Method
-from tambomq.gomq.service import Service
-from tambomq.gomq.status import Code, status_of
+from tambomq.gomq.server.auth import Authenticator, Caller
+from tambomq.gomq.server.health import HealthServicer
+from tambomq.gomq.server.methods import METHODS, SERVICE, Method
+from tambomq.gomq.server.service import Service
+from tambomq.gomq.server.status import Code, status_of
 
 T = TypeVar("T")
 Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
@@ -31,23 +31,27 @@ Stream: TypeAlias = Callable[[Any, Context], AsyncGenerator[Any, None]]
 HEALTH: Final[str] = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 REFLECTION: Final[str] = reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"].full_name
 
-# The stubs leave it out.
+# Its type stubs lack the asyncio part.
 _reflecting: Final[Any] = reflection.aio  # type: ignore[attr-defined]
 _log: Final = logging.getLogger(__name__)
 _STATUSES: Final = {status.value[0]: status for status in grpc.StatusCode}
 
 
 class Handlers:
-    """Every call a server answers: the service's own, health and reflection."""
+    """The handlers of a server: the service's own, health and reflection."""
 
-    def __init__(self, service: Service, gate: Gate) -> None:
-        self._service, self._gate, self._health = service, gate, Health(service.ping)
+    def __init__(self, service: Service, authenticator: Authenticator) -> None:
+        self._service, self._authenticator, self._health = (
+            service,
+            authenticator,
+            HealthServicer(service.ping),
+        )
         self._reflection = _reflecting.ReflectionServicer((SERVICE, HEALTH, REFLECTION))
         self._waiting: set[asyncio.Task[Any]] = set()
         self._closed = False
 
     def all(self) -> tuple[grpc.GenericRpcHandler[Any, Any], ...]:
-        """Return them as gRPC wants them."""
+        """Return the handlers of all gRPC services."""
         return tuple(
             grpc.method_handlers_generic_handler(name, methods)
             for name, methods in (
@@ -58,17 +62,17 @@ class Handlers:
         )
 
     def close(self) -> None:
-        """End the calls that last, and all that come, with UNAVAILABLE."""
+        """End streams, and all calls from now on, with UNAVAILABLE."""
         self._closed = True
         for task in self._waiting:
             task.cancel()
 
     def _method(self, method: Method) -> grpc.RpcMethodHandler[Any, Any]:
-        # Requests are parsed by us: gRPC would answer bytes that are none with UNKNOWN and a trace.
+        # Parse requests here: for invalid bytes gRPC would reply UNKNOWN and log a traceback.
         write = method.reply.SerializeToString
         if method.streams:
             return grpc.unary_stream_rpc_method_handler(
-                self._lasting(self._stream(method)), response_serializer=write
+                self._stoppable(self._stream(method)), response_serializer=write
             )
         return grpc.unary_unary_rpc_method_handler(self._one(method), response_serializer=write)
 
@@ -101,8 +105,8 @@ class Handlers:
 
         return call
 
-    def _lasting(self, stream: Stream) -> Callable[[Any, Context], Any]:
-        """Let `close` end *stream*."""
+    def _stoppable(self, stream: Stream) -> Callable[[Any, Context], Any]:
+        """Return *stream* as a handler that `close` can end."""
 
         async def call(request: Any, context: Context) -> None:
             async with aclosing(stream(request, context)) as replies:
@@ -121,8 +125,8 @@ class Handlers:
         return call
 
     async def _interruptible(self, reply: Awaitable[T]) -> T:
-        # Not so while a reply is written: gRPC could send no status then, and the service would
-        # take for lost what has arrived.
+        # Only while waiting for a reply. While one is written, gRPC could send no status, and the
+        # service would requeue messages that have arrived.
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         ending = asyncio.get_running_loop().call_soon(task.cancel) if self._closed else None
         self._waiting.add(task)
@@ -135,8 +139,8 @@ class Handlers:
 
     def _admit(self, context: Context) -> Caller:
         metadata = context.invocation_metadata() or ()
-        words = {name: word for name, word in metadata if isinstance(word, str)}
-        return self._gate.admit(address_of(context.peer()), words)
+        texts = {name: value for name, value in metadata if isinstance(value, str)}
+        return self._authenticator.admit(address_of(context.peer()), texts)
 
     def _health_methods(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
         parse = health_pb2.HealthCheckRequest.FromString
@@ -144,7 +148,7 @@ class Handlers:
         return {
             "Check": grpc.unary_unary_rpc_method_handler(self._health.check, parse, write),
             "Watch": grpc.unary_stream_rpc_method_handler(
-                self._lasting(self._health.watch), parse, write
+                self._stoppable(self._health.watch), parse, write
             ),
         }
 
@@ -159,12 +163,12 @@ class Handlers:
 
         parse = reflection_pb2.ServerReflectionRequest.FromString
         write = reflection_pb2.ServerReflectionResponse.SerializeToString
-        handler = grpc.stream_stream_rpc_method_handler(self._lasting(reflect), parse, write)
+        handler = grpc.stream_stream_rpc_method_handler(self._stoppable(reflect), parse, write)
         return {"ServerReflectionInfo": handler}
 
 
 def address_of(peer: str) -> str:
-    """Return a peer that gRPC spells ``ipv6:%5B::1%5D:5467`` as keys have it: ``[::1]:5467``."""
+    """Return ``[::1]:5467``, as used in keys, for gRPC's ``ipv6:%5B::1%5D:5467``."""
     return unquote(peer.partition(":")[2])
 
 
@@ -172,7 +176,7 @@ async def _write(context: Context, reply: Any) -> None:
     try:
         await context.write(reply)
     except grpc.aio.InternalError:
-        # Its reader is gone, and the word of that was still on its way.
+        # The client has disconnected; the cancellation has not arrived yet.
         raise asyncio.CancelledError from None
 
 
@@ -180,8 +184,8 @@ def _parse(method: Method, data: bytes) -> Message:
     try:
         return method.request.FromString(data)
     except DecodeError:
-        about = f"the request is no {method.request.DESCRIPTOR.name}"
-        raise BrokerRefused(method.name, "INVALID_ARGUMENT", about) from None
+        text = f"the request is not a valid {method.request.DESCRIPTOR.name}"
+        raise BrokerRefused(method.name, "INVALID_ARGUMENT", text) from None
 
 
 async def _refuse(method: Method, error: Exception, context: Context) -> NoReturn:

@@ -1,4 +1,4 @@
-"""GOMQ's door: gRPC in, `Service` behind it. Nothing here knows what a call means."""
+"""`GomqServer`: the grpc.aio transport of GOMQ. What a call does is decided in `Service`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from typing import Any, Final, Self
 import grpc
 
 from tambomq.errors import BrokerUnavailable, StoreError
-from tambomq.gomq.caller import Gate
-from tambomq.gomq.handlers import Handlers
 from tambomq.gomq.model import Options
-from tambomq.gomq.probe import probe
-from tambomq.gomq.service import Service, Stats
+from tambomq.gomq.server.auth import Authenticator
+from tambomq.gomq.server.grpc_handlers import Handlers
+from tambomq.gomq.server.probe import probe
+from tambomq.gomq.server.service import GomqStats, Service
 from tambomq.store.aio import AsyncStore
-from tambomq.store.connect import URL
+from tambomq.store.endpoint import URL
+from tambomq.text import format_address
 from tambomq.tls import ServerTls
 
 HOST: Final = "127.0.0.1"
@@ -27,15 +28,15 @@ PORT: Final = 10001
 _UNLIMITED: Final = -1
 _GRPC: Final = "grpc._cython.cygrpc"
 _CHANNEL: Final = (
-    # Two servers on one port would each have half of the clients.
+    # Two servers on one port would get half of the clients each.
     ("grpc.so_reuseport", 0),
-    # What the service hands out has its own limit.
+    # The service limits its replies itself.
     ("grpc.max_send_message_length", _UNLIMITED),
-    # A client that vanished without a word is noticed within 40 s.
+    # A client that vanished without closing its connection is noticed within 40 s.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
-    # Clients may look after us as well; gRPC's own limit of 5 minutes would cut them off.
+    # Clients may ping us as well; gRPC's default, one ping in 5 minutes, would disconnect them.
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
 )
 
@@ -43,9 +44,8 @@ _CHANNEL: Final = (
 class GomqServer:
     """A GOMQ server on *host* and *port*; port 0 is any that is free.
 
-    *url* is the Redis that keeps everything, or a store, which stays open then. With *token* every
-    call needs it as a bearer token, but for health checks. Use it with ``async with``, or `start`
-    and `stop`.
+    *url* is the Redis server, or a store, which is then left open. With *token* every call but a
+    health check needs it as a bearer token. Use ``async with``, or `start` and `stop`.
     """
 
     def __init__(
@@ -62,18 +62,23 @@ class GomqServer:
         self._owns_store = self._store is not url
         self._options = options or Options()
         self._service = Service(self._store, self._options)
-        self._host, self._port, self._tls, self._gate = host, port, tls, Gate(token)
+        self._host, self._port, self._tls, self._authenticator = (
+            host,
+            port,
+            tls,
+            Authenticator(token),
+        )
         self._server: grpc.aio.Server | None = None
         self._handlers: Handlers | None = None
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens: host and port; once it is started never port 0."""
+        """Host and port; once it is started, the real port instead of 0."""
         return self._host, self._port
 
     @property
-    def stats(self) -> Stats:
-        """What it has done so far."""
+    def stats(self) -> GomqStats:
+        """Counters since the start."""
         return self._service.stats
 
     async def start(self) -> None:
@@ -81,8 +86,8 @@ class GomqServer:
         try:
             await self._check_port()
             await self._service.start()
-            logging.getLogger(_GRPC).addFilter(_is_news)
-            # At the end: gRPC keeps the port of a server that was never started.
+            logging.getLogger(_GRPC).addFilter(_is_worth_logging)
+            # Last: gRPC does not release the port of a server that was bound but never started.
             await self._bound().start()
         except BaseException:
             await self.stop(0)
@@ -91,7 +96,7 @@ class GomqServer:
     async def stop(self, grace_s: float = 5.0) -> None:
         """Let calls finish for *grace_s* seconds, and end the others with UNAVAILABLE.
 
-        Those that watch are ended at once. What they were owed is kept.
+        Calls to Watch are ended at once; their messages stay queued.
         """
         server, self._server = self._server, None
         handlers, self._handlers = self._handlers, None
@@ -104,13 +109,13 @@ class GomqServer:
             await self._store.close()
 
     async def check(self) -> None:
-        """Ask itself, as a client would, whether it answers. Raises `BrokerUnavailable`."""
+        """Check that Redis and the port answer. Raises `BrokerUnavailable`."""
         if self._server is None:
-            raise BrokerUnavailable(self._where, "it is not started")
+            raise BrokerUnavailable(self._address_text, "it is not started")
         try:
             await self._service.ping()
         except StoreError as error:
-            raise BrokerUnavailable(self._where, error) from error
+            raise BrokerUnavailable(self._address_text, error) from error
         await probe(self._host, self._port, tls=self._tls is not None)
 
     async def __aenter__(self) -> Self:
@@ -128,25 +133,27 @@ class GomqServer:
         await self.stop()
 
     @property
-    def _where(self) -> str:
-        return f"[{self._host}]:{self._port}" if ":" in self._host else f"{self._host}:{self._port}"
+    def _address_text(self) -> str:
+        return format_address(self._host, self._port)
 
     def _bound(self) -> grpc.aio.Server:
         limit = ("grpc.max_receive_message_length", self._options.max_message_bytes)
-        self._handlers = Handlers(self._service, self._gate)
+        self._handlers = Handlers(self._service, self._authenticator)
         self._server = grpc.aio.server(handlers=self._handlers.all(), options=(*_CHANNEL, limit))
         try:
             if self._tls:
-                self._port = self._server.add_secure_port(self._where, _credentials(self._tls))
+                self._port = self._server.add_secure_port(
+                    self._address_text, _credentials(self._tls)
+                )
             else:
-                self._port = self._server.add_insecure_port(self._where)
+                self._port = self._server.add_insecure_port(self._address_text)
         except RuntimeError as error:
-            raise BrokerUnavailable(self._where, error) from error
+            raise BrokerUnavailable(self._address_text, error) from error
         return self._server
 
     async def _check_port(self) -> None:
-        # gRPC is content with one address of a name where the others are taken, and it tells its
-        # reasons on stderr alone. So each is tried here first.
+        # If a host name has several addresses, gRPC is content with one that is free, and it writes
+        # its reasons to stderr only. So try each address here first.
         loop = asyncio.get_running_loop()
         try:
             for family, kind, protocol, _, address in await loop.getaddrinfo(
@@ -154,11 +161,11 @@ class GomqServer:
             ):
                 _try_to_bind(socket.socket(family, kind, protocol), address)
         except OSError as error:
-            raise BrokerUnavailable(self._where, f"cannot listen: {error}") from error
+            raise BrokerUnavailable(self._address_text, f"cannot listen: {error}") from error
 
 
-def _is_news(record: logging.LogRecord) -> bool:
-    # For gRPC a client that left before its reply is an error of the server's.
+def _is_worth_logging(record: logging.LogRecord) -> bool:
+    # gRPC logs a client that disconnected before its reply as an error of the server.
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, grpc.aio.InternalError)
 
@@ -169,7 +176,7 @@ def _try_to_bind(probe: socket.socket, address: Any) -> None:
         try:
             probe.bind(address)
         except OSError as error:
-            # Many a machine calls ::1 localhost and has no such address.
+            # On many machines localhost has the address ::1, but no interface does.
             if error.errno != errno.EADDRNOTAVAIL:
                 raise
 

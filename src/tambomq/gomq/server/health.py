@@ -1,4 +1,4 @@
-"""gRPC's health service: whether calls can be answered, asked of the store itself."""
+"""gRPC's health service: SERVING while Redis answers."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import grpc
 from grpc_health.v1 import health_pb2
 
 from tambomq.errors import StoreError
-from tambomq.gomq.methods import SERVICE
+from tambomq.gomq.server.methods import SERVICE
 
-# Who asks wants to hear "no" before giving up: probes usually wait a second or more.
-_PATIENCE_S: Final = 0.9
-# A watcher hears of a change within the time that balancers take between two checks.
+# Reply before the client times out: probes usually wait a second or more.
+_PING_TIMEOUT_S: Final = 0.9
+# As often as load balancers check.
 _EVERY_S: Final = 5.0
 _SERVICES: Final = frozenset(("", SERVICE))
 
 _Reply = health_pb2.HealthCheckResponse
 
 
-class Health:
-    """Answers ``Check`` and ``Watch``; *ping* raises `StoreError` when the store is away."""
+class HealthServicer:
+    """Answers ``Check`` and ``Watch``; *ping* raises `StoreError` when Redis does not answer."""
 
     def __init__(self, ping: Callable[[], Awaitable[object]]) -> None:
         self._ping = ping
 
     async def check(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-        """Return how it is now."""
+        """Return the current status."""
         if request.service not in _SERVICES:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"no service {request.service!r}")
         return await self._status()
@@ -36,20 +36,20 @@ class Health:
     async def watch(
         self, request: Any, _: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncGenerator[Any, None]:
-        """Yield how it is now, and then each change."""
+        """Yield the current status, and then each change."""
         if request.service not in _SERVICES:
-            # The call goes on, as its specification demands: the service might come.
+            # The specification demands that the call stays open: the service might be added.
             yield _Reply(status=_Reply.SERVICE_UNKNOWN)
             await asyncio.Event().wait()
-        told = None
+        last = None
         while True:
-            if (status := await self._status()) != told:
-                yield (told := status)
+            if (status := await self._status()) != last:
+                yield (last := status)
             await asyncio.sleep(_EVERY_S)
 
     async def _status(self) -> Any:
         try:
-            async with asyncio.timeout(_PATIENCE_S):
+            async with asyncio.timeout(_PING_TIMEOUT_S):
                 await self._ping()
         except (StoreError, TimeoutError):
             return _Reply(status=_Reply.NOT_SERVING)

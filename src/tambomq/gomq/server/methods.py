@@ -1,4 +1,4 @@
-"""What can be called, by the path a call has on the wire. Every door serves exactly this."""
+"""GOMQ's gRPC methods by their path on the wire. Both transports serve exactly these."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SERVICE: Final = "routeguide.RouteGuide"
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One call: what comes in, what goes out, and which method of the service answers."""
+    """A gRPC method: its message types, and the method of `Service` that answers."""
 
     name: str
     request: type[Message]

@@ -1,4 +1,4 @@
-"""Disconnects peers that have been silent for too long; what only they were owed is kept."""
+"""`Reaper`: disconnects silent peers, and requeues the messages that only they were to receive."""
 
 from __future__ import annotations
 
@@ -10,38 +10,39 @@ from math import inf
 from typing import Final
 
 from tambomq.errors import StoreUnavailable, TamboError
-from tambomq.gomq import admin_ops, leave_ops
-from tambomq.gomq.leave_ops import Page
 from tambomq.gomq.model import Options
+from tambomq.gomq.ops import admin as admin_ops
+from tambomq.gomq.ops import leave as leave_ops
+from tambomq.gomq.ops.leave import ReapPage
 from tambomq.store.aio import AsyncStore
 
-# A silent peer outlives its time by a sixth at worst.
-LOOKS: Final = 6
-# With many consumers a look takes its time: Redis is ours for no more than a twentieth of it.
-_REST: Final = 20
-# So many scripts are asked for in one trip.
+# Checks per peer timeout: a silent peer is disconnected a sixth too late at worst.
+CHECKS_PER_TIMEOUT: Final = 6
+# With many consumers a check takes long: keep Redis busy for at most a twentieth of the time.
+_IDLE_SHARE: Final = 20
+# Scripts in one round trip.
 _CHUNK: Final = 50
 
 _log = logging.getLogger(__name__)
 
 
 class Reaper:
-    """Looks for silent peers; any number of servers may do so on the same Redis."""
+    """Disconnects silent peers. Any number of servers may do so on the same Redis."""
 
     def __init__(self, store: AsyncStore, options: Options) -> None:
-        """Nothing is looked for before `run`."""
+        """Store the settings; `run` starts the checks."""
         self._store, self._options = store, options
         self._ahead_s = inf
-        """By how much the clock of Redis was ahead of this machine's monotonic one."""
+        """The clock of Redis minus this machine's monotonic clock, at the last check."""
         self.peers = 0
-        """How many were disconnected."""
+        """Peers disconnected so far."""
         self.returned = 0
-        """How many messages went back to their main queues."""
+        """Messages that went back to their main queues so far."""
 
     async def run(self) -> None:
-        """Look, for ever. Survives any absence of the server."""
-        # While no server ran nobody could observe: all get their time once more. So it is when
-        # Redis was away, or its clock was set forward: who was heard a moment ago looks silent.
+        """Check, for ever. Retries if Redis is unavailable."""
+        # While no server was running, no peer could observe: wait a whole timeout first. The same
+        # holds after Redis was unavailable, or its clock was set forward: all peers look silent.
         pause_s = self._options.peer_timeout_s
         with suppress(TamboError):
             await self._clock_was_set()
@@ -53,36 +54,38 @@ class Reaper:
                     _log.warning("no peer is disconnected: the clock of Redis was set forward")
                     pause_s = self._options.peer_timeout_s
                     continue
-                await self.look()
+                await self.check()
                 took_s = time.monotonic() - began
-                pause_s = max(self._options.peer_timeout_s / LOOKS, _REST * took_s)
+                pause_s = max(
+                    self._options.peer_timeout_s / CHECKS_PER_TIMEOUT, _IDLE_SHARE * took_s
+                )
             except TamboError as error:
                 _log.warning("no peer is disconnected: %s", error)
                 pause_s = self._options.peer_timeout_s
 
     async def _clock_was_set(self) -> bool:
-        """Whether the clock of Redis went ahead of ours since the last time, by a look's pause.
+        """Return whether the clock of Redis has gained on ours by more than the pause of a check.
 
-        A machine that slept, and Redis with it, finds the same.
+        A machine that slept together with Redis finds the same.
         """
         ahead_s = await self._store.run(admin_ops.server_s()) - time.monotonic()
         before_s, self._ahead_s = self._ahead_s, ahead_s
-        return ahead_s - before_s > self._options.peer_timeout_s / LOOKS
+        return ahead_s - before_s > self._options.peer_timeout_s / CHECKS_PER_TIMEOUT
 
-    async def look(self) -> None:
-        """Disconnect those whose time is over."""
+    async def check(self) -> None:
+        """Disconnect the peers that are silent for longer than the peer timeout."""
         await self._settle()
-        consumers = await self._store.follow(admin_ops.everyone())
+        consumers = await self._store.follow(admin_ops.all_consumers())
         for first in range(0, len(consumers), _CHUNK):
             chunk = consumers[first : first + _CHUNK]
             outcomes = await self._store.outcomes(
                 [leave_ops.reap_page(consumer, self._options) for consumer in chunk]
             )
             for consumer, outcome in zip(chunk, outcomes, strict=True):
-                await self._go_on(consumer, outcome)
+                await self._reap_rest(consumer, outcome)
 
     async def _settle(self) -> None:
-        """Go on where somebody else has stopped."""
+        """Settle the keys that other processes have left unsettled."""
         cursor = b"0"
         while True:
             cursor, keys = await self._store.run(leave_ops.unsettled(cursor))
@@ -92,11 +95,16 @@ class Reaper:
                 except StoreUnavailable:
                     raise
                 except TamboError as error:
-                    _log.warning("what leavers of key %r were owed stays aside: %s", key, error)
+                    _log.warning(
+                        "what leavers of key %r were owed stays aside: %s",
+                        key,
+                        error,
+                        extra={"key": key},
+                    )
             if cursor == b"0":
                 return
 
-    async def _go_on(self, consumer: str, page: Page | TamboError) -> None:
+    async def _reap_rest(self, consumer: str, page: ReapPage | TamboError) -> None:
         try:
             if isinstance(page, TamboError):
                 raise page
@@ -106,14 +114,17 @@ class Reaper:
         except StoreUnavailable:
             raise
         except TamboError as error:
-            _log.warning("the peers of consumer %r stay: %s", consumer, error)
+            _log.warning(
+                "the peers of consumer %r stay: %s", consumer, error, extra={"consumer": consumer}
+            )
             return
         self.peers += reaped.peers
         self.returned += reaped.returned
         if reaped.peers:
             _log.info(
-                "consumer %r: %d silent peers are gone, %d messages are back in main queues",
+                "consumer %r: disconnected %d silent peers, requeued %d messages",
                 consumer,
                 reaped.peers,
                 reaped.returned,
+                extra={"consumer": consumer, "peers": reaped.peers, "count": reaped.returned},
             )

@@ -1,4 +1,4 @@
-"""What GOMQ's calls do. No transport: a door brings requests here and takes replies away."""
+"""The implementation of GOMQ's calls, independent of the transport (grpc.aio or Envoy)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ from typing import Any, TypeVar
 
 from tambomq.clock import now_s, unix_date
 from tambomq.errors import LimitReached, MessageTooLong, SettingsError, StoreError
-from tambomq.gomq import admin_ops, keys, leave_ops, ops, wire
 from tambomq.gomq import gomq_pb2 as pb
-from tambomq.gomq.caller import BATCH, TIMEOUT, Caller, Names
-from tambomq.gomq.dispatcher import Dispatcher
+from tambomq.gomq import keys, wire
 from tambomq.gomq.model import MAX_RECORDS, RECORD_BYTES, Options
-from tambomq.gomq.ops import Found
-from tambomq.gomq.reaper import Reaper
-from tambomq.gomq.recorded import told
+from tambomq.gomq.ops import admin as admin_ops
+from tambomq.gomq.ops import leave as leave_ops
+from tambomq.gomq.ops import messages as message_ops
+from tambomq.gomq.ops.journal import record_deliveries
+from tambomq.gomq.ops.messages import ObserveResult
+from tambomq.gomq.server.auth import BATCH, TIMEOUT, Caller, PeerNameLimit
+from tambomq.gomq.server.dispatcher import Dispatcher
+from tambomq.gomq.server.reaper import Reaper
 from tambomq.ids import Xids, letters
 from tambomq.store.aio import AsyncStore
+from tambomq.store.aio_pubsub import Subscription
 from tambomq.store.call import Call
-from tambomq.store.ears import Hearing
 from tambomq.store.features import is_cluster
 
 T = TypeVar("T")
@@ -36,55 +39,55 @@ _BATCH_CHARS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Stats:
-    """What a service has done since its start."""
+class GomqStats:
+    """Counters of a service since its start."""
 
     published: int
-    """Messages taken."""
+    """Messages accepted."""
     copies: int
-    """Put into dedicated queues."""
+    """Messages put into dedicated queues, once for each peer."""
     observed: int
-    """Handed out."""
+    """Messages delivered to peers."""
     watchers: int
-    """Calls to Watch under way."""
+    """Calls to Watch in progress."""
     disconnected: int
-    """Peers that were silent for too long."""
+    """Peers disconnected for silence."""
     returned: int
-    """Messages of theirs that went back to a main queue."""
+    """Their messages that went back to a main queue."""
 
 
 class Service:
-    """The calls of GOMQ on one Redis; any number of services may share it."""
+    """Implements GOMQ's calls on one Redis; any number of services may share it."""
 
     def __init__(self, store: AsyncStore, options: Options = Options()) -> None:  # noqa: B008  (frozen)
-        """Nothing is done before `start`."""
+        """Store the settings; `start` starts the background work."""
         self._store, self._options = store, options
-        self._recording = options.recording
-        self._dispatcher = Dispatcher(store, self._recording, options.max_backlog)
+        self._journal = options.journal_policy
+        self._dispatcher = Dispatcher(store, self._journal, options.max_backlog)
         self._reaper = Reaper(store, options)
-        self._names = Names(options.max_connection_peers, options.peer_timeout_s)
+        self._peer_names = PeerNameLimit(options.max_connection_peers, options.peer_timeout_s)
         self._timeout = f"{options.peer_timeout_s:g}"
         self._xids = Xids()
         self._tasks: list[asyncio.Task[None]] = []
         self._background = set[asyncio.Task[None]]()
-        self._bells = set[Hearing]()
+        self._watching = set[Subscription]()
         self._stopping, self._published, self._observed, self._turn = False, 0, 0, 0
 
     async def start(self) -> None:
-        """Begin to dispatch. Raises `StoreError`, or `SettingsError` on a cluster."""
+        """Start dispatching. Raises `StoreError`, or `SettingsError` on a cluster."""
         if await self._store.run(is_cluster()):
             raise SettingsError(
-                "GOMQ's keys cannot be spread over a cluster: give it a server of its own"
+                "GOMQ cannot use a Redis Cluster, since its keys have no hash tags: use one server"
             )
         self._stopping = False
         for duty in (self._dispatcher, self._reaper):
             self._tasks.append(asyncio.ensure_future(duty.run()))
 
     async def stop(self) -> None:
-        """End every `watch`, finish what is under way, and dispatch no more."""
+        """End every `watch`, finish background work, and stop dispatching."""
         self._stopping = True
-        for bell in self._bells:
-            bell.rouse()
+        for notices in self._watching:
+            notices.notify()
         while self._background:
             await asyncio.wait(self._background)
         await self._dispatcher.stop()
@@ -94,17 +97,17 @@ class Service:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def ping(self) -> None:
-        """Return if calls can be served. Raises `StoreError`."""
+        """Check that Redis answers. Raises `StoreError`."""
         await self._store.run(admin_ops.ping())
 
     @property
-    def stats(self) -> Stats:
-        """What was done so far."""
-        return Stats(
+    def stats(self) -> GomqStats:
+        """The counters so far."""
+        return GomqStats(
             self._published,
             self._dispatcher.copies,
             self._observed,
-            len(self._bells),
+            len(self._watching),
             self._reaper.peers,
             self._reaper.returned,
         )
@@ -128,34 +131,38 @@ class Service:
         return _DONE
 
     async def subscribe(self, request: pb.Subscription, caller: Caller) -> pb.Result:
-        """Let the consumer, and the peer that calls, receive the key."""
-        key, consumer = _checked(request)
-        self._names.use(caller, time.monotonic())
-        hold_ms = ops.HOLD_MS
-        call = ops.subscribe(key, consumer, caller.peer, self._options, hold_ms=hold_ms)
+        """Subscribe the consumer, with the calling peer, to the key."""
+        key, consumer = _names(request)
+        self._peer_names.use(caller, time.monotonic())
+        hold_ms = message_ops.BACKLOG_HOLD_MS
+        call = message_ops.subscribe(key, consumer, caller.peer, self._options, hold_ms=hold_ms)
         while await self._store.run(call) is None:
             await self._store.follow(leave_ops.settle(key))
         await self._dispatcher.dispatch(key)
         return _DONE
 
     async def unsubscribe(self, request: pb.Subscription, caller: Caller) -> pb.Result:
-        """Let the consumer, with all its peers, receive the key no more."""
-        key, consumer = _checked(request)
-        told = partial(self._told, consumer=consumer, caller=caller)
+        """End the subscription of the consumer, with all its peers."""
+        key, consumer = _names(request)
+        recorded = partial(self._recorded, consumer=consumer)
         plan = leave_ops.unsubscribe(
-            key, consumer, peer=caller.peer, acked=caller.ack or "", told=told
+            key, consumer, peer=caller.peer, acked=caller.ack or "", recorded=recorded
         )
         await self._store.follow(plan)
         return _DONE
 
     async def observe(self, request: pb.Identification, caller: Caller) -> pb.RecordSet:
-        """Hand out what waits for the peer that calls."""
+        """Deliver the messages that wait for the calling peer."""
         consumer = request.consumerID
         keys.check_consumer(consumer)
-        self._names.use(caller, time.monotonic())
-        found = await self._found(consumer, caller)
-        if caller.most != 0 and not found.messages and await self._joined(consumer, found):
-            found = await self._found(consumer, caller)
+        self._peer_names.use(caller, time.monotonic())
+        found = await self._observe(consumer, caller)
+        if (
+            caller.limit != 0
+            and not found.messages
+            and await self._dispatch_if_due(consumer, found)
+        ):
+            found = await self._observe(consumer, caller)
         if found.batch:
             caller.reply[BATCH] = found.batch
             caller.reply[TIMEOUT] = self._timeout
@@ -164,107 +171,100 @@ class Service:
     async def watch(
         self, request: pb.Identification, caller: Caller
     ) -> AsyncGenerator[pb.RecordSet]:
-        """Hand out what waits for the peer that calls, and what comes, as it comes.
+        """Deliver the messages that wait for the calling peer, then new ones as they arrive.
 
         Ends when the consumer has no subscription left, and when the service stops. Close the
-        iterator when its reader is gone: what was not taken waits for the peer again.
+        iterator if the client disconnects: messages that were not sent are then queued again.
         """
         consumer = request.consumerID
         keys.check_consumer(consumer)
-        self._names.use(caller, time.monotonic())
+        self._peer_names.use(caller, time.monotonic())
         while not self._stopping:
-            async with self._store.listen(keys.channel(consumer)) as bell:
-                self._bells.add(bell)
+            async with self._store.listen(keys.channel(consumer)) as notices:
+                self._watching.add(notices)
                 try:
-                    async with aclosing(self._until_deaf(bell, consumer, caller)) as sets:
+                    async with aclosing(
+                        self._until_disconnected(notices, consumer, caller)
+                    ) as sets:
                         async for records in sets:
                             yield records
                 finally:
-                    self._bells.discard(bell)
-            if bell.sound:
+                    self._watching.discard(notices)
+            if notices.is_usable:
                 return
 
-    async def _until_deaf(
-        self, bell: Hearing, consumer: str, caller: Caller
+    async def _until_disconnected(
+        self, notices: Subscription, consumer: str, caller: Caller
     ) -> AsyncGenerator[pb.RecordSet]:
-        while bell.sound and not self._stopping:
-            found = await self._popped(consumer, caller)
+        while notices.is_usable and not self._stopping:
+            found = await self._pop(consumer, caller)
             if not found.subscriptions:
                 return
             if found.messages:
-                taken = False
+                delivered = False
                 try:
                     yield self._records(found)
-                    taken = True
+                    delivered = True
                 finally:
-                    if not taken:
+                    if not delivered:
                         self._give_back(consumer, caller.peer, found)
-            elif not await self._joined(consumer, found):
-                if caller.most == 0:
-                    # It only wants to know when to observe.
+            elif not await self._dispatch_if_due(consumer, found):
+                if caller.limit == 0:
+                    # The client observes by itself; it only wants to be notified.
                     yield pb.RecordSet()
-                # Looked at three times in its time, it is never taken for silent.
-                await bell.wait(self._options.peer_timeout_s / 3)
+                # Poll at a third of the peer timeout, so that an idle watcher never looks silent.
+                await notices.wait(self._options.peer_timeout_s / 3)
 
-    async def _found(self, consumer: str, caller: Caller) -> Found:
+    async def _observe(self, consumer: str, caller: Caller) -> ObserveResult:
         if caller.ack is None:
-            return await self._popped(consumer, caller)
+            return await self._pop(consumer, caller)
         self._turn += 1
-        call = ops.observe_kept(
-            consumer,
-            caller.peer,
-            self._options,
-            acked=caller.ack,
-            batch=letters(_BATCH_CHARS),
-            turn=self._turn,
-            limit=caller.most,
+        receiver = consumer, caller.peer, self._options
+        acked, batch, limit = caller.ack, letters(_BATCH_CHARS), caller.limit
+        call = message_ops.observe_kept(
+            *receiver, acked=acked, batch=batch, turn=self._turn, limit=limit
         )
-        return await self._store.run(self._told(call, consumer, caller))
+        return await self._store.run(self._recorded(call, consumer))
 
-    async def _popped(self, consumer: str, caller: Caller) -> Found:
-        """Pop what waits; a caller that goes away meanwhile finds it there again."""
+    async def _pop(self, consumer: str, caller: Caller) -> ObserveResult:
+        """Pop waiting messages; if the call is cancelled meanwhile, queue them again."""
         self._turn += 1
-        call = ops.observe(
-            consumer,
-            caller.peer,
-            self._options,
-            acked=caller.ack or "",
-            turn=self._turn,
-            limit=caller.most,
-        )
-        pop = asyncio.ensure_future(self._store.run(self._told(call, consumer, caller)))
+        receiver, acked = (consumer, caller.peer, self._options), caller.ack or ""
+        call = message_ops.observe(*receiver, acked=acked, turn=self._turn, limit=caller.limit)
+        pop = asyncio.ensure_future(self._store.run(self._recorded(call, consumer)))
         try:
             return await asyncio.shield(pop)
         except asyncio.CancelledError:
             self._in_background(self._undo(pop, consumer, caller.peer))
             raise
 
-    def _told(self, call: Call[T], consumer: str, caller: Caller) -> Call[T]:
-        return told(self._recording, call, consumer, caller.ack or "")
+    def _recorded(self, call: Call[T], consumer: str) -> Call[T]:
+        return record_deliveries(self._journal, call, consumer)
 
-    async def _joined(self, consumer: str, found: Found) -> bool:
-        """Whether a dispatch was due: the peer has just come, or a backlog was held until now."""
+    async def _dispatch_if_due(self, consumer: str, found: ObserveResult) -> bool:
+        """Dispatch if the peer is new or a held backlog is released; return whether it was so."""
         if found.is_due:
             await self._dispatcher.dispatch(*await self._store.run(admin_ops.subscribed(consumer)))
         return found.is_due
 
-    async def _undo(self, pop: asyncio.Future[Found], consumer: str, peer: str) -> None:
+    async def _undo(self, pop: asyncio.Future[ObserveResult], consumer: str, peer: str) -> None:
         with suppress(StoreError):
             self._give_back(consumer, peer, await pop)
 
-    def _give_back(self, consumer: str, peer: str, found: Found) -> None:
+    def _give_back(self, consumer: str, peer: str, found: ObserveResult) -> None:
         if found.messages:
             self._in_background(self._return(consumer, peer, found))
 
-    async def _return(self, consumer: str, peer: str, found: Found) -> None:
+    async def _return(self, consumer: str, peer: str, found: ObserveResult) -> None:
         count = sum(len(messages) for _, messages in found.messages)
         try:
-            count -= await self._store.run(ops.give_back(consumer, peer, found))
-            why = "it receives their key no more"
+            count -= await self._store.run(message_ops.give_back(consumer, peer, found))
+            why = "it is no longer subscribed"
         except StoreError as error:
             why = str(error)
         if count:
-            _log.warning("%d messages for %r of %r are lost: %s", count, peer, consumer, why)
+            shown, fields = (count, peer, consumer, why), {"consumer": consumer, "peer": peer}
+            _log.warning("%d messages for %r of %r are lost: %s", *shown, extra=fields)
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -274,14 +274,14 @@ class Service:
     def _element(self, record: pb.PublishRecord) -> bytes:
         key, payload = record.key, record.payload
         keys.check_key(key)
-        most = self._options.max_message_bytes - len(key.encode()) - RECORD_BYTES
-        if len(payload) > most:
-            # A reply must have room for it.
-            raise MessageTooLong(key, len(payload), most)
+        max_bytes = self._options.max_message_bytes - len(key.encode()) - RECORD_BYTES
+        if len(payload) > max_bytes:
+            # A reply, which is limited too, must be able to carry it.
+            raise MessageTooLong(key, len(payload), max_bytes)
         now = now_s()
         return wire.encode(self._xids.next(now), unix_date(now), payload)
 
-    def _records(self, found: Found) -> pb.RecordSet:
+    def _records(self, found: ObserveResult) -> pb.RecordSet:
         records = pb.RecordSet()
         add = records.records.add
         for raw, messages in found.messages:
@@ -294,7 +294,7 @@ class Service:
         return records
 
 
-def _checked(request: pb.Subscription) -> tuple[str, str]:
+def _names(request: pb.Subscription) -> tuple[str, str]:
     keys.check_key(request.key)
     keys.check_consumer(request.consumerID)
     return request.key, request.consumerID

@@ -1,4 +1,4 @@
-"""The gRPC statuses we answer with, and which error becomes which."""
+"""The gRPC statuses of replies, and the mapping from errors to statuses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tambomq.errors import (
 
 
 class Code(IntEnum):
-    """gRPC's status codes that occur here, by their numbers on the wire."""
+    """The gRPC status codes that we send, by their numbers on the wire."""
 
     OK = 0
     CANCELLED = 1
@@ -32,7 +32,7 @@ class Code(IntEnum):
     UNAUTHENTICATED = 16
 
 
-# The first that fits decides, so the special stand before the general.
+# The first match decides, so subclasses come before their base classes.
 _CODES: tuple[tuple[type[Exception], Code], ...] = (
     (MessageTooLong, Code.RESOURCE_EXHAUSTED),
     (JournalFull, Code.RESOURCE_EXHAUSTED),
@@ -46,11 +46,11 @@ _CODES: tuple[tuple[type[Exception], Code], ...] = (
 
 
 def status_of(error: Exception) -> tuple[Code, str]:
-    """Return the status that tells a caller of *error*, and its text."""
+    """Return the status and text to send for *error*."""
     if isinstance(error, BrokerRefused):
         return Code[error.status], error.details
     for kind, code in _CODES:
         if isinstance(error, kind):
             return code, str(error)
-    # Whatever it is, it is ours, and its text is for our log.
+    # An internal error: its text goes to the log, not to the client.
     return Code.INTERNAL, "the server failed; its log says why"

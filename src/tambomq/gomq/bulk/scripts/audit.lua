@@ -1,22 +1,22 @@
--- audit: whether two keys contradict each other, and if asked, put that right.
+-- audit: check whether two keys contradict each other, and repair that if asked.
 --
 -- KEYS  one     any     SUBSCRIBED_KEYS, CONSUMERS_<key>, SUBSCRIPTIONS_<consumer> or a list MESSAGES_…
 --       other   set     one of these, or PEERS_<consumer>
 --       last    string  LASTACTION_<peer>
--- ARGV  what    see below
---       mine    what is in the first
---       its     what should be in the second
+-- ARGV  what    which check: a function below
+--       mine    member of the first
+--       its     member that the second should have
 --       mend    '1' to put it right
---       keep_s  for how long the time of a last action is kept
+--       keep_s  TTL of LASTACTION_<peer>, in seconds
 -- REPLY 1 if it is wrong, or was, else 0
 
 local one, other, last = KEYS[1], KEYS[2], KEYS[3]
 local what, mine, its, mend, keep_s = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1', ARGV[5]
 
-local look = {}
+local check = {}
 
--- Both should know of each other.
-function look.pair()
+-- A member of the first set must have its counterpart in the second.
+function check.pair()
   if redis.call('SISMEMBER', one, mine) == 0 or redis.call('SISMEMBER', other, its) == 1 then
     return 0
   end
@@ -26,8 +26,8 @@ function look.pair()
   return 1
 end
 
--- Nobody is there any more.
-function look.empty()
+-- A member of the first set must have a second set that is not empty.
+function check.empty()
   if redis.call('SISMEMBER', one, mine) == 0 or redis.call('EXISTS', other) == 1 then
     return 0
   end
@@ -37,8 +37,8 @@ function look.empty()
   return 1
 end
 
--- Somebody is there, and is not listed.
-function look.unlisted()
+-- If the first key exists, it must be listed in the second.
+function check.unlisted()
   if redis.call('EXISTS', one) == 0 or redis.call('SISMEMBER', other, its) == 1 then
     return 0
   end
@@ -48,13 +48,13 @@ function look.unlisted()
   return 1
 end
 
--- Messages wait for a client that is not known: it is, until it has been silent for too long.
-function look.peer()
-  local wrong = look.unlisted()
+-- Messages wait for a peer that is not listed: list it, until it times out.
+function check.peer()
+  local wrong = check.unlisted()
   if wrong == 1 and mend then
     redis.call('SET', last, redis.call('TIME')[1], 'EX', keep_s, 'NX')
   end
   return wrong
 end
 
-return look[what]()
+return check[what]()

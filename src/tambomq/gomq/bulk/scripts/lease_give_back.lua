@@ -1,16 +1,17 @@
 #!lua flags=allow-oom
--- lease_give_back: let the peer of a lease whose query is gone count as silent, before its time.
+-- lease_give_back: let the peer of a dead query's lease time out at once.
 --
 -- KEYS  last_action  string  LASTACTION_<peer>
 --       ledger       hash    LEASE_<lease>:<key>
--- ARGV  keep_s       for how long the time of the last action is kept
---       gone         who had it and is known to be dead; '' for nobody
--- REPLY how many messages the open claim has; 'held' and who has the lease
+-- ARGV  keep_s       TTL of LASTACTION_<peer>, in seconds
+--       dead_holder  label of a holder that is known to be dead; '' if none
+-- REPLY how many messages the open claim has; 'held' and the holder's label
+-- NEEDS require_unheld
 
 local last_action, ledger = KEYS[1], KEYS[2]
-local keep_s, gone = ARGV[1], ARGV[2]
+local keep_s, dead_holder = ARGV[1], ARGV[2]
 
-local now, held, claim, size = loose(ledger, gone)
+local now, held, claim, size = require_unheld(ledger, dead_holder)
 if held then
   return held
 elseif not claim then

@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- lease_release: give up the claim of a lease whose query has been dead for too long.
+-- lease_release: release the claim of a lease whose query has been dead for too long.
 --
--- What it has goes back to where it waited; that is for whoever disconnects its peer.
+-- Its messages are requeued when its peer is disconnected.
 --
 -- KEYS  ledger  hash  LEASE_<lease>:<key>
 -- ARGV  none
--- REPLY the claim that was given up; 0 if there was none
+-- REPLY the number of the released claim; 0 if there was none
 
 local ledger = KEYS[1]
 

@@ -1,18 +1,19 @@
 #!lua
--- move_put: publish the messages of a batch that comes from another queue, all of them and once.
+-- move_put: publish a batch of messages from another queue, all or none, exactly once.
 --
--- KEYS  queue    list  QUEUE_<key>
---       fence    hash  FENCE_<key>_<query>
---       origins  hash  ORIGINS_<key>_<query>
--- ARGV  number   of the batch; each is higher than those before it
---       mark     what else is to be remembered of the last
---       keep_s   for how long old names are remembered
---       id, old, message  …  the message's id; what it was called before, '' for nothing to
---                remember; what is appended
+-- KEYS  queue             list  QUEUE_<key>
+--       fence             hash  FENCE_<key>_<query>
+--       origins           hash  ORIGINS_<key>_<query>
+-- ARGV  number            of the batch; each is higher than those before it
+--       checksum          checksum of the positions so far, stored in the field `mark`
+--       keep_s            TTL of the old ids, in seconds
+--       id, old, message  …  the message's id; its old id ('' to remember none); the
+--                list element
 -- REPLY 1 appended, 0 was appended before
+-- NEEDS journal_on_publish
 
 local queue, fence, origins = KEYS[1], KEYS[2], KEYS[3]
-local number, mark, keep_s = ARGV[1], ARGV[2], ARGV[3]
+local number, checksum, keep_s = ARGV[1], ARGV[2], ARGV[3]
 
 local known = redis.call('HMGET', fence, 'last', 'count', 'sum')
 if tonumber(number) <= (tonumber(known[1]) or 0) then
@@ -28,13 +29,16 @@ for i = 4, #ARGV, 3 do
   end
   sum = (sum + tonumber(redis.sha1hex(message):sub(1, 12), 16)) % 2 ^ 48
 end
+if journal_is_full() then return JOURNAL_FULL end
 redis.call('RPUSH', queue, unpack(messages))
+stored(queue)
+close_journal()
 if #names > 0 then
   redis.call('HSET', origins, unpack(names))
   redis.call('EXPIRE', origins, keep_s)
 end
-redis.call('HSET', fence, 'last', number, 'mark', mark,
+redis.call('HSET', fence, 'last', number, 'mark', checksum,
   'count', (tonumber(known[2]) or 0) + #messages, 'sum', string.format('%.0f', sum))
--- It must not end before the move does: `transit.done` says when that is.
+-- The fence must not expire before the move ends: `moves.done` sets its TTL then.
 redis.call('PERSIST', fence)
 return 1

@@ -1,22 +1,18 @@
 #!lua flags=allow-oom
--- move_take: let messages leave a main queue, and write down what they were.
+-- move_take: remove messages from a main queue, and store them as in transit.
 --
 -- KEYS  queue    list  QUEUE_<key>
 --       move     hash  MOVE_<id>:<key>
 --       transit  list  TRANSIT_<id>:<key>
--- ARGV  run           a name for the move, if it is new
+-- ARGV  run           id of the move, if it is new
 --       count         messages at most
---       room          bytes at which no more are added
---       journal       stream that is told of them, if there is such a journal
---       state         its hash
---       most_entries  entries that it holds
---       most_bytes    and bytes
--- REPLY the move's name, the batch's number, 0, and the batch: for each message '' and what stood
---       there
+--       free_bytes    maximum total size, in bytes; the last one may exceed it
+-- REPLY id of the move, the batch's number, 0, and the batch: '' and the list
+--       element for each message
+-- NEEDS message_id, journal_on_move
 
 local queue, move, transit = KEYS[1], KEYS[2], KEYS[3]
-local run, count, room = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local journal, state, most_entries, most_bytes = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local run, count, free_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
 if redis.call('HSETNX', move, 'run', run) == 0 then
   run = redis.call('HGET', move, 'run')
@@ -27,18 +23,16 @@ if redis.call('EXISTS', transit) == 1 then
 end
 local rows, ids = {}, {}
 for _, element in ipairs(redis.call('LRANGE', queue, 0, count - 1)) do
-  if room > 0 then
+  if free_bytes > 0 then
     rows[#rows + 1], rows[#rows + 2] = '', element
     ids[#ids + 1] = id_of(element)
-    room = room - #element
+    free_bytes = free_bytes - #element
   end
 end
 if #rows > 0 then
   redis.call('RPUSH', transit, unpack(rows))
   redis.call('HSET', move, 'number', number + 1)
   redis.call('LTRIM', queue, #rows / 2, -1)
-  if has_begun(state) then
-    tell('moved', '', ids, journal, state, most_entries, most_bytes)
-  end
+  moved(ids)
 end
 return {run, number + 1, 0, rows}

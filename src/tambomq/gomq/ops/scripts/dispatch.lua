@@ -1,17 +1,17 @@
--- dispatch: move the first messages of a main queue to everyone who is to receive them.
+-- dispatch: move the first messages of a main queue to the dedicated queue of every peer.
 --
 -- KEYS  queue         list  QUEUE_<key>
 --       consumers     set   CONSUMERS_<key>
 --       tally         hash  TALLY_<key>
 --       held          zset  HELD
--- ARGV  peers_prefix  how PEERS_<consumer> begins
---       list_prefix   how the dedicated queues of the key begin
---       channel       how the channel of a consumer's watchers begins
---       copies        about so many may be made
---       bytes         about so many of the main queue may be read
+-- ARGV  peers_prefix  prefix of PEERS_<consumer>
+--       list_prefix   prefix of the key's dedicated queues
+--       channel       prefix of the channels that wake a consumer's watchers
+--       copies        approximate budget of copies
+--       bytes         approximate budget of bytes to read from the main queue
 --       key
---       hold_ms       for how long a backlog may be held, 0 to hold it no longer
---       max_backlog   nothing is moved while so many messages wait for one of the peers
+--       hold_ms       longest time a backlog may be held, in ms; 0: do not hold
+--       max_backlog   dispatch nothing while a peer has this many waiting messages
 -- REPLY how many were moved, how many are left, how many peers there are, or 0 while the backlog is held
 --       or a peer has too many, and 1 if nothing is moved before the key is settled
 
@@ -19,7 +19,7 @@ local queue, consumers, tally, held = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local peers_prefix, list_prefix, channel = ARGV[1], ARGV[2], ARGV[3]
 local copies, bytes = tonumber(ARGV[4]), tonumber(ARGV[5])
 local key, hold_ms, max_backlog = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
--- So many are read at once: when they are large, no more than these are too many.
+-- Messages read per LRANGE, so that large messages cannot exceed the byte budget by much.
 local SLICE = 64
 
 local lists, awake = {}, {}
@@ -37,7 +37,7 @@ if #lists == 0 or waiting == 0 then
   return {0, waiting, #lists, 0}
 end
 
--- A set that is none holds nothing, nor does a time that is further ahead than it was ever set.
+-- A key of another type, or a time too far in the future, counts as not held.
 local until_ms = tonumber(redis.pcall('ZSCORE', held, key))
 if until_ms then
   local time = redis.call('TIME')
@@ -48,7 +48,7 @@ if until_ms then
   redis.call('ZREM', held, key)
 end
 
--- What is of another type is found before anything is written.
+-- Read the keys first: one of another type then fails before anything is written.
 local leaving, full = unpack(redis.call('HMGET', tally, 'leaving', 'full'))
 if leaving then
   return {0, waiting, #lists, 1}
@@ -61,9 +61,9 @@ if full then
   redis.call('HDEL', tally, 'full')
 end
 local run = {}
-local most = math.max(1, math.min(waiting, 1000, math.floor(copies / #lists)))
-while #run < most and bytes > 0 do
-  for _, item in ipairs(redis.call('LRANGE', queue, #run, math.min(#run + SLICE, most) - 1)) do
+local max_run = math.max(1, math.min(waiting, 1000, math.floor(copies / #lists)))
+while #run < max_run and bytes > 0 do
+  for _, item in ipairs(redis.call('LRANGE', queue, #run, math.min(#run + SLICE, max_run) - 1)) do
     run[#run + 1] = item
     bytes = bytes - #item
   end
@@ -72,14 +72,15 @@ end
 for place, list in ipairs(lists) do
   local reply = redis.pcall('RPUSH', list, unpack(run))
   if type(reply) == 'table' and reply.err then
-    -- One that cannot receive stops its key until it is disconnected. Nobody gets it twice.
+    -- Undo the copies made so far, so that nobody gets them twice. The peer that cannot receive stops
+    -- its key until it is disconnected.
     for done = 1, place - 1 do
       redis.call('LTRIM', lists[done], 0, -#run - 1)
     end
     return redis.error_reply(reply.err)
   end
   if reply >= max_backlog then
-    -- The next dispatch looks at this one first.
+    -- The next dispatch checks this list first.
     redis.call('HSET', tally, 'full', list)
   end
 end

@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
--- give_back: what was popped for a peer that did not wait for it waits for it again.
+-- give_back: requeue messages that were popped for a peer whose call has ended.
 --
 -- KEYS  peers          set  PEERS_<consumer>
 --       subscriptions  set  SUBSCRIPTIONS_<consumer>
 -- ARGV  consumer
 --       peer
---       lists_prefix   how every dedicated queue begins
+--       lists_prefix   prefix of every MESSAGES_<key>_<consumer>_<peer>
 --       word           …    a key, how many messages, and these; and so on
--- REPLY how many wait again; none of a key it receives no more
+-- REPLY how many were requeued; messages of unsubscribed keys are dropped
 
 local peers, subscriptions = KEYS[1], KEYS[2]
 local consumer, peer, lists_prefix = ARGV[1], ARGV[2], ARGV[3]

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- observe: pop what waits for a peer; one that was not known receives from now on.
+-- observe: pop the messages that wait for a peer; a new peer receives from now on.
 --
 -- KEYS  subscriptions  set     SUBSCRIPTIONS_<consumer>
 --       peers          set     PEERS_<consumer>
@@ -9,22 +9,23 @@
 -- ARGV  consumer
 --       peer
 --       limit          messages of one key
---       room           bytes in all
---       turn           which key is the first
---       keep_s         for how long the time of the last action is kept
---       lists_prefix   how every dedicated queue begins
---       tally_prefix   how TALLY_<key> begins
---       most_peers     of a consumer
---       most_received  peers of a key
---       acked          the batch that arrived last, or ''
+--       free_bytes     maximum total size, in bytes
+--       turn           index of the key to start with
+--       keep_s         TTL of LASTACTION_<peer>, in seconds
+--       lists_prefix   prefix of every MESSAGES_<key>_<consumer>_<peer>
+--       tally_prefix   prefix of TALLY_<key>
+--       max_peers      of a consumer
+--       max_receivers  peers of a key
+--       acked          id of the last acknowledged batch, or ''
 -- REPLY how many keys it is subscribed to; 1 if the peer is new or a backlog was held, so that a dispatch
 --       is due; and key, messages, …; 'peers' or 'receivers' if there would be too many
+-- NEEDS join, release, take, requeue_unacked, journal_on_deliver
 
 local subscriptions, peers, last_action, handed = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local held = KEYS[5]
-local consumer, peer, limit, room = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local consumer, peer, limit, free_bytes = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local turn, keep_s, lists_prefix, tally_prefix = tonumber(ARGV[5]), ARGV[6], ARGV[7], ARGV[8]
-local most_peers, most_received = tonumber(ARGV[9]), tonumber(ARGV[10])
+local max_peers, max_receivers = tonumber(ARGV[9]), tonumber(ARGV[10])
 local acked = ARGV[11]
 
 local keys = redis.call('SMEMBERS', subscriptions)
@@ -32,27 +33,28 @@ if #keys == 0 then
   return {0, 0, {}}
 end
 local is_new = 1 - redis.call('SISMEMBER', peers, peer)
-local refused = is_new == 1 and refusal(peers, keys, tally_prefix, most_peers, most_received)
+local refused = is_new == 1 and refusal(peers, keys, tally_prefix, max_peers, max_receivers)
 if refused then
   return refused
 end
 local function list_of(key)
   return lists_prefix .. key .. '_' .. consumer .. '_' .. peer
 end
--- Who observes now in this way, now in the other, still gets the oldest first.
+-- A peer that switches from observe_kept still gets the oldest messages first.
 if limit > 0 and redis.call('EXISTS', handed) == 1 then
   for _, key in ipairs(keys) do
     redis.call('LLEN', list_of(key))
   end
-  unhand(handed, acked, list_of)
+  requeue_unacked(handed, acked, list_of)
 end
 local taken, broken = {}
 if limit > 0 then
-  taken, broken = take(keys, list_of, limit, room, turn)
+  taken, broken = take(keys, list_of, limit, free_bytes, turn)
 end
 if broken then
   return redis.error_reply(broken)
 end
+delivered(taken)
 if is_new == 1 then
   redis.call('SADD', peers, peer)
   for _, key in ipairs(keys) do

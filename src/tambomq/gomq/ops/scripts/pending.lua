@@ -1,18 +1,18 @@
--- pending: of some main queues, those that hold messages somebody is there to receive.
+-- pending: find main queues that have messages and peers to receive them.
 --
 -- KEYS  subscribed        set  SUBSCRIBED_KEYS
--- ARGV  cursor            where to go on
---       count             about so many queues
---       queue_prefix      how QUEUE_<key> begins, and so on
+-- ARGV  cursor            scan cursor
+--       count             approximate number of queues
+--       queue_prefix      prefix of QUEUE_<key>; likewise the next ones
 --       consumers_prefix
 --       peers_prefix
--- REPLY where to go on, and their keys
+-- REPLY next position, and their keys
 
 local subscribed = KEYS[1]
 local cursor, count = ARGV[1], tonumber(ARGV[2])
 local queue_prefix, consumers_prefix, peers_prefix = ARGV[3], ARGV[4], ARGV[5]
 
--- A set that is no set has no members. When too many were looked at, a dispatch is to find out.
+-- A key of another type counts as empty. After too many checks the answer is yes; dispatch decides.
 local looks = 2 * count
 local function is_awaited(key)
   local page = redis.pcall('SSCAN', consumers_prefix .. key, 0, 'COUNT', 100)

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- unsubscribe: let a consumer, with all its peers, receive a key no more.
+-- unsubscribe: unsubscribe a consumer, with all its peers, from a key.
 --
--- Its peers' dedicated queues get nothing any more. What is in them is for `settle`.
+-- Its peers' dedicated queues get no more messages. Their contents are handled by `settle`.
 --
 -- KEYS  queue          list    QUEUE_<key>
 --       consumers      set     CONSUMERS_<key>
@@ -15,17 +15,18 @@
 --       handed         string  HANDED_<consumer>_<peer>, of the peer that calls
 -- ARGV  key
 --       consumer
---       acked          the batch that arrived at the caller, or ''
---       leavers        how the set of its peers begins
---       channel        of the consumer's watchers
+--       acked          id of the batch that the caller acknowledges, or ''
+--       leavers        prefix of the set of its departing peers
+--       channel        channel that wakes the consumer's watchers
 -- REPLY 1; -1: it was not subscribed
+-- NEEDS unacked_batch, number, journal_on_deliver
 
 local queue, consumers, tally, subscriptions = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local peers, subscribed, unsubscribed, unsettled = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local aside, handed = KEYS[9], KEYS[10]
 local key, consumer, acked, leavers, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
--- What is of another type is found before anything is written.
+-- Read the keys first: one of another type then fails before anything is written.
 redis.call('LLEN', queue)
 local total = tonumber(redis.call('HGET', tally, 'dispatched')) or 0
 redis.call('SCARD', consumers)
@@ -33,12 +34,13 @@ redis.call('SCARD', subscriptions)
 redis.call('SCARD', subscribed)
 redis.call('SCARD', peers)
 if redis.call('SREM', consumers, consumer) + redis.call('SREM', subscriptions, key) == 0 then
-  -- Unless somebody has begun it and not come to its end.
+  -- An earlier call may have unsubscribed it already, with its settling still going on.
   return redis.call('HEXISTS', unsubscribed, consumer) == 1 and 1 or -1
 end
 
-local batch = acked ~= '' and read_kept(handed)
+local batch = acked ~= '' and read_unacked(handed)
 if batch and batch[1] == acked then
+  delivered(batch[2])
   redis.call('DEL', handed)
 end
 if redis.call('EXISTS', peers) == 1 then

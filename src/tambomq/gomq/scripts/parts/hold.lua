@@ -1,11 +1,7 @@
--- hold: a backlog waits for others to subscribe, so that they share it.
---
--- KEYS  none
--- ARGV  none
--- REPLY none
+-- hold: delay the dispatch of a backlog, so that peers that subscribe soon share it.
 
--- Those whose time is over, or further ahead than it was ever set, are forgotten here, so that
--- there are never more than were subscribed to in one such time. A set that is none holds nothing.
+-- Expired entries, and those too far in the future, are removed here, so that the set stays small.
+-- A key of another type counts as no held backlog.
 local function hold(held, key, hold_ms)
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -1,27 +1,25 @@
--- leave: a silent peer leaves its keys, as many of them as there are steps for.
+-- leave: remove a silent peer from its keys, within a budget of steps.
 --
--- KEYS  none
--- ARGV  none
--- REPLY none
+-- NEEDS set_aside
 
--- Steps that it takes to leave a key, and one that has nothing for the peer.
+-- Cost in steps of a key with waiting or observed messages, and of an idle one.
 local DUE, IDLE = 8, 0.5
 
--- Returns how many steps it took, and whether the peer has left all. As long as it has not, it
--- counts as one that came again to the others in the same moment: it may, and is owed nothing there.
+-- Returns the steps used, and whether the peer has left all keys. Until then it counts as having just
+-- joined the keys it has left, since it is still listed as a peer: nothing waits for it there.
 local function leave(keys, place_of, tally_prefix, list_of, steps)
   local due, idle, is_all = {}, {}, true
-  local most = math.max(1, math.floor(steps / DUE))
+  local max_due = math.max(1, math.floor(steps / DUE))
   for _, key in ipairs(keys) do
     local tally, list = tally_prefix .. key, list_of(key)
-    -- What is of another type is found before anything is written.
+    -- Read the keys first: one of another type then fails before anything is written.
     local known = redis.call('HMGET', tally, 'dispatched', list)
     local total, from = known[1] or '0', known[2]
     if redis.pcall('LLEN', list) == 0 and (from == total or not from) then
       if from then
         idle[#idle + 1] = {tally, list}
       end
-    elseif #due < most then
+    elseif #due < max_due then
       local place = place_of(key)
       redis.call('LLEN', place.queue)
       due[#due + 1] = {place, list, tonumber(total) or 0}

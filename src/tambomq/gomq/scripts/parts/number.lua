@@ -1,11 +1,7 @@
--- number: for other scripts: numbers what is set aside. A number is given once, and they only grow.
---
--- KEYS  none
--- ARGV  none
--- REPLY none
+-- number: assign increasing, unique numbers to queues that are set aside.
 
--- The counter is deleted when nothing is set aside any more, and begins anew with the time in
--- microseconds: that is beyond every number there was. As text, since Lua rounds what it writes.
+-- The counter is deleted when nothing is set aside any more, and restarts at the time in microseconds,
+-- which is greater than every earlier number. Returned as text, since Lua rounds large numbers.
 local function next_number(aside)
   local number = redis.call('INCR', aside)
   if number == 1 then
@@ -16,7 +12,7 @@ local function next_number(aside)
   return string.format('%.0f', number)
 end
 
--- Nothing of this key is set aside any more.
+-- Note that nothing of this key is set aside any more.
 local function end_numbers(aside, unsettled, key)
   redis.call('SREM', unsettled, key)
   if redis.call('EXISTS', unsettled) == 0 then

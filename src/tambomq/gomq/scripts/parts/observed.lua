@@ -1,12 +1,8 @@
--- seen: which messages somebody has had, as ranges of their numbers (from, to].
---
--- KEYS  none
--- ARGV  none
--- REPLY none
+-- observed: ranges (from, to] of the numbers of messages that departed peers have observed.
 
--- So many are remembered of a key. What is in an older one may be handed out a second time.
+-- Ranges kept per key. Messages in older ranges may be delivered a second time.
 local RANGES = 500
--- A batch that is not acknowledged may come back to its queue. It has no more of a key than this.
+-- Maximum messages of a key in an unacknowledged batch, which may return to its queue.
 local BATCH = 1000
 
 local function read_ranges(text)
@@ -31,7 +27,7 @@ local function merged(ranges)
   return out
 end
 
--- The last run of numbers in (from, to] that are in none of these merged ranges, as a range.
+-- Return the last run of numbers in (from, to] that is in none of these merged ranges, as a range.
 local function last_run(ranges, from, to)
   for place = #ranges, 1, -1 do
     local range = ranges[place]
@@ -43,7 +39,7 @@ local function last_run(ranges, from, to)
   return from, to
 end
 
--- Those that are merged, as far as they reach above a number.
+-- Format merged ranges that reach above the number *above*.
 local function write_ranges(ranges, above)
   local words = {}
   for place = math.max(1, #ranges - RANGES + 1), #ranges do
@@ -54,13 +50,13 @@ local function write_ranges(ranges, above)
   return table.concat(words, ',')
 end
 
-local function read_seen(tally)
+local function read_observed(tally)
   return read_ranges(redis.call('HGET', tally, 'seen'))
 end
 
--- With a number up to which nothing waits for anybody, what is before it is forgotten.
-local function write_seen(tally, ranges, least)
-  local text = write_ranges(merged(ranges), least and least - BATCH or -math.huge)
+-- *observed_by_all*: number up to which no message waits for any peer; older ranges are dropped.
+local function write_observed(tally, ranges, observed_by_all)
+  local text = write_ranges(merged(ranges), observed_by_all and observed_by_all - BATCH or -math.huge)
   if text ~= '' then
     redis.call('HSET', tally, 'seen', text)
   else
@@ -68,8 +64,8 @@ local function write_seen(tally, ranges, least)
   end
 end
 
--- Adds to what is written, which `settle` merges with it. Whether it should do so soon.
-local function note_seen(tally, ranges)
+-- Append ranges without merging, which is for `settle`. Return whether it should run soon.
+local function append_observed(tally, ranges)
   if #ranges == 0 then
     return false
   end

@@ -1,8 +1,4 @@
--- put_back: what was taken from a list goes back to its head, in its old order.
---
--- KEYS  none
--- ARGV  none
--- REPLY none
+-- put_back: push items back to the head of a list, in their old order.
 
 local function put_back(list, items)
   for last = #items, 1, -500 do

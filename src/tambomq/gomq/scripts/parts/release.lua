@@ -1,10 +1,6 @@
--- release: a consumer observes, so the backlogs of its keys are held no longer.
---
--- KEYS  none
--- ARGV  none
--- REPLY none
+-- release: stop holding the backlogs of a consumer's keys, since it observes.
 
--- Whether one of them was. A set that is none holds nothing.
+-- Return whether one of them was held. A key of another type counts as no held backlog.
 local function release(held, keys)
   local released = false
   if redis.call('EXISTS', held) == 1 then

@@ -1,19 +1,18 @@
--- unhand: what was handed out and never acknowledged waits for its peer again.
+-- requeue_unacked: put an unacknowledged batch back into its peer's dedicated queues.
 --
--- KEYS  none
--- ARGV  none
--- REPLY none
+-- NEEDS unacked_batch, put_back, journal_on_deliver
 
--- With a key, only what is of that key. Returns how many bytes it has read.
-local function unhand(handed, acked, list_of, key)
+-- With *key*, only the messages of that key. Returns the bytes that were read.
+local function requeue_unacked(handed, acked, list_of, key)
   local size = redis.pcall('STRLEN', handed)
   if size == 0 then
     redis.call('DEL', handed)
     return 0
   end
-  local batch, rest = read_kept(handed), {}
+  local batch, rest = read_unacked(handed), {}
   redis.call('DEL', handed)
   if not batch or batch[1] == acked then
+    delivered(batch and batch[2])
     return type(size) == 'number' and size or 0
   end
   local found = batch[2]

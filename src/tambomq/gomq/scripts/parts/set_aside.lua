@@ -1,25 +1,24 @@
--- aside: a peer receives a key no more; its dedicated queue is set aside, to be looked through later.
+-- set_aside: stop delivering a key to a peer, and set its dedicated queue aside for `settle`.
 --
--- KEYS  none
--- ARGV  none
--- REPLY none
+-- NEEDS number
 
--- A list that is no list is nobody's queue: it holds no messages.
+-- Delete a key of another type: it is no queue and holds no messages.
 local function drop_unsound(list)
   if type(redis.pcall('LLEN', list)) ~= 'number' then
     redis.call('DEL', list)
   end
 end
 
--- The list holds the last messages up to the number `total`. What is before them, back to the peer's
--- arrival, it has observed. `place` names what belongs to the key, and collects what was observed.
+-- *list* holds the last messages up to the number *total*. The peer has observed those before them,
+-- back to the time it joined. *place* has the names of the key's Redis keys, and collects the ranges
+-- that were observed.
 local function set_aside(place, list, total)
   drop_unsound(list)
   local waiting = redis.call('LLEN', list)
   local upto = total - waiting
   local from = tonumber(redis.call('HGET', place.tally, list)) or upto
   if from < upto then
-    place.seen[#place.seen + 1] = {from, upto}
+    place.observed[#place.observed + 1] = {from, upto}
   end
   if waiting > 0 then
     local number = next_number(place.aside)
@@ -30,7 +29,7 @@ local function set_aside(place, list, total)
   redis.call('HDEL', place.tally, list)
 end
 
--- From now on nothing of the key is dispatched until all is settled: what goes back is the oldest.
+-- Stop dispatching the key until it is settled: requeued messages are older than the waiting ones.
 local function unsettle(place)
   redis.call('HSET', place.tally, 'leaving', 1)
   redis.call('SADD', place.unsettled, place.key)

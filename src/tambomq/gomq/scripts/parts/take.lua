@@ -1,15 +1,13 @@
--- take: pop what waits for a peer, or leave all as it is.
+-- take: pop the messages that wait for a peer; on an error, restore them.
 --
--- KEYS  none
--- ARGV  none
--- REPLY none
+-- NEEDS put_back
 
--- In all no more than these, and what the last key has beyond.
-local MOST = 1000
+-- Stop after the key with which this many messages are reached.
+local MAX_TAKEN = 1000
 
--- Returns pairs of a key and its messages; the second result is an error instead.
--- `turn` lets each key be the first at times, since the reply may be full before the last.
-local function take(keys, list_of, limit, room, turn)
+-- Returns keys and their lists of messages in turn; on failure an empty table and the error. *turn*
+-- rotates the keys, since the reply may be full before the last one.
+local function take(keys, list_of, limit, free_bytes, turn)
   local taken, count = {}, 0
   for step = 1, #keys do
     local key = keys[(step + turn) % #keys + 1]
@@ -24,10 +22,10 @@ local function take(keys, list_of, limit, room, turn)
     if items then
       local fit, left = {}, {}
       for _, item in ipairs(items) do
-        -- One always fits, or it would wait for ever.
-        if #left == 0 and (room >= #item + #key or (#fit == 0 and #taken == 0)) then
+        -- The first message is always taken, or a large one would wait for ever.
+        if #left == 0 and (free_bytes >= #item + #key or (#fit == 0 and #taken == 0)) then
           fit[#fit + 1] = item
-          room = room - #item - #key
+          free_bytes = free_bytes - #item - #key
         else
           left[#left + 1] = item
         end
@@ -38,7 +36,7 @@ local function take(keys, list_of, limit, room, turn)
         taken[#taken + 1] = fit
         count = count + #fit
       end
-      if #left > 0 or count >= MOST then
+      if #left > 0 or count >= MAX_TAKEN then
         return taken
       end
     end

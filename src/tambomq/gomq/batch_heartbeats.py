@@ -1,0 +1,67 @@
+"""The heartbeat schedule of a client: when to send one for each batch that it is handling.
+
+A server disconnects a peer that is silent for `peer_timeout_s`, and gives its batch to others. So
+a client that needs longer for a batch sends heartbeats meanwhile. Nothing here sends or waits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from tambomq.gomq.model import PEER_TIMEOUT_S
+
+# Two heartbeats in a row may be lost.
+_PER_TIMEOUT: Final = 3
+_MIN_INTERVAL_S: Final = 0.05
+# On a busy machine a healthy server may take a few tenths of a second to reply.
+_MIN_REPLY_TIMEOUT_S: Final = 0.5
+_MAX_REPLY_TIMEOUT_S: Final = 2.0
+
+
+@dataclass(slots=True)
+class BatchHeartbeats:
+    """The unacknowledged batches of one client, by consumer. Times are monotonic seconds."""
+
+    _due: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def observed(self, consumer: str, batch: str, timeout_s: float | None, now: float) -> bool:
+        """Note the reply to an Observe; return whether it brought a batch.
+
+        *timeout_s* is the peer timeout of the server; `None` if its reply does not name one.
+        """
+        if not batch:
+            self._due.pop(consumer, None)
+            return False
+        every_s = max(_MIN_INTERVAL_S, (timeout_s or PEER_TIMEOUT_S) / _PER_TIMEOUT)
+        self._due[consumer] = (now + every_s, every_s)
+        return True
+
+    def due(self, now: float) -> list[str]:
+        """Return the consumers whose heartbeat is due, and schedule their next ones."""
+        found = []
+        for consumer, (at, every_s) in list(self._due.items()):
+            if at <= now and consumer in self._due:
+                self._due[consumer] = (now + every_s, every_s)
+                found.append(consumer)
+        return found
+
+    def reply_timeout_s(self, consumer: str) -> float:
+        """Return how long to wait for a reply before trying another connection.
+
+        Half the interval: a connection that has gone silent must not delay the next heartbeat.
+        """
+        every_s = self._due.get(consumer, (0.0, 0.0))[1]
+        return min(max(every_s / 2, _MIN_REPLY_TIMEOUT_S), _MAX_REPLY_TIMEOUT_S)
+
+    def next_in_s(self, now: float) -> float | None:
+        """Return the time until the next heartbeat; `None` if no batch is being handled."""
+        return min((max(0.0, at - now) for at, _ in list(self._due.values())), default=None)
+
+    def drop(self, consumer: str) -> None:
+        """Send none for *consumer* any more: its batch is not being handled."""
+        self._due.pop(consumer, None)
+
+    def clear(self) -> None:
+        """Send none at all any more; the server will then disconnect the peer."""
+        self._due.clear()

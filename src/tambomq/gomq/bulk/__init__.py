@@ -1,0 +1,1 @@
+"""Bulk operations on GOMQ keys, for Spark, the pipeline and audits."""

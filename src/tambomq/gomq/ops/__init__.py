@@ -1,0 +1,1 @@
+"""Operations on GOMQ keys, as calls. Their Lua scripts are in ``scripts/``."""

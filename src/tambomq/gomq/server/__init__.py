@@ -1,0 +1,1 @@
+"""The GOMQ service and its gRPC server."""
