@@ -1,5 +1,5 @@
 """Lets Spark find the format ``rsmq``: installing the package is enough."""
 
-from tambomq.spark.rsmq import RsmqSource as DefaultSource
+from tambomq.spark.formats.rsmq.source import RsmqSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -1,5 +1,5 @@
 """Lets Spark find the format ``tambo``: installing the package is enough."""
 
-from tambomq.spark.tambo import TamboSource as DefaultSource
+from tambomq.spark.formats.tambo.source import TamboSource as DefaultSource
 
 __all__ = ["DefaultSource"]

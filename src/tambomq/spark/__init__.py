@@ -1,19 +1,21 @@
-"""Queues as tables of Spark: to be read, streamed and written."""
+"""Spark data sources and sinks for queues: tables to read, stream and write."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tambomq.spark import needs
+from tambomq.spark.launch import worker_requirements as needs
 
 if TYPE_CHECKING:
-    from tambomq.spark.driver import session
+    from tambomq.spark.launch.session import session
+    from tambomq.spark.lease.admin import Leases
+    from tambomq.spark.lease.verdicts import settle
 
-__all__ = ["session"]
+__all__ = ["Leases", "session", "settle"]
 
 # The workers of Spark import this package too, and have no use for what starts Spark.
-_LATER = {"session": "driver"}
+_LATER = {"Leases": "lease.admin", "session": "launch.session", "settle": "lease.verdicts"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The columns of a table: for Spark as DDL, for Arrow as a schema, and filled from raw replies."""
+"""The columns of a table: their DDL for Spark, their Arrow schema, and rows of raw values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONG: Final = pa.int64()
 DOUBLE: Final = pa.float64()
 BOOL: Final = pa.bool_()
 TIME: Final = pa.timestamp("us", tz="UTC")
-"""Given as milliseconds since 1970; what no clock shows is null."""
+"""Given as milliseconds since 1970; times out of Spark's range are null."""
 
 _DDL: Final = {
     TEXT: "STRING",
@@ -33,11 +33,11 @@ _MILLISECONDS: Final = pa.timestamp("ms", tz="UTC")
 
 
 class Column(NamedTuple):
-    """A column: what it is called, of which type it is, what stands in it."""
+    """A column: its name, type and description."""
 
     name: str
     type: pa.DataType | str
-    """Of Arrow; or Spark's DDL, where only Spark knows what that comes to."""
+    """An Arrow type; or DDL that only Spark can parse."""
     about: str
 
 
@@ -52,13 +52,13 @@ class Columns:
 
     @property
     def queue(self) -> str:
-        """The column that names a row's queue: ``queue``, or the first if none is called so."""
+        """The column with a row's queue: ``queue``, or the first if there is none of that name."""
         names = [column.name for column in self._columns]
         return "queue" if "queue" in names else names[0]
 
     @property
     def ddl(self) -> str:
-        """The schema as Spark reads it, with what each column is for."""
+        """The schema as Spark's DDL, with descriptions as comments."""
         return ", ".join(
             f"`{name}` {_DDL.get(kind, kind)} COMMENT '{about.replace(chr(39), chr(39) * 2)}'"
             for name, kind, about in self._columns
@@ -66,20 +66,20 @@ class Columns:
 
     @cached_property
     def arrow(self) -> pa.Schema:
-        """The schema as Arrow has it."""
+        """The Arrow schema."""
         return pa.schema([(name, kind) for name, kind, _ in self._columns])
 
     def batch(self, **values: Sequence[Any]) -> pa.RecordBatch:
-        """Return rows; every column is named once.
+        """Return rows from the values of all columns.
 
-        Texts may be bytes, of whoever's making; a number its column has no room for is null.
+        Texts may be bytes, valid UTF-8 or not; a number out of its column's range is null.
         """
         arrays = [_array(values[name], kind) for name, kind, _ in self._columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self.arrow)
 
 
 def constant(value: Any, count: int) -> pa.Array:
-    """Return a column that says the same in each of *count* rows."""
+    """Return a column with the same value in *count* rows."""
     return pa.nulls(count) if value is None else pa.repeat(value, count)
 
 
@@ -100,11 +100,11 @@ def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def clock(ms: pa.Array) -> pa.Array:
-    """Return milliseconds as times; what no clock shows is null."""
+    """Return milliseconds as times; null for times out of Spark's range."""
     ends = pc.min_max(ms).as_py()
     if ends["min"] is not None and not _EARLIEST_MS <= ends["min"] <= ends["max"] <= _LATEST_MS:
         ms = pa.array([each if _is_shown(each) else None for each in ms.to_pylist()], LONG)
-    # Seen as what they are, they need no arithmetic.
+    # A view as milliseconds needs no conversion.
     return ms.view(_MILLISECONDS).cast(TIME)
 
 
@@ -132,13 +132,13 @@ def _fitting(value: Any, kind: pa.DataType) -> Any:
 
 def _texts(values: Sequence[Any]) -> pa.Array:
     try:
-        # In C, where all is UTF-8; which it nearly always is.
+        # The fast path in C: nearly always, all values are UTF-8.
         return pa.array(values, BYTES).cast(TEXT)
     except (pa.ArrowInvalid, UnicodeEncodeError):
         return pa.array(_decoded(values), TEXT)
 
 
 def _decoded(values: Iterable[Any]) -> list[str | None]:
-    # Half a surrogate pair is text to Python and JSON, and to nobody else.
+    # Python and JSON allow lone surrogates, which UTF-8 cannot encode.
     raw = (v.encode(errors="replace") if isinstance(v, str) else v for v in values)
     return [v if v is None else v.decode(errors="replace") for v in raw]

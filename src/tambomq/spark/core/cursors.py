@@ -1,4 +1,4 @@
-"""Going through what Redis tells by cursors; of all keys of a cluster, on each of its masters."""
+"""Scans with Redis cursors (SCAN, SSCAN), on each master of a cluster where keys are scanned."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, Final, TypeVar
 
 from tambomq.errors import StoreError, StoreUnavailable
 from tambomq.store.call import Call
+from tambomq.store.roundtrip import Address
 from tambomq.store.sync import Store
-from tambomq.store.trip import Address
 
 T = TypeVar("T")
 
@@ -17,7 +17,7 @@ _START: Final = b"0"
 
 
 def pages(store: Store, page: Callable[[bytes], Call[tuple[bytes, list[T]]]]) -> Iterator[list[T]]:
-    """Yield what *page* finds from a cursor on, on every master."""
+    """Yield the pages of a scan on every master."""
     masters = [Store(replace(store.endpoint, nodes=(each,), path=None)) for each in _nodes(store)]
     try:
         for node in masters or [store]:
@@ -30,7 +30,7 @@ def pages(store: Store, page: Callable[[bytes], Call[tuple[bytes, list[T]]]]) ->
 def scanned(
     store: Store, page: Callable[[bytes], Call[tuple[bytes, list[T]]]]
 ) -> Iterator[list[T]]:
-    """Yield what *page* finds from a cursor on, until there is no more."""
+    """Yield the pages of a scan on one server, until its end."""
     cursor = _START
     while True:
         cursor, found = store.run(page(cursor))
@@ -40,18 +40,18 @@ def scanned(
 
 
 def _nodes(store: Store) -> list[Address]:
-    """Return where the masters of a cluster are; none where there is no cluster."""
+    """Return the addresses of a cluster's masters; none if it is no cluster."""
     try:
         found = store.run(Call("CLUSTER SLOTS", (), (), _addresses, repeatable=True))
     except StoreUnavailable:
         raise
     except StoreError:
-        # It is no cluster, or does not say whether it is: then it is asked as it is.
+        # Not a cluster, or CLUSTER is not permitted: scan the server itself.
         return []
     return [(host or store.endpoint.nodes[0][0], port) for host, port in found]
 
 
 def _addresses(reply: list[Any]) -> list[Address]:
-    """Return where the masters are, each once; a host that a node leaves out is its own."""
+    """Return the masters' addresses, each once; an empty host stands for the node asked."""
     found = ((row[2][0] or b"", row[2][1]) for row in reply)
     return list(dict.fromkeys((host.decode(), port) for host, port in found))

@@ -1,7 +1,7 @@
-"""A stream that cannot be: tells why as soon as it is asked for anything.
+"""`FailingReader`: a stream reader that raises a given error as soon as it is used.
 
-Spark 4.3 wants to stop a reader that was never made, and tells of that fault of its own beside
-ours. So what is wrong with a stream is told by a reader, not in its place.
+If creating a reader fails, Spark 4.3 still tries to stop it, and reports that failure beside ours.
+So errors of a stream's options are raised by a reader instead.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from tambomq.errors import TamboError
-from tambomq.spark.plain import told_in_one_line
+from tambomq.spark.core.short_errors import one_line_errors
 
 
-class Refusal(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Raises *error* whatever it is asked for."""
+class FailingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Raises *error* from every method."""
 
     def __init__(self, error: TamboError) -> None:
         self._error = error
@@ -44,5 +44,5 @@ class Refusal(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._refuse()
 
     def _refuse(self) -> NoReturn:
-        with told_in_one_line():
+        with one_line_errors():
             raise self._error

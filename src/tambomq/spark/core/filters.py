@@ -1,6 +1,6 @@
-"""What Spark's filters say about the rows that are wanted.
+"""Column bounds derived from Spark's filters.
 
-Every filter is left to Spark as well: what is concluded here only saves reading.
+Spark still applies every filter itself: the bounds only save reading.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from tambomq.spark.table import Bounds
+from tambomq.spark.core.table import ColumnBounds
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
-def bounds_of(filters: Iterable[Filter]) -> Bounds:
-    """Return what all of *filters* together allow; times become milliseconds."""
-    bounds = Bounds()
+def bounds_of(filters: Iterable[Filter]) -> ColumnBounds:
+    """Return the bounds that all of *filters* imply together; times become milliseconds."""
+    bounds = ColumnBounds()
     for each in filters:
         column = ".".join(getattr(each, "attribute", ()))
         if isinstance(each, EqualTo | EqualNullSafe):
@@ -42,9 +42,9 @@ def bounds_of(filters: Iterable[Filter]) -> Bounds:
     return bounds
 
 
-def _narrow(bounds: Bounds, column: str, values: Iterable[Any]) -> None:
+def _narrow(bounds: ColumnBounds, column: str, values: Iterable[Any]) -> None:
     named = [value for value in values if value is not None]
-    # Spark finds NaN where it is asked for, Python does not; and a null is no value to look for.
+    # NaN equals NaN in Spark but not in Python, and null equals nothing: derive no bounds.
     if not named or any(value != value for value in named):  # noqa: PLR0124  (so is NaN alone)
         return
     found = frozenset(_plain(value, last=False) for value in named)
@@ -63,6 +63,6 @@ def _tighten(limits: dict[str, Any], column: str, value: Any, choose: Any) -> No
 def _plain(value: Any, *, last: bool) -> Any:
     if not isinstance(value, datetime):
         return value
-    # In whole numbers: as floats, some milliseconds become the one before.
+    # Integer arithmetic: with floats, some milliseconds round to the one before.
     since = (value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH
     return -(-since // _MILLISECOND) if last else since // _MILLISECOND

@@ -1,4 +1,4 @@
-"""What a reader or writer was told: options by name, checked before anything is opened."""
+"""Options of a read or write by name, validated before any connection is opened."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from tambomq.errors import SettingsError
-from tambomq.store.connect import URL, endpoint
+from tambomq.store.endpoint import URL, endpoint
 from tambomq.store.sync import Store
 
 _REQUIRED: Final[Any] = object()
 _YES_NO: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _WILD: Final = frozenset("*?[")
 _JSON_LIST: Final = re.compile(r"\[\s*[\"\]]")
-_MOST_DIGITS: Final = 19
-_PARTS, _MOST_PARTS = 4, 10_000
-_MOST_LETTERS: Final = 100
+_MAX_DIGITS: Final = 19
+_PARTITIONS, _MAX_PARTITIONS = 4, 10_000
+_MAX_LETTERS: Final = 100
 
 
-class Given:
+class SourceOptions:
     """The options of one read or write. Spark spells their names in lower case."""
 
     def __init__(self, source: str, options: Mapping[str, str], known: tuple[str, ...]) -> None:
@@ -40,24 +40,26 @@ class Given:
                 raise SettingsError(f"format {source!r}: no option {name}; {hint}")
 
     def text(self, name: str, default: Any = _REQUIRED) -> Any:
-        """Return what was said, or *default*."""
+        """Return the option, or *default*."""
         value = self._options.get(name.lower(), default)
         if value is _REQUIRED or value == "":
             raise SettingsError(f"format {self._source!r}: the option {name} is missing")
         return value
 
-    def number(self, name: str, default: int, *, least: int = 1, most: int = 2**63 - 1) -> int:
-        """Return a whole number from *least* to *most*."""
+    def number(
+        self, name: str, default: int, *, min_value: int = 1, max_value: int = 2**63 - 1
+    ) -> int:
+        """Return a whole number from *min_value* to *max_value*."""
         text = str(self.text(name, default))
-        # So long a number would not even be read.
-        readable = text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
-        if not readable or not least <= int(text) <= most:
-            raise self.wrong(name, f"a whole number from {least} to {most}", text)
+        # Python refuses to parse very long numbers.
+        readable = text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS
+        if not readable or not min_value <= int(text) <= max_value:
+            raise self.wrong(name, f"a whole number from {min_value} to {max_value}", text)
         return int(text)
 
-    def parts(self) -> int:
-        """Return in about how many tasks to read."""
-        return self.number("partitions", _PARTS, most=_MOST_PARTS)
+    def partition_count(self) -> int:
+        """Return the approximate number of tasks to read with."""
+        return self.number("partitions", _PARTITIONS, max_value=_MAX_PARTITIONS)
 
     def flag(self, name: str, *, default: bool) -> bool:
         """Return yes or no."""
@@ -73,16 +75,16 @@ class Given:
             raise self.wrong(name, f"one of {', '.join(words)}", text)
         return text
 
-    def place(self) -> Place:
-        """Return where the server is. A URL that cannot be is refused here."""
+    def redis_target(self) -> RedisTarget:
+        """Return the server to use; raise `SettingsError` for an invalid URL."""
         url = self.text("url", URL)
         endpoint(url)
-        return Place(url)
+        return RedisTarget(url)
 
-    def wanted(self, name: str = "queue") -> Wanted:
-        """Return which queues are meant: a name, names with commas, a JSON list, or patterns."""
+    def queue_selector(self, name: str = "queue") -> QueueSelector:
+        """Return the selected queues: names or patterns, separated by commas or as a JSON list."""
         text = self.text(name)
-        # Else it is a pattern that begins with a set of letters.
+        # Otherwise a leading [ begins a character class of a pattern.
         if _JSON_LIST.match(text):
             try:
                 names = json.loads(text)
@@ -94,48 +96,48 @@ class Given:
             names = [each.strip() for each in text.split(",")]
         if not names or "" in names:
             raise self.wrong(name, "names, or a JSON list of them", text)
-        return Wanted(tuple(dict.fromkeys(names)))
+        return QueueSelector(tuple(dict.fromkeys(names)))
 
     def wrong(self, name: str, expected: str, value: str) -> SettingsError:
         """Return the error for an option of another form than *expected*."""
-        shown = value if len(value) <= _MOST_LETTERS else f"{value[:_MOST_LETTERS]}…"
+        shown = value if len(value) <= _MAX_LETTERS else f"{value[:_MAX_LETTERS]}…"
         return SettingsError(f"format {self._source!r}: {name} must be {expected}, not {shown!r}")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a server is. Its password does not show."""
+class RedisTarget:
+    """The URL of a Redis server. Its repr hides the password."""
 
     url: str
 
     def open(self) -> Store:
-        """Return a store of one's own: sockets do not travel."""
+        """Open a new store: connections cannot be sent to workers."""
         return Store(self.url)
 
     def open_for_renewals(self, every_s: float) -> Store:
-        """Return a store for what is renewed *every_s*: it gives up a silent connection in time."""
+        """Open a store for renewals *every_s*; it drops a silent connection before the next one."""
         return Store(endpoint(self.url).with_timeout(every_s / 2), patience_s=every_s)
 
     def __repr__(self) -> str:
-        return f"Place({endpoint(self.url)})"
+        return f"RedisTarget({endpoint(self.url)})"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which queues are meant."""
+class QueueSelector:
+    """The queues to read, by names and patterns."""
 
     patterns: tuple[str, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Those that are named in full."""
+        """The entries without wildcards."""
         return tuple(each for each in self.patterns if not _WILD.intersection(each))
 
     @property
     def has_patterns(self) -> bool:
-        """Whether one must look which there are."""
+        """Whether existing queues must be listed to match patterns."""
         return len(self.names) < len(self.patterns)
 
     def includes(self, name: str) -> bool:
-        """Whether *name* is meant."""
+        """Whether the queue *name* is selected."""
         return any(name == each or fnmatchcase(name, each) for each in self.patterns)

@@ -1,12 +1,11 @@
-"""Typed payloads: what stands in the bytes of a row, as columns beside them.
+"""Typed payloads: decodes the bytes of a row into a column ``value`` beside them.
 
-``payload`` says how to read them, ``payloadSchema`` (Spark's DDL) what is expected. The result is
-the column ``value``, and ``error`` says what is wrong with it. A row keeps its bytes whatever they
-are, and none of them ends a query:
+``payload`` names the encoding, ``payloadSchema`` (Spark's DDL) the expected type. Problems go to
+the column ``error``. A row always keeps its bytes, and no payload fails a query:
 
-- what cannot be read at all has no value, and an error;
+- bytes that cannot be decoded have no value, and an error;
 - a field of another type, or outside its type's range, is null, and the error names it;
-- a field that is missing is null, and one that nobody asked for is left out: neither is an error;
+- a missing field is null, and an unexpected one is left out: neither is an error;
 - a row without bytes has neither value nor error.
 """
 
@@ -22,39 +21,50 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from tambomq.errors import SettingsError
-from tambomq.spark.columns import TEXT, Column, Columns
-from tambomq.spark.expected import UNREADABLE, Expected, expected, is_key, is_known
-from tambomq.spark.options import Given
+from tambomq.spark.core.columns import TEXT, Column, Columns
+from tambomq.spark.core.options import SourceOptions
+from tambomq.spark.core.payload_types import (
+    UNREADABLE,
+    TypedDecoder,
+    is_key,
+    is_known,
+    typed_decoder,
+)
 
 KINDS: Final = ("bytes", "text", "json", "msgpack")
 OPTIONS: Final = ("payload", "payloadSchema")
 VALUE: Final = "value"
-_MOST_LETTERS: Final = 300
+_MAX_LETTERS: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Payload:
-    """How to read the bytes in *column*. Plain values: workers make their decoders themselves."""
+class PayloadDecoder:
+    """Decodes the bytes in *column*. Picklable: workers create the actual decoders."""
 
     kind: str = "bytes"
     schema: str | None = None
-    """What is expected, as Spark's DDL."""
+    """The expected type, as Spark's DDL."""
     column: str = "payload"
     error: str = "error"
-    """The column for what is wrong; one of that name that is there already is filled up."""
+    """The column for errors; an existing one of that name keeps its own errors."""
     type: pa.DataType | None = None
-    """The same as *schema*, once Spark has read it: see `bound`."""
+    """*schema* as an Arrow type, once Spark has parsed it: see `bound`."""
 
     @classmethod
-    def given(cls, given: Given, column: str, error: str = "error") -> Payload:
-        """Return what the options say; raise `SettingsError` if it makes no sense."""
-        kind, schema = given.one_of("payload", KINDS, "bytes"), given.text("payloadSchema", None)
+    def from_options(
+        cls, options: SourceOptions, column: str, error: str = "error"
+    ) -> PayloadDecoder:
+        """Parse the options; raise `SettingsError` if they are invalid."""
+        kind, schema = (
+            options.one_of("payload", KINDS, "bytes"),
+            options.text("payloadSchema", None),
+        )
         if schema is not None and kind not in ("json", "msgpack"):
-            raise given.wrong("payload", "json or msgpack where there is a payloadSchema", kind)
+            raise options.wrong("payload", "json or msgpack where there is a payloadSchema", kind)
         return cls(kind, schema, column, error)
 
     def columns(self, columns: Columns) -> Columns:
-        """Return *columns* with those that are added."""
+        """Return *columns* and those that decoding adds."""
         if self.kind == "bytes":
             return columns
         there = {each.name for each in columns}
@@ -67,8 +77,8 @@ class Payload:
             added.append(Column(self.error, TEXT, f"what is wrong with the {self.column}"))
         return Columns(*columns, *added)
 
-    def bound(self, schema: StructType) -> Payload:
-        """Return the same with the type that Spark has read from the DDL."""
+    def bound(self, schema: StructType) -> PayloadDecoder:
+        """Return a copy with the type that Spark has parsed from the DDL."""
         if self.kind == "bytes" or self.schema is None:
             return self
         found = schema[VALUE].dataType
@@ -76,7 +86,7 @@ class Payload:
         return replace(self, type=arrow_type(found))
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return *batch* with its bytes read."""
+        """Return *batch* with its payloads decoded."""
         if self.kind == "bytes":
             return batch
         bodies = batch.column(self.column).to_pylist()
@@ -84,17 +94,17 @@ class Payload:
         fields, arrays = list(batch.schema), list(batch.columns)
         names = batch.schema.names
         if self.error in names:
-            place = names.index(self.error)
-            told = arrays[place].to_pylist()
-            both = [old or new for old, new in zip(told, errors, strict=True)]
-            arrays[place] = pa.array(both, TEXT)
+            index = names.index(self.error)
+            existing = arrays[index].to_pylist()
+            both = [old or new for old, new in zip(existing, errors, strict=True)]
+            arrays[index] = pa.array(both, TEXT)
             return _batch([*fields, pa.field(VALUE, values.type)], [*arrays, values])
         added = [pa.field(VALUE, values.type), pa.field(self.error, TEXT)]
         return _batch([*fields, *added], [*arrays, values, pa.array(errors, TEXT)])
 
     def _read(self, bodies: Sequence[bytes | None]) -> tuple[pa.Array, list[str | None]]:
         if self.type is not None:
-            return _typed(expected(self.kind, self.type), bodies)
+            return _typed(typed_decoder(self.kind, self.type), bodies)
         read = _READ[self.kind]
         values: list[str | None] = []
         errors: list[str | None] = []
@@ -110,12 +120,14 @@ class Payload:
 
 
 def short(reason: object) -> str:
-    """Return *reason* as one line of bearable length."""
+    """Return *reason* as one line of limited length."""
     line = " ".join(str(reason).split())
-    return line if len(line) <= _MOST_LETTERS else f"{line[:_MOST_LETTERS]}…"
+    return line if len(line) <= _MAX_LETTERS else f"{line[:_MAX_LETTERS]}…"
 
 
-def _typed(reader: Expected, bodies: Sequence[bytes | None]) -> tuple[pa.Array, list[str | None]]:
+def _typed(
+    reader: TypedDecoder, bodies: Sequence[bytes | None]
+) -> tuple[pa.Array, list[str | None]]:
     values: list[Any] = []
     errors: list[str | None] = []
     for body in bodies:
@@ -130,12 +142,14 @@ def _typed(reader: Expected, bodies: Sequence[bytes | None]) -> tuple[pa.Array, 
     try:
         return pa.array(values, reader.arrow), errors
     except UNREADABLE:
-        # What Arrow refuses (a decimal with too many digits) it does not point at.
+        # Arrow does not say which value it refuses (a decimal with too many digits): try each.
         mended = [(None, None) if body is None else _mended(reader, body) for body in bodies]
-        return pa.array([value for value, _ in mended], reader.arrow), [told for _, told in mended]
+        return pa.array([value for value, _ in mended], reader.arrow), [
+            error for _, error in mended
+        ]
 
 
-def _mended(reader: Expected, body: bytes) -> tuple[Any, str | None]:
+def _mended(reader: TypedDecoder, body: bytes) -> tuple[Any, str | None]:
     try:
         value, problems = reader.mend(body)
     except UNREADABLE as reason:
@@ -165,7 +179,7 @@ def _batch(fields: list[pa.Field], arrays: list[pa.Array]) -> pa.RecordBatch:
 
 
 def _check(found: DataType, path: str) -> None:
-    """Raise `SettingsError` for what no payload can promise."""
+    """Raise `SettingsError` for types that payloads cannot have."""
     if isinstance(found, StructType):
         if not found.fields or len(set(found.names)) < len(found.names):
             raise SettingsError(f"payloadSchema: the fields of {path} must be some, and differ")
@@ -186,9 +200,9 @@ def _check(found: DataType, path: str) -> None:
 
 
 def arrow_type(found: DataType) -> pa.DataType:
-    """Return what Arrow calls a type of Spark's; the type of null for what it does not know."""
+    """Return the Arrow type of a Spark type; the null type if there is none."""
     try:
         return to_arrow_type(found, timezone="UTC")
     except TypeError:
-        # Nothing can be that, and so no field may be.
+        # The null type is refused for every field.
         return pa.null()

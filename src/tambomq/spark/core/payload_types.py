@@ -1,7 +1,7 @@
-"""What a payload is expected to be: an Arrow type, and how JSON and MessagePack become it.
+"""Decoders from JSON and MessagePack to an Arrow type.
 
-A payload that is as expected is read by one call in C. One that is not is read without
-expectations, and each of its fields is looked at.
+A payload that matches its type is decoded by one call in C. One that does not is decoded without a
+type, and each of its fields is converted on its own.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_DAY: Final = date(1970, 1, 1)
 _MICROSECOND: Final = timedelta(microseconds=1)
 # A number is a time in seconds below the first, then in milliseconds, then in microseconds:
-# each begins in 1973 and ends in 5138, so that no time of our days is read in a wrong unit.
+# each range begins in 1973 and ends in 5138, so no present time is read in a wrong unit.
 _MILLISECONDS_FROM, _MICROSECONDS_FROM = 10**11, 10**14
 # What Spark can show: the years 1 to 9999.
 _EARLIEST, _LATEST = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 
-class Moment(int):
+class EpochMicros(int):
     """Microseconds since 1970."""
 
 
-class Day(int):
+class EpochDays(int):
     """Days since 1970."""
 
 
@@ -49,15 +49,15 @@ _LEAVES: Final[dict[pa.DataType, Any]] = {
     pa.int64(): _integer(64),
     pa.float32(): float,
     pa.float64(): float,
-    pa.date32(): Day,
-    pa.timestamp("us"): Moment,
-    pa.timestamp("us", tz="UTC"): Moment,
+    pa.date32(): EpochDays,
+    pa.timestamp("us"): EpochMicros,
+    pa.timestamp("us", tz="UTC"): EpochMicros,
 }
 _KEYS: Final = frozenset((pa.string(), pa.int8(), pa.int16(), pa.int32(), pa.int64()))
 
 
-class Expected:
-    """One kind of payload, ready to be read."""
+class TypedDecoder:
+    """Decodes one encoding to one type."""
 
     def __init__(self, kind: str, arrow: pa.DataType) -> None:
         self.arrow = arrow
@@ -66,32 +66,32 @@ class Expected:
         self._anything = codec.Decoder().decode
 
     def mend(self, body: bytes) -> tuple[Any, list[str]]:
-        """Return *body* with null in place of what is wrong, and what that is."""
+        """Return *body* with null for each invalid field, and the problems."""
         problems: list[str] = []
         value = _mended(self._anything(body), self.arrow, "", problems)
         return value, problems
 
 
 @lru_cache(64)
-def expected(kind: str, arrow: pa.DataType) -> Expected:
-    """Return the reader for *arrow* in ``json`` or ``msgpack``, made once in a process."""
-    return Expected(kind, arrow)
+def typed_decoder(kind: str, arrow: pa.DataType) -> TypedDecoder:
+    """Return the decoder to *arrow* from ``json`` or ``msgpack``, cached per process."""
+    return TypedDecoder(kind, arrow)
 
 
 def is_known(arrow: pa.DataType) -> bool:
-    """Whether a field may have that type."""
+    """Whether a field may have the type *arrow*."""
     return arrow in _LEAVES or pa.types.is_decimal(arrow)
 
 
 def is_key(arrow: pa.DataType) -> bool:
-    """Whether the keys of a map may have that type."""
+    """Whether the keys of a map may have the type *arrow*."""
     return arrow in _KEYS
 
 
 def _python(arrow: pa.DataType) -> Any:
-    """Return what msgspec calls the type."""
+    """Return the type as msgspec takes it."""
     if pa.types.is_struct(arrow):
-        # A dict, since Arrow takes no objects; what is missing in it becomes null.
+        # A dict, since Arrow takes no objects; missing fields become null.
         return TypedDict("Fields", {f.name: _python(f.type) | None for f in arrow}, total=False)  # type: ignore[operator]
     if pa.types.is_list(arrow):
         return list[_python(arrow.value_type) | None]  # type: ignore[misc]
@@ -138,7 +138,7 @@ def _mended_map(
 
 
 def _hook(wanted: Any, value: Any) -> Any:
-    return Moment(_micros(value)) if wanted is Moment else Day(_days(value))
+    return EpochMicros(_micros(value)) if wanted is EpochMicros else EpochDays(_days(value))
 
 
 def _micros(value: Any) -> int:

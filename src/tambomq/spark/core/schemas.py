@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tambomq.spark.columns import BYTES, DOUBLE, INT, LONG, TEXT, TIME, Column, Columns
+from tambomq.spark.core.columns import BYTES, DOUBLE, INT, LONG, TEXT, TIME, Column, Columns
 
 _CLAIMED: Final = (
     Column("claim", LONG, "the claim it belongs to: wanted when it is settled"),
@@ -49,7 +49,7 @@ _GOMQ_MESSAGE: Final = (
     Column("position", LONG, "its index in the list, from 0 on"),
     Column("id", TEXT, "the message's id, an xid"),
     Column("timestamp", TEXT, "when it was published, as its server wrote it"),
-    Column("published_at", TIME, "the same as a time; null where nobody can tell"),
+    Column("published_at", TIME, "the same as a time; null if it is ambiguous"),
     Column("payload", BYTES, "what was published; null where it is no message of GOMQ's"),
     Column("error", TEXT, "what is wrong with it, or with its payload"),
     Column("raw", BYTES, "what stands there, where it is no message of GOMQ's"),
@@ -193,7 +193,7 @@ TAMBO_JOURNAL: Final = Columns(
     Column("queue", TEXT, "the queue it passed through"),
     Column("entry_id", TEXT, "its place in the journal"),
     Column("recorded_at", TIME, "when it was recorded, as its place says"),
-    Column("event", TEXT, "what happened: sent, or what else its writer tells"),
+    Column("event", TEXT, "what happened: sent, or another event that its writer names"),
     Column("id", TEXT, "the message's id; null where the protocol has none"),
     Column("at", TIME, "when it happened"),
     Column("name", TEXT, "the name it was dispatched by"),

@@ -1,4 +1,4 @@
-"""Errors of ours, told by Spark in one line."""
+"""`one_line_errors`: lets Spark show TamboMQ's errors in one line, without a traceback."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tambomq.errors import TamboError
 
 
 @contextmanager
-def told_in_one_line() -> Iterator[None]:
-    """Let Spark tell an error of ours without the way it took through our code.
+def one_line_errors() -> Iterator[None]:
+    """Remove the traceback and the cause from TamboMQ's errors raised in the block.
 
-    Spark plans a read in a Python process of its own and shows whatever that would print. Where
-    the fault is the caller's, the last line says it all.
+    Spark plans a read in a Python process of its own and shows all that the process prints. For an
+    error of the caller's, the last line is enough.
     """
     try:
         yield
     except TamboError as error:
         sys.tracebacklimit = 0
-        # What it came from would be told as well, in lines of its own.
+        # The cause would be printed too, in lines of its own.
         error.__cause__, error.__suppress_context__ = None, True
         raise

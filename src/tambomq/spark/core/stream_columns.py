@@ -1,7 +1,7 @@
-"""Pages of a stream by columns: the fields of all entries at once, without a loop over rows.
+"""Converts pages of stream entries to columns without a Python loop over rows.
 
-Entries of one kind have the same fields in the same order, and a page has few kinds. Those of one
-length are mostly of one kind.
+Entries are grouped by shape: the same fields in the same order. A page has few shapes, and entries
+with equally many fields mostly share one.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tambomq.spark.columns import BYTES, LONG, TEXT, clock
+from tambomq.spark.core.columns import BYTES, LONG, TEXT, clock
 
-_MOST: Final = 2**63 - 1
+_MAX: Final = 2**63 - 1
 
 
-class _Kind:
-    """Entries with the same fields: where they are in the page, and their values by field."""
+class _Shape:
+    """Entries with the same fields: their indexes in the page, and their values by field."""
 
-    def __init__(self, names: tuple[bytes, ...], places: Sequence[int], values: list[Any]) -> None:
-        self.names, self.places, self._values = names, places, values
+    def __init__(self, names: tuple[bytes, ...], indexes: Sequence[int], values: list[Any]) -> None:
+        self.names, self.indexes, self._values = names, indexes, values
 
     def column(self, name: bytes) -> Sequence[bytes] | None:
-        """Return the values of a field, the first of those that are repeated."""
+        """Return the values of a field, the first one if it is repeated."""
         return self._values[self.names.index(name)] if name in self.names else None
 
     @property
     def repeats(self) -> bool:
-        """Whether a field is there twice."""
+        """Whether a field occurs twice."""
         return len(set(self.names)) < len(self.names)
 
 
@@ -37,37 +37,37 @@ class Fields:
     """The fields of a page."""
 
     def __init__(self, entries: Sequence[Sequence[bytes]]) -> None:
-        """Sort *entries*, each of names and values in turn, by what fields they have."""
+        """Group *entries*, each of names and values alternating, by shape."""
         self.count = len(entries)
-        self._kinds = _one_kind(entries, range(len(entries))) or _kinds(entries)
+        self._shapes = _one_shape(entries, range(len(entries))) or _shapes(entries)
         self._order: pa.Array | None = None
-        if len(self._kinds) > 1:
-            there = [place for kind in self._kinds for place in kind.places]
+        if len(self._shapes) > 1:
+            there = [index for shape in self._shapes for index in shape.indexes]
             self._order = pc.array_sort_indices(pa.array(there, LONG))
 
     @property
     def names(self) -> frozenset[bytes]:
         """All fields that any entry has."""
-        return frozenset(name for kind in self._kinds for name in kind.names)
+        return frozenset(name for shape in self._shapes for name in shape.names)
 
     @property
     def repeat(self) -> bool:
         """Whether an entry has a field twice."""
-        return any(kind.repeats for kind in self._kinds)
+        return any(shape.repeats for shape in self._shapes)
 
     def values(self, name: bytes) -> Sequence[bytes | None]:
         """Return a field of each entry; `None` where it is missing."""
-        if len(self._kinds) == 1:
-            return self._kinds[0].column(name) or [None] * self.count
+        if len(self._shapes) == 1:
+            return self._shapes[0].column(name) or [None] * self.count
         found: list[bytes | None] = [None] * self.count
-        for kind in self._kinds:
-            for place, value in zip(kind.places, kind.column(name) or (), strict=False):
-                found[place] = value
+        for shape in self._shapes:
+            for index, value in zip(shape.indexes, shape.column(name) or (), strict=False):
+                found[index] = value
         return found
 
     def array(self, name: bytes) -> pa.Array | None:
-        """Return the same as Arrow has it; `None` if no entry has it."""
-        columns = [(kind.column(name), len(kind.places)) for kind in self._kinds]
+        """Return a field as an Arrow array; `None` if no entry has it."""
+        columns = [(shape.column(name), len(shape.indexes)) for shape in self._shapes]
         if all(column is None for column, _ in columns):
             return None
         arrays = [
@@ -79,13 +79,13 @@ class Fields:
         return pa.concat_arrays(arrays).take(self._order)
 
     def column(self, name: bytes) -> pa.Array:
-        """Return the same, null where it is missing."""
+        """Return a field as an Arrow array, null where it is missing."""
         found = self.array(name)
         return pa.nulls(self.count, BYTES) if found is None else found
 
 
-def _one_kind(entries: Sequence[Sequence[bytes]], places: Sequence[int]) -> list[_Kind]:
-    """Return the one kind that all *entries* are of; nothing if there are several."""
+def _one_shape(entries: Sequence[Sequence[bytes]], indexes: Sequence[int]) -> list[_Shape]:
+    """Return the single shape of all *entries*; an empty list if there are several."""
     try:
         columns = list(zip(*entries, strict=True))
     except ValueError:
@@ -93,39 +93,39 @@ def _one_kind(entries: Sequence[Sequence[bytes]], places: Sequence[int]) -> list
     if any(len(set(names)) > 1 for names in columns[::2]):
         return []
     names = tuple(each[0] for each in columns[::2])
-    return [_Kind(names, places, columns[1::2])]
+    return [_Shape(names, indexes, columns[1::2])]
 
 
-def _kinds(entries: Sequence[Sequence[bytes]]) -> list[_Kind]:
+def _shapes(entries: Sequence[Sequence[bytes]]) -> list[_Shape]:
     lengths: dict[int, list[int]] = {}
-    for place, length in enumerate(map(len, entries)):
-        lengths.setdefault(length, []).append(place)
+    for index, length in enumerate(map(len, entries)):
+        lengths.setdefault(length, []).append(index)
     found = []
-    for places in lengths.values():
-        some = [entries[place] for place in places]
-        found += _one_kind(some, places) or _by_names(some, places)
+    for indexes in lengths.values():
+        some = [entries[index] for index in indexes]
+        found += _one_shape(some, indexes) or _by_names(some, indexes)
     return found
 
 
-def _by_names(entries: Sequence[Sequence[bytes]], places: Sequence[int]) -> list[_Kind]:
-    kinds: dict[tuple[bytes, ...], list[int]] = {}
+def _by_names(entries: Sequence[Sequence[bytes]], indexes: Sequence[int]) -> list[_Shape]:
+    shapes: dict[tuple[bytes, ...], list[int]] = {}
     for at, entry in enumerate(entries):
-        kinds.setdefault(tuple(entry[::2]), []).append(at)
+        shapes.setdefault(tuple(entry[::2]), []).append(at)
     return [
-        _Kind(
+        _Shape(
             names,
-            [places[at] for at in where],
-            list(zip(*(entries[at][1::2] for at in where), strict=True)),
+            [indexes[at] for at in members],
+            list(zip(*(entries[at][1::2] for at in members), strict=True)),
         )
-        for names, where in kinds.items()
+        for names, members in shapes.items()
     ]
 
 
 def whole_numbers(texts: pa.Array) -> pa.Array | None:
-    """Return decimal texts as numbers; `None` if one of them is none."""
+    """Return decimal texts as numbers; `None` if one of them is no number."""
     try:
         words = texts.cast(TEXT)
-        # Else 0x10 would be one, too.
+        # Arrow alone would also accept 0x10.
         return words.cast(LONG) if pc.all(pc.ascii_is_decimal(words)).as_py() is not False else None
     except pa.ArrowInvalid:
         return None
@@ -136,9 +136,9 @@ def moments(ids: pa.Array) -> pa.Array:
     ends = pc.min_max(pc.find_substring(ids, b"-")).as_py()
     ms = None
     if ends["min"] == ends["max"]:
-        # All are as long, as they are for some centuries: no id has to be taken apart.
+        # All have the same length, as they will for centuries: slice instead of parsing each.
         ms = whole_numbers(pc.binary_slice(ids, 0, ends["max"]))
     if ms is None:
         far = (int(id.partition(b"-")[0]) for id in ids.to_pylist())
-        ms = pa.array([each if each <= _MOST else None for each in far], LONG)
+        ms = pa.array([each if each <= _MAX else None for each in far], LONG)
     return clock(ms)

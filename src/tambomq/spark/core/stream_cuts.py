@@ -1,14 +1,13 @@
-"""Where to cut a stream so that its pieces hold about as many entries each. Plans, asks nobody.
+"""Splits a stream into pieces of about equal entry counts. Pure planning: it does no I/O.
 
-Redis knows how many entries a stream has, but not how many lie between two ids. What it can tell
-at once is the entry before and the entry after a point in time. That is enough: an id says how
-many entries its millisecond has had, and the next id how long nothing came after it. What one
-millisecond has had, divided by the time until the next entry, is the density around a point; its
-integral over all time is the number of entries, however they are spread.
+Redis knows the length of a stream, but not how many entries lie between two ids. It finds quickly
+the entries just before and after a point in time. Their ids are enough to estimate the density
+there: the sequence number counts the entries of a millisecond, and the next id shows the gap after
+it. The integral of the density over time is the number of entries, however they are spread.
 
-So a plan looks at points all over the stream, then between those where much is, or where what is
-there has shrunk to less than half the time looked at. A burst may hide in steady traffic between
-two points; where fewer entries were found than there are, points are set closer once more.
+A plan samples points all over the stream, then samples again inside spans that are heavy, or whose
+entries fill less than half of the time sampled. A burst may hide in steady traffic between two
+points, so if clearly fewer entries were found than the stream has, all spans are sampled once more.
 """
 
 from __future__ import annotations
@@ -20,46 +19,46 @@ from typing import Final, TypeAlias
 Around: TypeAlias = tuple[int | None, int | None]
 """The last id before a point, and the first from it on."""
 Cutting: TypeAlias = Generator[list[int], Sequence[Around], list[tuple[int, int]]]
-"""Yields milliseconds, is sent what is around each; returns the first and last id of each piece."""
+"""Yields milliseconds, is sent the ids around each; returns first and last id of each piece."""
 
 _SEQUENCES: Final = 1 << 64
 LAST: Final = (1 << 128) - 1
-"""The largest id there is."""
+"""The largest possible id."""
 
-# A look takes the server 10 µs, so all of them together about as long as a page or two.
+# A sample takes Redis 10 µs, so all together take about as long as one or two pages.
 _EVEN, _PER_POINT = 2048, 32
 _ROUNDS, _OPENED, _INSIDE = 8, 64, 8
 _HIDDEN, _INSIDE_HIDDEN = 512, 4
 _FOUND: Final = 0.75
-# A span with less than so much of a piece may be cut anywhere: an eighth too much, at worst.
+# A span lighter than 1/8 of a piece may be split anywhere: a piece is an eighth too large at worst.
 _FINE: Final = 8
 
 
 def number(id: bytes | str) -> int:
-    """Return an id as one number: ids are in the same order as their numbers."""
+    """Return an id as one number, which preserves the order of ids."""
     ms, _, sequence = (id.decode() if isinstance(id, bytes) else id).partition("-")
     return int(ms) * _SEQUENCES + int(sequence or 0)
 
 
 def text(number: int) -> str:
-    """Return the id that is *number*."""
+    """Return the id of *number*, as `number` computes it."""
     return f"{number // _SEQUENCES}-{number % _SEQUENCES}"
 
 
 def start_of(ms: int) -> int:
-    """Return the first id that a millisecond can have."""
+    """Return the first possible id of a millisecond."""
     return ms * _SEQUENCES
 
 
 @dataclass(slots=True)
 class _Span:
-    """Entries from *first* to *last*, both there, and how many they may be."""
+    """Entries from *first* to *last* (both exist), and their estimated count, the weight."""
 
     first: int
     last: int
     weight: float
     hidden: bool
-    """Whether nothing is known of its inside but that it is small."""
+    """Whether its entries fill less than half of the time sampled, so its weight is a guess."""
 
     @property
     def start_ms(self) -> int:
@@ -76,9 +75,9 @@ class _Span:
 
 
 def cut(first: int, last: int, length: int, pieces: int, *, whole: bool = False) -> Cutting:
-    """Cut what is from id *first* to *last*, both there, into at most *pieces*.
+    """Split the entries from id *first* to *last*, which both exist, into at most *pieces*.
 
-    *length* is how many entries the stream has; *whole* says that they are all to be cut.
+    *length* is the length of the stream; *whole* says that the range covers all of it.
     """
     spans = [_span(first, last, 1.0, length, hidden=False)]
     even = max(2 * _FINE * pieces, min(_EVEN, length // _PER_POINT))
@@ -105,12 +104,12 @@ def _refined(
 
 
 def _worth_opening(spans: Sequence[_Span], pieces: int) -> list[tuple[_Span, int]]:
-    """Return the heaviest, and those that hide what they weigh; and how close to look at each."""
-    most = sum(span.weight for span in spans) / (pieces * _FINE)
+    """Return the heaviest and the hidden spans, with the number of points to sample in each."""
+    max_weight = sum(span.weight for span in spans) / (pieces * _FINE)
     wide = [span for span in spans if not span.is_moment]
-    heavy = [span for span in wide if span.weight > most]
+    heavy = [span for span in wide if span.weight > max_weight]
     heavy.sort(key=lambda span: span.weight, reverse=True)
-    hidden = [span for span in wide if span.hidden and span.weight <= most]
+    hidden = [span for span in wide if span.hidden and span.weight <= max_weight]
     return [
         *((span, _INSIDE) for span in heavy[:_OPENED]),
         *((span, _INSIDE_HIDDEN) for span in hidden[:_HIDDEN]),
@@ -120,7 +119,7 @@ def _worth_opening(spans: Sequence[_Span], pieces: int) -> list[tuple[_Span, int
 def _opened(
     spans: Sequence[_Span], chosen: Sequence[tuple[_Span, int]], length: int
 ) -> Generator[list[int], Sequence[Around], list[_Span]]:
-    """Look at so many points in each of the *chosen*; return all *spans*, those in smaller ones."""
+    """Sample points in each of *chosen*; return *spans* with those replaced by smaller ones."""
     looks = {id(span): _points(span, count) for span, count in chosen}
     around = iter((yield [point for span, _ in chosen for point in looks[id(span)]]))
     parts = {
@@ -131,17 +130,17 @@ def _opened(
 
 
 def _points(span: _Span, count: int) -> list[int]:
-    """Return milliseconds evenly inside; all there are if these are few."""
+    """Return at most *count* evenly spaced milliseconds inside *span*."""
     size = span.end_ms - span.start_ms
     count = min(count, size)
-    return [span.start_ms + size * place // count for place in range(1, count + 1)]
+    return [span.start_ms + size * index // count for index in range(1, count + 1)]
 
 
 def _parts(span: _Span, looks: Sequence[tuple[int, Around]], length: int) -> Iterator[_Span]:
-    """Yield what lies between the points; nothing where nothing is."""
+    """Yield the spans between the sampled points; none where there are no entries."""
     first, start_ms, density = span.first, span.start_ms, None
     for ms, (before, after) in looks:
-        # Entries may have gone since they were seen.
+        # Entries may have been deleted since they were sampled.
         here = span.last if after is None else after
         around = 0.0 if before is None else _density(before, here, length)
         if before is not None and before >= first:
@@ -166,19 +165,19 @@ def _span(first: int, last: int, weight: float, length: int, *, hidden: bool) ->
 
 
 def _density(before: int, after: int, length: int) -> float:
-    """Return entries for each millisecond from *before* to *after*."""
+    """Return entries per millisecond from *before* to *after*."""
     had = min(before % _SEQUENCES + 1, length)
     return had / max(1, after // _SEQUENCES - before // _SEQUENCES)
 
 
 def _edges(spans: Sequence[_Span], pieces: int) -> Iterator[int]:
-    """Yield where pieces of the same weight begin."""
+    """Yield the first ids of pieces of equal weight."""
     each = sum(span.weight for span in spans) / pieces
-    passed, place = 0.0, 1
+    passed, index = 0.0, 1
     for span in spans:
-        while place < pieces and passed + span.weight > each * place:
-            yield _inside(span, (each * place - passed) / span.weight)
-            place += 1
+        while index < pieces and passed + span.weight > each * index:
+            yield _inside(span, (each * index - passed) / span.weight)
+            index += 1
         passed += span.weight
 
 

@@ -1,6 +1,6 @@
-"""What a table is: columns, queues to find it in, ranges to read, and pages of rows.
+"""`Table`, the protocol of readable tables: columns, queues, ranges, and pages of rows.
 
-A table holds plain values, since Spark sends it to its workers; it is given a store to read with.
+A table is picklable, since Spark sends it to its workers; each call gets the store to read with.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from tambomq.spark.columns import Columns
+from tambomq.spark.core.columns import Columns
 from tambomq.store.sync import Store
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """What is known of the rows that are wanted; more may be read, never less.
+class ColumnBounds:
+    """Bounds that filters put on columns; reading more rows than they allow is fine.
 
-    By column: the lowest and the highest value, both included, and the only values there may be.
+    By column: the lowest and the highest value, both included, and the only possible values.
     """
 
     lowest: dict[str, Any] = field(default_factory=dict)
@@ -27,13 +27,13 @@ class Bounds:
     only: dict[str, frozenset[Any]] = field(default_factory=dict)
 
     def allows(self, column: str, value: Any) -> bool:
-        """Whether a row may have *value* there."""
+        """Whether a row may have *value* in *column*."""
         return column not in self.only or value in self.only[column]
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A part of one queue; what *low* and *high* mean is the table's own affair."""
+    """A part of one queue; each table defines what *low* and *high* mean."""
 
     queue: str
     low: Any = None
@@ -45,16 +45,16 @@ class Table(Protocol):
 
     @property
     def columns(self) -> Columns:
-        """What a row has."""
+        """The columns of a row."""
 
     def names(self, store: Store) -> Iterator[str]:
-        """Yield the queues there are, once each, a page at a time."""
+        """Yield all existing queues, once each, reading page by page."""
 
-    def cut(self, store: Store, queue: str, bounds: Bounds, pieces: int) -> list[Range]:
-        """Return ranges of about the same size; fewer than *pieces* if it is small.
+    def cut(self, store: Store, queue: str, bounds: ColumnBounds, pieces: int) -> list[Range]:
+        """Return at most *pieces* ranges of about the same size; fewer if the queue is small.
 
         Raises `QueueNotFound` where a protocol knows which queues exist.
         """
 
-    def read(self, store: Store, part: Range, bounds: Bounds) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of *part*, a page at a time."""
+    def read(self, store: Store, part: Range, bounds: ColumnBounds) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of *part*, page by page."""

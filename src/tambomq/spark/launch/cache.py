@@ -1,4 +1,4 @@
-"""Where things are kept that are made once. To delete them costs time, and nothing else."""
+"""The cache directory of files that are made once. Deleting them is always safe."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pathlib import Path
 
 
 def folder() -> Path:
-    """Return a directory to write to: ``$XDG_CACHE_HOME/tambomq``, else ``~/.cache/tambomq``.
+    """Return the cache directory: ``$XDG_CACHE_HOME/tambomq``, else ``~/.cache/tambomq``.
 
-    A user without a home that can be written to has one that lasts as long as the process.
+    If neither is writable, it is a temporary one, deleted when the process ends.
     """
     return _lasting() or _passing()
 
 
 def lasts() -> bool:
-    """Whether what is put there now can be found by another process later."""
+    """Whether cached files outlive the process."""
     return _lasting() is not None
 
 
 def put(path: Path, content: bytes, *, mode: int = 0o644) -> None:
-    """Write a file that appears complete or not at all, whoever else writes it."""
+    """Write a file atomically, even if other processes write it too."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent)
     try:
@@ -48,7 +48,7 @@ def _lasting() -> Path | None:
 
 @functools.cache
 def _passing() -> Path:
-    # Not one with a name that others can guess: a program is started from it.
+    # With a name that others cannot guess: programs are started from it.
     made = tempfile.mkdtemp(prefix="tambomq-")
     atexit.register(shutil.rmtree, made, ignore_errors=True)
     return Path(made)

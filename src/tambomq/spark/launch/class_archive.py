@@ -1,7 +1,7 @@
-"""What lets Spark's Java start faster: the classes it loads, parsed once and kept in the cache.
+"""A cached class-data-sharing archive, with which Spark's Java starts faster.
 
-Java writes the archive when its first run ends, and ignores one that does not fit. CPU seconds of
-the driver's Java, without and with it, Spark 4.3 on two cores:
+Java writes the archive at the end of its first run, and ignores one that does not match. CPU
+seconds of the driver's Java without → with the archive, Spark 4.3 on two cores:
 
 =========== ================ ==================== ==========
 Java        to the session   to the first result  archive
@@ -22,21 +22,21 @@ from typing import Final
 
 import pyspark
 
-from tambomq.spark import cache
-from tambomq.spark.java import Java
+from tambomq.spark.launch import cache
+from tambomq.spark.launch.java import Java
 
 _MORE_SETTINGS: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _MADE_WITHIN_S: Final = 60
 _MAGIC: Final = (0xF00BABA8).to_bytes(4, sys.byteorder)
 _NEW_WORD: Final = 25
-"""Since then Java calls it AOT in its log, a word that it refused before."""
+"""From this version Java's log tag is ``aot``, which older versions refuse."""
 
 
 def options(java: Java, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return how to start Java so that it uses the archive, or makes it."""
+    """Return the Java options that use the archive, or create it."""
     if _has_directories(env) or not cache.lasts():
         return ()
-    # A Java of few parts comes without the archive of its own classes that ours is put on.
+    # A reduced Java lacks the base archive of its own classes, which ours extends.
     base = () if "sharing" in java.said else (_base(java),)
     if None in base:
         return ()
@@ -48,7 +48,7 @@ def options(java: Java, env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _is_whole(archive: Path) -> bool:
-    """Whether Java came to the end of writing it: what it begins with is written last."""
+    """Whether Java finished writing it: the magic number at its start is written last."""
     try:
         with archive.open("rb") as file:
             return file.read(len(_MAGIC)) == _MAGIC
@@ -57,13 +57,13 @@ def _is_whole(archive: Path) -> bool:
 
 
 def _quiet(java: Java) -> tuple[str, ...]:
-    """Whatever is wrong with an archive, Spark starts without it and says nothing."""
+    """Return the options that make Java ignore a bad archive without any output."""
     words = ("cds", "aot") if java.version >= _NEW_WORD else ("cds",)
     return ("-XX:+IgnoreUnrecognizedVMOptions", *(f"-Xlog:{word}*=off" for word in words))
 
 
 def _base(java: Java) -> Path | None:
-    """Return an archive of Java's own classes, made in a second; ``None`` if that fails."""
+    """Return an archive of Java's own classes, made in one second; ``None`` if that fails."""
     base = cache.folder() / f"java-{_digest(java)}.jsa"
     if base.exists():
         return base
@@ -78,14 +78,14 @@ def _base(java: Java) -> Path | None:
 
 
 def _has_directories(env: Mapping[str, str]) -> bool:
-    """Whether directories with files are among Spark's classes: Java then fails to make an archive.
+    """Whether the class path has non-empty directories: then Java cannot create an archive.
 
-    They are the places of settings, which few have.
+    They are configuration directories, which few users have.
     """
     settings = env.get("SPARK_CONF_DIR") or f"{_home(env)}/conf"
-    places = [Path(settings), *(Path(env[name]) for name in _MORE_SETTINGS if env.get(name))]
+    directories = [Path(settings), *(Path(env[name]) for name in _MORE_SETTINGS if env.get(name))]
     return bool(env.get("SPARK_DIST_CLASSPATH")) or any(
-        place.is_dir() and any(place.iterdir()) for place in places
+        each.is_dir() and any(each.iterdir()) for each in directories
     )
 
 

@@ -1,4 +1,4 @@
-"""What Spark is told unless somebody tells it otherwise, and how a running session is told."""
+"""Default settings of Spark sessions, and changes to a running session's settings."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ from tambomq.errors import SettingsError
 _LATE: Final = "CANNOT_MODIFY"
 ZONE: Final = "spark.sql.session.timeZone"
 
-# What stands between :// and the last @ of a word, as tambomq.log masks it.
+# User and password in a URL, which tambomq.log masks in the same way.
 _MASKED: Final = r"(?<=://)[^\s:/@]*:\S*(?=@)"
 
-# Without it, Spark refuses a source that takes filters.
+# Without it, Spark refuses data sources that accept filters.
 NEEDED: Final = {"spark.sql.python.filterPushdown.enabled": "true"}
 
-# Spark says these itself, on behalf of a shell, so what it says tells nothing of the user's wish.
+# Spark's shell sets these itself, so a value that is there need not be the user's choice.
 NO_SHELL: Final = {"spark.ui.showConsoleProgress": "false"}
 
 DEFAULTS: Final = {
-    # A time is shown as it is in Redis, on every machine.
+    # Show times in UTC, the same on every machine.
     ZONE: "UTC",
-    # toPandas takes columns instead of row after row.
+    # Makes toPandas transfer columns instead of single rows.
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.log.level": "ERROR",
-    # It would listen on every interface, and ask nobody for a password.
+    # The UI would listen on every interface without a password.
     "spark.ui.enabled": "false",
-    # Spark's own words, then any value with a password in a URL.
+    # Spark's own pattern, and any value with a password in a URL.
     "spark.redaction.regex": rf"(?i)secret|password|passwd|token|access[.]?key|{_MASKED}",
     "spark.redaction.string.regex": _MASKED,
 }
 
-# Names of machines need not resolve, and nobody else has to reach a driver without a cluster.
+# The host name may not resolve, and a driver without a cluster needs no other address.
 HERE: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
 def change(spark: SparkSession, wanted: Mapping[str, str]) -> None:
-    """Tell a running session all of *wanted*.
+    """Set all of *wanted* in a running session.
 
-    Raises `SettingsError` for what it is too late for, and for what can never be.
+    Raises `SettingsError` for settings that can only be made at the start, and for invalid ones.
     """
-    told, late = spark.conf.getAll, []
+    current, late = spark.conf.getAll, []
     for name, value in wanted.items():
-        if told.get(name) == value:
+        if current.get(name) == value:
             continue
         try:
             spark.conf.set(name, value)
@@ -62,5 +62,5 @@ def change(spark: SparkSession, wanted: Mapping[str, str]) -> None:
 
 
 def first_line(error: Exception) -> str:
-    """Return what *error* says before it tells of Java."""
+    """Return the first line of *error*, before the Java stack trace."""
     return str(error).strip().partition("\n")[0]

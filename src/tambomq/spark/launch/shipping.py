@@ -1,7 +1,7 @@
-"""The package on its way to workers that may not have it.
+"""Sends the package to workers that may not have it installed.
 
-Spark sends a source to its workers by name. A cluster's workers find the name in a zip that travels
-with the job. What is compiled does not travel: hiredis, msgspec and pyarrow must be there.
+Spark sends a data source to its workers by name. Workers of a cluster import it from a zip that is
+sent with the job. Compiled packages cannot be sent: hiredis, msgspec and pyarrow must be installed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 
 import tambomq
-from tambomq.spark import cache
+from tambomq.spark.launch import cache
 
 FORMATS: Final = ("rsmq", "chasqui", "gomq", "tambo")
 """Each has a module ``pyspark_<format>``, by which Spark finds it."""
@@ -27,15 +27,15 @@ _STREAMS: Final = "streaming_job"
 
 
 def ship(spark: SparkSession) -> None:
-    """Let the workers of *spark* read and write all formats. Twice is once."""
+    """Let the workers of *spark* read and write all formats. Idempotent."""
     context = spark.sparkContext
     package = zipped()
     if any(each.endswith(f"/{package.name}") for each in context.listFiles):
         return
     context.addPyFile(str(package))
-    # There Spark 4.3 looks for it when it plans a stream.
+    # Spark 4.3 looks for it there when it plans a stream.
     cache.put(Path(SparkFiles.getRootDirectory(), _STREAMS, package.name), package.read_bytes())
-    # A source that Spark found by itself is not told of the zip; one that is registered is.
+    # Spark passes the zip on only for sources that are registered explicitly.
     for source in sources():
         spark.dataSource.register(source)
 
@@ -48,10 +48,10 @@ def sources() -> Iterator[type[DataSource]]:
 
 
 def zipped() -> Path:
-    """Return a zip of the package as it is installed; made anew when a file has changed."""
+    """Return a zip of the installed package; rebuilt when a file has changed."""
     root = Path(tambomq.__file__).parent
     if root.parent.is_file():
-        return root.parent  # We came in a zip ourselves.
+        return root.parent  # The package was imported from a zip.
     files = sorted(_files(root))
     stamps = ((path.as_posix(), path.stat().st_mtime_ns, path.stat().st_size) for path in files)
     digest = hashlib.sha256(repr(list(stamps)).encode()).hexdigest()[:16]
@@ -72,7 +72,7 @@ def _files(root: Path) -> Iterator[Path]:
 
 def _zip(files: list[Path], root: Path) -> bytes:
     content = io.BytesIO()
-    # Installers may date files to 1970, which a zip cannot say.
+    # Installers may date files to 1970, which zip cannot represent.
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
         for path in files:
             archive.write(path, path.relative_to(root))

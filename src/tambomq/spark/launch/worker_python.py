@@ -1,7 +1,7 @@
-"""The Python that Spark starts on this machine: the one that runs here, without Spark's zips.
+"""The Python of local Spark workers: the running interpreter, without Spark's zips on its path.
 
-Spark puts its own copy of PySpark, as a zip, before all that is installed. To import from it takes
-0.9 s of a processor, from the files beside it 0.2 s, and a query starts several processes.
+Spark puts its own zipped copy of PySpark first on PYTHONPATH. Importing from the zip takes 0.9 s of
+CPU time, from installed files 0.2 s, and a query starts several processes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import shlex
 import sys
 from typing import Final
 
-from tambomq.spark import cache
+from tambomq.spark.launch import cache
 
 _SCRIPT: Final = """#!/bin/sh
 left=
@@ -27,7 +27,7 @@ PYTHONPATH=$left exec %s "$@"
 
 
 def program() -> str:
-    """Return what to start; this Python itself, where nothing can be kept for later."""
+    """Return the program to start; this Python itself if nothing can be cached."""
     if not cache.lasts():
         return sys.executable
     script = (_SCRIPT % shlex.quote(sys.executable)).encode()

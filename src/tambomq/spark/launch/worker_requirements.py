@@ -1,4 +1,4 @@
-"""What a worker of Spark must have installed, since what is compiled does not travel."""
+"""Compiled packages that Spark's workers must have installed, since they cannot be sent."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from importlib.util import find_spec
 from typing import Final
 
 COMPILED: Final = ("hiredis", "msgspec", "pyarrow")
-"""Each is a package to import, and one to install by the same name."""
+"""Names to import, which are also the names to install."""
 
 
 def check() -> None:
-    """Raise `ModuleNotFoundError` in one line where Spark has started a Python that lacks some."""
+    """Raise a one-line `ModuleNotFoundError` in a Spark worker that lacks some."""
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     if main is None or not main.name.startswith("pyspark."):
         return
     missing = [name for name in COMPILED if find_spec(name) is None]
     if missing:
-        # Spark shows what a worker would print.
+        # Spark shows all that a worker prints.
         sys.tracebacklimit = 0
         raise ModuleNotFoundError(
             f"the Python at {sys.executable} lacks {' and '.join(missing)}, which cannot be sent: "

@@ -1,8 +1,8 @@
-"""Which chunks of rows were written: a token for each, kept beside the queue it went to.
+"""The fence of a write: the tokens of written chunks, stored beside the queue they went to.
 
-A hash for each queue and query: token → digest of the rows; ``floor``: the first batch that may
-still be written. A protocol's script looks for the token, writes the rows and sets it, in one
-step. A task or a batch that Spark runs again makes the same tokens, and so writes nothing again.
+It is a hash for each queue and query: token → digest of the rows; ``floor``: the first batch that
+may still be written. One script checks the token, writes the rows and stores the token. A task or
+batch that Spark repeats produces the same tokens, so its rows are not written again.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from tambomq.errors import LocalProtocolError
 from tambomq.store.call import Call, load_script
 
 WEEK_S: Final = 7 * 24 * 3600
-"""A query that was down for longer may write its last batch twice."""
+"""How long tokens are kept: a query down for longer may write its last batch twice."""
 HOUR_S: Final = 3600
-"""A task that Spark has given up may go on for a while after its job has ended."""
+"""How long a finished write's fence is kept: abandoned tasks may still be running."""
 
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
 _OTHERS, _OVER = -1, -2
-_PRUNE = load_script("tambomq.spark", "prune_fence")
+_PRUNE = load_script("tambomq.spark.sink", "prune_fence")
 
 
 class Task(NamedTuple):
-    """What Spark runs again under the same name, whenever it has to."""
+    """The identity of a task, which stays the same when Spark repeats it."""
 
     query: str
     batch: int
     partition: int
 
-    def mark(self, chunk: int, digest: str) -> Mark:
-        """Return what the fence is told of a chunk."""
-        return Mark(self.batch, f"{self.batch}/{self.partition}/{chunk}", digest, WEEK_S)
+    def chunk_token(self, chunk: int, digest: str) -> ChunkToken:
+        """Return the token of a chunk."""
+        return ChunkToken(self.batch, f"{self.batch}/{self.partition}/{chunk}", digest, WEEK_S)
 
     def settled(self, reply: int) -> bool:
-        """Whether a chunk was written now, not before; raise `LocalProtocolError` for others."""
+        """Whether a chunk was written now, not before; raise `LocalProtocolError` if refused."""
         if reply == _OTHERS:
             raise LocalProtocolError(
                 f"partition {self.partition} of batch {self.batch} was begun before, with other "
@@ -53,8 +53,8 @@ class Task(NamedTuple):
         return bool(reply)
 
 
-class Mark(NamedTuple):
-    """What a protocol's script is told of a chunk, in this order."""
+class ChunkToken(NamedTuple):
+    """A chunk's arguments to a protocol's script, in this order."""
 
     batch: int
     token: str
@@ -66,7 +66,7 @@ def stream_task(context: Any) -> Task:
     """Return the task that *context*, a ``TaskContext`` of a streaming query, belongs to."""
     query, batch = map(context.getLocalProperty, (_QUERY_ID, _BATCH_ID))
     if query is None or batch is None:
-        raise LocalProtocolError("Spark does not tell which query and batch this task is of")
+        raise LocalProtocolError("Spark does not say which query and batch this task belongs to")
     return Task(query, int(batch), context.partitionId())
 
 
@@ -76,7 +76,7 @@ def batch_task(context: Any, run: str) -> Task:
 
 
 def digest(bodies: Sequence[bytes | None], queues: Sequence[str | None] = ()) -> str:
-    """Return what tells these rows from others, and from the same in another order."""
+    """Return a digest of the rows, which depends on their order."""
     lengths = array("q", [-1 if body is None else len(body) for body in bodies])
     total = crc32(b"".join(filter(None, bodies)), crc32(lengths.tobytes()))
     for queue in queues:
@@ -85,10 +85,10 @@ def digest(bodies: Sequence[bytes | None], queues: Sequence[str | None] = ()) ->
 
 
 def prune(fence: str, floor: int) -> Call[int]:
-    """Forget the chunks of batches before *floor*; whoever still writes for them is refused."""
+    """Delete the tokens of batches before *floor*; later writes of those batches are refused."""
     return Call(_PRUNE, (fence,), (floor, WEEK_S), decode=int, repeatable=True)
 
 
 def outlive(fence: str) -> Call[bool]:
-    """Keep the fence of a write that has ended for those of its tasks that have not."""
+    """Let the fence of a finished write expire after an hour, for tasks still running."""
     return Call("EXPIRE", (fence,), (HOUR_S,), decode=bool, repeatable=True)

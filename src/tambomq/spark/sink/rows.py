@@ -1,7 +1,7 @@
-"""Rows on their way into a queue: which columns there may be, and how rows are cut into chunks.
+"""The columns that may be written, and the chunks that rows are split into.
 
-Chunks are cut by counting rows and bytes alone, so that the same rows in the same order make the
-same chunks, whatever batches Spark hands them over in.
+Rows are split by count and bytes only, so the same rows in the same order always make the same
+chunks, whatever Arrow batches Spark delivers them in.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from tambomq.errors import SettingsError
-from tambomq.spark.columns import Columns
+from tambomq.spark.core.columns import Columns
 
-MOST_ROWS: Final = 1000
-MOST_BYTES: Final = 1 << 20
-"""A script keeps the server from everybody else: 1000 rows take it 1 to 3 ms."""
+MAX_ROWS: Final = 1000
+MAX_BYTES: Final = 1 << 20
+"""Limits of a chunk: its script blocks Redis, for 1 to 3 ms at 1000 rows."""
 
 _WHOLE: Final = ("byte", "short", "integer", "long")
 _NUMBER: Final = (*_WHOLE, "float", "double", "decimal")
@@ -35,11 +35,11 @@ _KINDS: Final = {
     "number": _NUMBER,
     "any type": (*_OTHERS, *_NUMBER, *_MOMENT),
 }
-"""What Spark calls the types that `schemas` names for columns that are written."""
+"""Spark's names of the types that `schemas` gives to written columns."""
 
 
 def plain(column: pa.Array) -> list[Any]:
-    """Return the values as they are in Python."""
+    """Return the values as Python objects."""
     found: list[Any] = column.to_pylist()
     return found
 
@@ -50,7 +50,7 @@ def as_bytes(column: pa.Array) -> list[bytes | None]:
 
 
 def as_floats(column: pa.Array) -> list[float | None]:
-    """Return numbers of any type: SQL has decimals where Python has floats."""
+    """Return numbers of any type as floats: numeric literals in SQL are decimals."""
     return plain(column.cast(pa.float64()))
 
 
@@ -61,7 +61,7 @@ def as_ms(column: pa.Array) -> list[int | None]:
 
 
 class Field(NamedTuple):
-    """A column that may be written: its name, its types, and how it is read."""
+    """A column that may be written: its name, types and conversion."""
 
     name: str
     type: str
@@ -73,13 +73,13 @@ class Field(NamedTuple):
 
 
 def fields(columns: Columns, **read: Callable[[pa.Array], list[Any]]) -> tuple[Field, ...]:
-    """Return *columns* with how they are read: as they are, unless *read* says it."""
+    """Return *columns* with their conversions: `plain`, unless *read* names another."""
     return tuple(Field(name, kind, read.get(name, plain)) for name, kind, _ in columns)
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Some rows, column by column. *first* counts those of the partition before them."""
+    """Rows, by column. *first* is the index of the first one in its partition."""
 
     columns: dict[str, list[Any]]
     first: int = 0
@@ -88,37 +88,37 @@ class Rows:
         return len(next(iter(self.columns.values())))
 
     def get(self, name: str) -> list[Any]:
-        """Return a column; nothing but `None` if it was not given."""
+        """Return a column; all `None` if it was not given."""
         return self.columns.get(name) or [None] * len(self)
 
-    def picked(self, places: Sequence[int]) -> Rows:
-        """Return the rows at *places*."""
-        return Rows({n: [v[p] for p in places] for n, v in self.columns.items()}, self.first)
+    def picked(self, indexes: Sequence[int]) -> Rows:
+        """Return the rows at *indexes*."""
+        return Rows({n: [v[i] for i in indexes] for n, v in self.columns.items()}, self.first)
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where each column stands. *body* is the one that rows are measured by."""
+    """The index of each column. *body* is the one that counts for a row's size."""
 
     body: str
-    places: dict[str, int]
+    indexes: dict[str, int]
     fields: dict[str, Field]
     kinds: dict[str, str]
-    most_rows: int = MOST_ROWS
+    max_rows: int = MAX_ROWS
 
     def chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Rows]:
-        """Yield chunks of at most `most_rows` rows, and `MOST_BYTES` unless it is one row."""
-        held: dict[str, list[Any]] = {name: [] for name in self.places}
+        """Yield chunks of at most `max_rows` rows, and `MAX_BYTES` unless it is one row."""
+        held: dict[str, list[Any]] = {name: [] for name in self.indexes}
         first, size = 0, 0
         for piece in self._pieces(batches):
             bodies, start = piece[self.body], 0
             ends = list(accumulate((len(body) if body else 0 for body in bodies), initial=0))
             while True:
                 count = len(held[self.body])
-                end = min(start + self.most_rows - count, len(bodies))
-                most = ends[start] + MOST_BYTES - size
-                if ends[end] > most:
-                    end = max(bisect_right(ends, most) - 1, start if count else start + 1)
+                end = min(start + self.max_rows - count, len(bodies))
+                max_end = ends[start] + MAX_BYTES - size
+                if ends[end] > max_end:
+                    end = max(bisect_right(ends, max_end) - 1, start if count else start + 1)
                 if end == len(bodies):
                     break
                 yield Rows(_moved(held, piece, start, end), first)
@@ -131,19 +131,19 @@ class Layout:
 
     def _pieces(self, batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, list[Any]]]:
         for batch in batches:
-            # As many at once as make a chunk: lists take more room than what Arrow has.
-            for start in range(0, batch.num_rows, MOST_ROWS):
-                piece = batch.slice(start, MOST_ROWS)
+            # One chunk at a time: Python lists take more memory than Arrow arrays.
+            for start in range(0, batch.num_rows, MAX_ROWS):
+                piece = batch.slice(start, MAX_ROWS)
                 yield {
-                    name: self.fields[name].read(piece.column(place))
-                    for name, place in self.places.items()
+                    name: self.fields[name].read(piece.column(index))
+                    for name, index in self.indexes.items()
                 }
 
 
 def _moved(
     held: dict[str, list[Any]], piece: dict[str, list[Any]], start: int, end: int
 ) -> dict[str, list[Any]]:
-    """Return what is *held* and *piece* from *start* to *end*; hold nothing any more."""
+    """Return *held* joined with *piece* from *start* to *end*; empty *held*."""
     whole = {name: values + piece[name][start:end] for name, values in held.items()}
     for name in held:
         held[name] = []
@@ -153,30 +153,30 @@ def _moved(
 def layout(
     source: str, fields: Sequence[Field], bodies: Sequence[str], schema: StructType
 ) -> Layout:
-    """Return where *fields* stand in *schema*; raise `SettingsError` for one that does not fit.
+    """Return the layout of *fields* in *schema*; raise `SettingsError` for one that does not fit.
 
-    One of *bodies* must be there. Names may be in upper or lower case, as in Spark.
+    Exactly one of *bodies* must be there. Names are case-insensitive, as in Spark.
     """
     known = {field.name: field for field in fields}
     there_are = f"there are {', '.join(known)}"
-    places: dict[str, int] = {}
-    for place, column in enumerate(schema.fields):
+    indexes: dict[str, int] = {}
+    for index, column in enumerate(schema.fields):
         name, kind = column.name.lower(), column.dataType
         if name not in known:
             raise _unfit(source, f"no column {column.name}; {there_are}")
-        if name in places:
+        if name in indexes:
             raise _unfit(source, f"the column {name} is there twice")
         if not known[name].takes(kind.typeName()):
-            # Of a nested type, the name is enough.
+            # Show nested types by their name only.
             shown = kind.simpleString().partition("<")[0].upper()
             raise _unfit(source, f"the column {name} must be {known[name].type}, not {shown}")
-        places[name] = place
-    found = [name for name in bodies if name in places]
+        indexes[name] = index
+    found = [name for name in bodies if name in indexes]
     if len(found) != 1:
         fault = "give only one of the columns" if found else "there must be a column"
         raise _unfit(source, f"{fault} {' or '.join(bodies)}; {there_are}")
-    kinds = {name: schema.fields[place].dataType.typeName() for name, place in places.items()}
-    return Layout(found[0], places, {name: known[name] for name in places}, kinds)
+    kinds = {name: schema.fields[index].dataType.typeName() for name, index in indexes.items()}
+    return Layout(found[0], indexes, {name: known[name] for name in indexes}, kinds)
 
 
 def _unfit(source: str, fault: str) -> SettingsError:

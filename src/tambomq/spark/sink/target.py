@@ -1,35 +1,37 @@
-"""What a protocol has to say so that rows can be written to its queues."""
+"""`SinkTarget` and `Packer`: what a protocol implements so that Spark can write to its queues."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from tambomq.spark.fence import Mark, Task
-from tambomq.spark.sink_rows import Field, Layout, Rows
+from tambomq.spark.sink.fence import ChunkToken, Task
+from tambomq.spark.sink.rows import Field, Layout, Rows
 from tambomq.store.call import Call
 from tambomq.store.sync import Store
 
 
 class Packer(Protocol):
-    """Makes calls out of rows, in one task."""
+    """Turns the rows of one task into calls."""
 
     def refusal(self, queue: str) -> str | None:
         """Return why nothing can be written to *queue*; `None` if it can."""
 
     def pack(self, queue: str, rows: Rows) -> tuple[list[Any], dict[int, str]]:
-        """Return an item for each row, and by its place why a row cannot be written."""
+        """Return an item for each row, and by row index why rows cannot be written."""
 
-    def call(self, queue: str, task: Task, mark: Mark, items: Sequence[Any]) -> Call[int]:
-        """Return what writes *items*, unless *mark* says they are there."""
+    def call(
+        self, queue: str, task: Task, chunk_token: ChunkToken, items: Sequence[Any]
+    ) -> Call[int]:
+        """Return the call that writes *items*, unless *chunk_token* is already stored."""
 
 
-class Target(Protocol):
-    """What a protocol takes. It holds plain values, since Spark sends it to its workers."""
+class SinkTarget(Protocol):
+    """Where and how rows are written. It must be picklable: Spark sends it to its workers."""
 
     @property
     def source(self) -> str:
-        """The format."""
+        """The name of the format."""
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -41,14 +43,14 @@ class Target(Protocol):
 
     @property
     def queue_column(self) -> str:
-        """The name of the column that says where a row goes."""
+        """The name of the column with a row's queue."""
 
     @property
     def queue(self) -> str | None:
-        """Where rows go that do not say it themselves."""
+        """The queue of rows that name none."""
 
     def packer(self, store: Store, layout: Layout) -> Packer:
-        """Return what makes calls in one task."""
+        """Return the packer for one task."""
 
     def fence(self, queue: str, query: str) -> str:
         """Return the key of the fence."""

@@ -1,6 +1,6 @@
-"""What tails, and tables that are streams, ask of a stream, as calls nobody has made yet.
+"""Read-only calls and plans on Redis streams, for tails and for tables that are streams.
 
-Whose the stream is does not matter.
+They work on streams of any protocol.
 """
 
 from __future__ import annotations
@@ -8,35 +8,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tambomq.chasqui import scan_ops
-from tambomq.spark.stream_cuts import LAST, Around, Cutting, cut, number, text
-from tambomq.spark.tail_offsets import Stream
+from tambomq.chasqui.bulk import scan as scan_ops
+from tambomq.spark.core.stream_cuts import LAST, Around, Cutting, cut, number, text
+from tambomq.spark.tail.offsets import StreamState
 from tambomq.store.call import Call, Plan, load_script, results
 
 STEP: Final = 1000
-"""Entries to go at a time: Redis does nothing else meanwhile."""
+"""Entries that one script counts: Redis is blocked meanwhile."""
 _LOOKS: Final = 128
-"""So many points are looked at by one script: it must not keep others waiting."""
+"""Points that one script samples: Redis is blocked meanwhile."""
 
-_STATE = load_script("tambomq.spark", "stream_state")
-_AHEAD = load_script("tambomq.spark", "ahead")
+_STATE = load_script("tambomq.spark.tail", "stream_state")
+_AHEAD = load_script("tambomq.spark.tail", "ahead")
 
 
-def state(stream: str) -> Call[Stream]:
-    """Return what there is of a stream."""
+def state(stream: str) -> Call[StreamState]:
+    """Return the state of a stream."""
     return Call(_STATE, (stream,), (), decode=_stream, repeatable=True)
 
 
 def following(stream: str, id: int) -> Call[int]:
-    """Return the first entry from *id* on; the last id there can be if there is none."""
+    """Return the first entry from *id* on; `LAST` if there is none."""
     words = (text(id), 1)
     return Call(_AHEAD, (stream,), words, decode=lambda reply: _ahead(reply)[1], repeatable=True)
 
 
 def counted(stream: str, after: int, rows: int) -> Plan[int]:
-    """Return the entry that follows the first *rows* behind *after*; or the last id there can be.
+    """Return the entry that follows the first *rows* entries after *after*; `LAST` if none does.
 
-    Counts them one by one, which takes its time.
+    Takes time in proportion to *rows*.
     """
     left, id = rows + 1, after
     while left > 0 and id < LAST:
@@ -50,9 +50,9 @@ def counted(stream: str, after: int, rows: int) -> Plan[int]:
 
 
 def pieces(stream: str, low: int, high: int, length: int, count: int) -> Plan[list[int]]:
-    """Return the last ids of at most *count* pieces of about as many entries each.
+    """Return the last ids of at most *count* pieces with about equal entry counts.
 
-    Together they are all that is from *low* to *high*; *length* is that of the whole stream.
+    Together they cover *low* to *high*; *length* is the length of the whole stream.
     """
     edges = text(low), text(high)
     ends = yield (scan_ops.first(stream, *edges), scan_ops.last(stream, *edges))
@@ -64,7 +64,7 @@ def pieces(stream: str, low: int, high: int, length: int, count: int) -> Plan[li
 
 
 def looked(stream: str, cutting: Cutting) -> Plan[list[tuple[int, int]]]:
-    """Return what *cutting* comes to, by looking where it wants to."""
+    """Return the result of *cutting*, sampling the stream at the points it yields."""
     try:
         points = next(cutting)
         while True:
@@ -85,12 +85,14 @@ def _around(stream: str, points: Sequence[int]) -> Plan[list[Around]]:
     ]
 
 
-def _stream(reply: list[Any]) -> Stream:
+def _stream(reply: list[Any]) -> StreamState:
     if not reply:
-        return Stream()
+        return StreamState()
     first, last, length, added = reply
-    # Servers before Redis 7 do not count what was added: to them, nothing was removed.
-    return Stream(number(first) if first else None, number(last), int(length), int(added or length))
+    # Before Redis 7, servers do not count added entries: assume that none was removed.
+    return StreamState(
+        number(first) if first else None, number(last), int(length), int(added or length)
+    )
 
 
 def _ahead(reply: list[Any]) -> tuple[int, int]:

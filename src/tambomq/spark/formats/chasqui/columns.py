@@ -1,6 +1,6 @@
-"""ChasquiMQ's raw replies as columns.
+"""Converts ChasquiMQ's raw replies to columns.
 
-Nothing here raises: what cannot be read is told in its row.
+Nothing here raises: a value that cannot be decoded is reported in its row's ``error``.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import astuple
 
+from tambomq.chasqui.bulk.scan import Row, moment
 from tambomq.chasqui.job import BackoffSpec, Envelope, RetryOverride
 from tambomq.chasqui.keys import NAME, PAYLOAD
-from tambomq.chasqui.packing import UNREADABLE, Uint, Uint32
 from tambomq.chasqui.repeat import RepeatSpec
-from tambomq.chasqui.scan_ops import Row, moment
-from tambomq.chasqui.wire import by_name, decode_envelope, decode_member, read_entry
-from tambomq.chasqui.wire_repeat import decode_spec
+from tambomq.chasqui.wire.envelope import by_name, decode_envelope, decode_member, read_entry
+from tambomq.chasqui.wire.msgpack import UNREADABLE, Uint, Uint32
+from tambomq.chasqui.wire.repeat import decode_spec
 from tambomq.errors import RemoteProtocolError
-from tambomq.spark.columns import BYTES, LONG, TEXT, clock, constant
-from tambomq.spark.stream_fields import Fields, moments, whole_numbers
+from tambomq.spark.core.columns import BYTES, LONG, TEXT, clock, constant
+from tambomq.spark.core.stream_columns import Fields, moments, whole_numbers
 
 Values: TypeAlias = dict[str, Sequence[Any]]
 """Columns by name."""
 
 NO_ENVELOPE: Final = "the entry has no envelope"
-GONE: Final = "the entry is gone"
+DELETED: Final = "the entry is gone"
 
 _EVENT, _JOB, _REASON = b"e", b"id", b"reason"
 _TEXTS: Final = (_EVENT, _JOB, NAME, _REASON)
@@ -38,14 +38,14 @@ _NUMBERS: Final = (
 )
 _TS: Final = b"ts"
 _PERCENT, _PROGRESS = b"percent", b"progress"
-"""How far a job is: by the name it had, and by the one that the engine gives it."""
+"""A job's progress: the older field name, and the one that the engine writes."""
 _KNOWN: Final = frozenset((*_TEXTS, *_NUMBERS, _TS, _PROGRESS))
-# All numbers of so many digits fit.
+# All numbers of this many digits fit into 64 bits.
 _DIGITS: Final = 18
 
 _json = msgspec.json.Encoder().encode
 _pack = msgspec.msgpack.Encoder().encode
-# As nearly all are: without a word about their retries.
+# The common case: an envelope without retry options.
 _usual = msgspec.msgpack.Decoder(tuple[str, bytes, Uint, Uint32]).decode
 
 
@@ -91,7 +91,7 @@ def events(rows: Sequence[Row]) -> Values:
         "entry_id": ids,
         "told_at": moments(ids),
         "event": fields.column(_EVENT),
-        "id": _jobs_told_of(fields),
+        "id": _job_ids(fields),
         "name": _names(fields),
         "ts": clock(numbers[_TS]),
         "reason": fields.column(_REASON),
@@ -149,11 +149,11 @@ def specs(keys: Sequence[bytes], scores: Sequence[bytes], found: Sequence[Any]) 
 def pending(found: Sequence[Any], rows: Sequence[Row]) -> Values:
     """Return the columns of pending entries; *rows* are the entries themselves."""
     values = jobs([[id, fields or ()] for id, fields in rows])
-    gone = [fields is None for _, fields in rows]
-    if any(gone):
-        errors = zip(values["error"], gone, strict=True)
-        values["error"] = [GONE if lost else error for error, lost in errors]
-        raws = zip(values["raw"], gone, strict=True)
+    deleted = [fields is None for _, fields in rows]
+    if any(deleted):
+        errors = zip(values["error"], deleted, strict=True)
+        values["error"] = [DELETED if lost else error for error, lost in errors]
+        raws = zip(values["raw"], deleted, strict=True)
         values["raw"] = [None if lost else raw for raw, lost in raws]
     return {
         **values,
@@ -169,7 +169,7 @@ def pending(found: Sequence[Any], rows: Sequence[Row]) -> Values:
 def _opened(
     bodies: Sequence[bytes | None], rows: Sequence[Any], whole: Sequence[bytes] | None = None
 ) -> Values:
-    """Return the columns that come from envelopes; of *whole* what is kept if one is none."""
+    """Return the columns decoded from envelopes; undecodable ones keep *whole* as ``raw``."""
     nothing = constant(None, len(bodies))
     try:
         usual = zip(*map(_usual, bodies), strict=True)  # type: ignore[arg-type]
@@ -189,15 +189,15 @@ def _opened_one_by_one(
     good: list[Envelope | None] = []
     errors: list[str | None] = []
     raws: list[bytes | None] = []
-    for place, body in enumerate(bodies):
+    for index, body in enumerate(bodies):
         envelope, error, raw = None, None, None
         try:
             if body is None:
-                error, raw = NO_ENVELOPE, _pack(rows[place])
+                error, raw = NO_ENVELOPE, _pack(rows[index])
             else:
                 envelope = decode_envelope(body)
         except RemoteProtocolError as wrong:
-            error, raw = str(wrong), whole[place] if whole else body
+            error, raw = str(wrong), whole[index] if whole else body
         good.append(envelope)
         errors.append(error)
         raws.append(raw)
@@ -207,7 +207,7 @@ def _opened_one_by_one(
 
 def _of_envelopes(columns: Iterable[Sequence[Any]], errors: Any, raws: Any) -> Values:
     ids, payloads, created, attempts, retries = columns
-    # Jobs that say nothing about their retries need not be asked one by one.
+    # Skip the loop if no job has retry options.
     if not any(retries):
         retries = ()
     return {
@@ -260,7 +260,7 @@ def _taken_apart(rows: Sequence[Row]) -> tuple[pa.Array, Sequence[Any], Fields]:
 
 
 def _names(fields: Fields) -> pa.Array:
-    """Return dispatch names; what is missing or no text is no name."""
+    """Return dispatch names; empty where missing or not UTF-8."""
     found = fields.array(NAME)
     if found is None:
         return pa.repeat("", fields.count)
@@ -270,8 +270,8 @@ def _names(fields: Fields) -> pa.Array:
         return pa.array([read_entry((NAME, each or b""))[1] for each in found.to_pylist()], TEXT)
 
 
-def _jobs_told_of(fields: Fields) -> Any:
-    """Return ids of jobs; null where there is none, or an empty one."""
+def _job_ids(fields: Fields) -> Any:
+    """Return job ids; null where missing or empty."""
     found = fields.column(_JOB)
     if pc.min(pc.binary_length(found)).as_py() == 0:
         return [each or None for each in found.to_pylist()]

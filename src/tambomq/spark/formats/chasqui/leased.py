@@ -1,86 +1,76 @@
-"""ChasquiMQ's jobs under a lease."""
+"""`LeasedJobs`: rows of ChasquiMQ jobs, read under a lease."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from tambomq.chasqui import lease_ops, scan_ops
+from tambomq.bulk.lease_model import LeaseRequest, body_digest
+from tambomq.chasqui.bulk import scan as scan_ops
+from tambomq.chasqui.bulk.lease import ChasquiLeaseOps, Member
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.lease_ops import Group, Member
-from tambomq.chasqui.wire import read_entry
-from tambomq.spark import chasqui_rows, schemas
-from tambomq.spark.columns import Columns, constant
-from tambomq.spark.lease import Places
-from tambomq.spark.leased import TAKEN
-from tambomq.spark.stream_cuts import number, text
-from tambomq.store.call import Plan
-from tambomq.store.ledger import Settled, Term, digest
+from tambomq.chasqui.wire.envelope import read_entry
+from tambomq.spark.core import schemas
+from tambomq.spark.core.columns import Columns, constant
+from tambomq.spark.core.stream_cuts import number, text
+from tambomq.spark.formats.chasqui import columns as chasqui_rows
+from tambomq.spark.lease.leased_source import TAKEN, ClaimSlice
 from tambomq.store.sync import Store
 
 
 @dataclass(frozen=True, slots=True)
 class LeasedJobs:
-    """Jobs of one queue, for one group."""
+    """Jobs of queues, for the consumer group of *ops*."""
 
-    keys: Group
+    ops: ChasquiLeaseOps = field(default_factory=ChasquiLeaseOps)
 
     @property
     def columns(self) -> Columns:
-        """As `schemas` has them."""
+        """The columns of a row."""
         return schemas.CHASQUI_LEASED
 
-    @property
-    def ops(self) -> Any:
-        """ChasquiMQ's."""
-        return lease_ops
-
-    def waiting(self, store: Store, queue: str, lease: str) -> int:  # noqa: ARG002  (all have the same)
-        """Return how many jobs there are, whoever has them: a queue needs no making."""
+    def available(self, store: Store, queue: str, lease: str) -> int:  # noqa: ARG002  (GOMQ's needs it)
+        """Return the length of the stream, pending jobs included; 0 for a queue without jobs."""
         return store.run(scan_ops.length(Keys(queue).stream))
 
-    def acknowledge(self, term: Term, number: int, mark: str) -> Plan[Settled]:
-        """End a claim."""
-        return lease_ops.acknowledge(self.keys, term, number, mark)
-
-    def rows(self, store: Store, term: Term, at: Places) -> pa.RecordBatch:
+    def rows(self, store: Store, request: LeaseRequest, part: ClaimSlice) -> pa.RecordBatch:
         """Return jobs as they are now, in the order in which they were claimed."""
-        members = store.run(lease_ops.members(term, at.first, at.count))
+        members = store.run(self.ops.members(request, part.first, part.count))
         entries = [member.entry for member in members]
         ends = _ends(entries) if entries else ("-", "-")
-        found = _entries(store, Keys(term.queue).stream, entries, ends)
-        ours = self._held(store, term, entries, ends)
+        found = _entries(store, Keys(request.queue).stream, entries, ends)
+        ours = self._pending(store, request, entries, ends)
         faults = [_fault(member, found.get(member.entry), ours) for member in members]
         rows = [
             [entry.encode(), () if fault == TAKEN else found.get(entry, ())]
             for entry, fault in zip(entries, faults, strict=True)
         ]
         return self.columns.batch(
-            queue=constant(term.queue, len(rows)),
-            claim=constant(at.claim, len(rows)),
+            queue=constant(request.queue, len(rows)),
+            claim=constant(part.claim, len(rows)),
             fault=faults,
             **chasqui_rows.jobs(rows),
         )
 
-    def _held(
-        self, store: Store, term: Term, entries: Sequence[str], ends: tuple[str, str]
+    def _pending(
+        self, store: Store, request: LeaseRequest, entries: Sequence[str], ends: tuple[str, str]
     ) -> set[str]:
+        """Return those of *entries* that are still pending for the lease's consumer."""
         if not entries:
             return set()
-        ours = store.run(lease_ops.held(self.keys, term, *ends))
-        # Those that were taken over from others stand before, out of order: asked one by one.
+        ours = store.run(self.ops.pending(request, *ends))
+        # The range may hold more entries than one reply lists: ask for the others one by one.
         rest = [entry for entry in entries if entry not in ours]
-        calls = [lease_ops.held(self.keys, term, entry, entry) for entry in rest]
+        calls = [self.ops.pending(request, entry, entry) for entry in rest]
         return ours.union(*store.run_all(calls)) if calls else ours
 
 
 def _entries(
     store: Store, stream: str, entries: Sequence[str], ends: tuple[str, str]
 ) -> dict[str, Sequence[bytes]]:
-    """Return the fields of those that are there."""
+    """Return the fields of those *entries* that still exist, by id."""
     if not entries:
         return {}
     wanted = set(entries)
@@ -94,8 +84,8 @@ def _entries(
 
 
 def _ends(entries: Sequence[str]) -> tuple[str, str]:
-    places = [*map(number, entries)]
-    return text(min(places)), text(max(places))
+    ids = [*map(number, entries)]
+    return text(min(ids)), text(max(ids))
 
 
 def _fault(member: Member, fields: Sequence[bytes] | None, ours: set[str]) -> str | None:
@@ -104,4 +94,4 @@ def _fault(member: Member, fields: Sequence[bytes] | None, ours: set[str]) -> st
     if fields is None:
         return "gone"
     body = read_entry(fields)[0] or b""
-    return None if digest(body).decode() == member.digest else "changed"
+    return None if body_digest(body).decode() == member.digest else "changed"

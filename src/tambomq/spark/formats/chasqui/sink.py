@@ -1,4 +1,4 @@
-"""Rows as ChasquiMQ jobs, as `Queue.add` would have added them."""
+"""Sink that writes rows as ChasquiMQ jobs, stored as `Queue.add` stores them."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from tambomq.chasqui import sink_ops
-from tambomq.chasqui.add_options import due_at
+from tambomq.chasqui.bulk import sink as sink_ops
 from tambomq.chasqui.job import retry_override
 from tambomq.chasqui.keys import Keys, check_name, check_queue
-from tambomq.chasqui.ops import MAX_STREAM_LEN, Draft, Policy, draft
-from tambomq.chasqui.packing import UNREADABLE, encode_payload
-from tambomq.chasqui.wire import DIALECTS, encode_fresh
+from tambomq.chasqui.ops.add import MAX_STREAM_LEN, Draft, Policy, draft
+from tambomq.chasqui.producer.add_options import due_at
+from tambomq.chasqui.wire.envelope import DIALECTS, encode_fresh
+from tambomq.chasqui.wire.msgpack import UNREADABLE, encode_payload
 from tambomq.clock import now_ms
 from tambomq.errors import InvalidFormat, LocalProtocolError, SettingsError
 from tambomq.ids import ulids
-from tambomq.spark import schemas
-from tambomq.spark.fence import Mark, Task
-from tambomq.spark.options import Given
-from tambomq.spark.plain import told_in_one_line
-from tambomq.spark.sink import COMMON, Sink, sink_of
-from tambomq.spark.sink_journal import JOURNAL, journal_of
-from tambomq.spark.sink_rows import Field, Layout, Rows, as_ms, fields, plain
+from tambomq.spark.core import schemas
+from tambomq.spark.core.options import SourceOptions
+from tambomq.spark.core.short_errors import one_line_errors
+from tambomq.spark.sink.fence import ChunkToken, Task
+from tambomq.spark.sink.journal import JOURNAL, journal_of
+from tambomq.spark.sink.rows import Field, Layout, Rows, as_ms, fields, plain
+from tambomq.spark.sink.writer import COMMON, Sink, sink_of
 from tambomq.store.call import Call
 from tambomq.store.sync import Store
 
 SOURCE: Final = "chasqui"
 OPTIONS: Final = (*COMMON, *JOURNAL, "name", "maxStreamLen", "overflow", "dialect")
 _USUAL: Final = Policy()
-_MOST_DELAYED: Final = 400
-"""A job that is delayed takes the server as long as three that are not."""
+_MAX_DELAYED: Final = 400
+"""Rows per chunk with delays: a delayed job takes Redis as long as three others."""
 _PLAIN: Final = frozenset(("payload", "data", "name", "queue"))
 
 
 def as_packed(column: pa.Array) -> list[bytes | None]:
-    """Return values as MessagePack; bytes are that already."""
+    """Return values as MessagePack; bytes already are, and are returned unchanged."""
     if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
         return plain(column)
-    # With maps as dicts, the others take thirty times as long.
+    # Converting maps to dicts makes all other types thirty times slower.
     has_maps = "map<" in str(column.type)
     values = column.to_pylist(maps_as_pydicts="strict") if has_maps else column.to_pylist()
     return [None if value is None else encode_payload(value) for value in values]
@@ -54,32 +54,34 @@ FIELDS: Final = fields(schemas.CHASQUI_WRITTEN, payload=as_packed, data=as_packe
 
 
 def sink(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> Sink:
-    """Return the sink that the options of a write come to."""
-    with told_in_one_line():
-        made = sink_of(_target, Given(SOURCE, options, OPTIONS), schema, overwrite=overwrite)
-        if {"delay_ms", "run_at"} <= made.layout.places.keys():
+    """Return the sink for the options of a write."""
+    with one_line_errors():
+        made = sink_of(
+            _target, SourceOptions(SOURCE, options, OPTIONS), schema, overwrite=overwrite
+        )
+        if {"delay_ms", "run_at"} <= made.layout.indexes.keys():
             fault = "these rows cannot be written: give only one of the columns delay_ms or run_at"
             raise SettingsError(f"format {SOURCE!r}: {fault}")
-        if made.layout.places.keys() & {"delay_ms", "run_at"}:
-            return replace(made, layout=replace(made.layout, most_rows=_MOST_DELAYED))
+        if made.layout.indexes.keys() & {"delay_ms", "run_at"}:
+            return replace(made, layout=replace(made.layout, max_rows=_MAX_DELAYED))
         return made
 
 
-def _target(given: Given) -> ChasquiTarget:
-    queue = given.text("queue", None)
+def _target(options: SourceOptions) -> ChasquiTarget:
+    queue = options.text("queue", None)
     policy = Policy(
-        max_stream_len=given.number("maxStreamLen", MAX_STREAM_LEN),
-        overflow=given.one_of("overflow", ("refuse", "trim"), "refuse"),
-        dialect=given.one_of("dialect", DIALECTS, "auto"),
-        journal=journal_of(given),
+        max_stream_len=options.number("maxStreamLen", MAX_STREAM_LEN),
+        overflow=options.one_of("overflow", ("refuse", "trim"), "refuse"),
+        dialect=options.one_of("dialect", DIALECTS, "auto"),
+        journal=journal_of(options, SOURCE),
     )
-    name = check_name(given.text("name", None) or "")
+    name = check_name(options.text("name", None) or "")
     return ChasquiTarget(None if queue is None else check_queue(queue), policy, name)
 
 
 @dataclass(frozen=True, slots=True)
 class ChasquiTarget:
-    """Queues, and how they take jobs."""
+    """The queue and policy by which jobs are added."""
 
     queue: str | None = None
     policy: Policy = _USUAL
@@ -89,8 +91,8 @@ class ChasquiTarget:
     bodies: tuple[str, ...] = ("payload", "data")
     queue_column: str = "queue"
 
-    def packer(self, store: Store, layout: Layout) -> ChasquiPacker:  # noqa: ARG002  (nothing to ask)
-        """Return what makes calls in one task."""
+    def packer(self, store: Store, layout: Layout) -> ChasquiPacker:  # noqa: ARG002  (needs no reads)
+        """Return the packer for one task."""
         return ChasquiPacker(self.policy, self.name, layout)
 
     def fence(self, queue: str, query: str) -> str:
@@ -99,13 +101,13 @@ class ChasquiTarget:
 
 
 class ChasquiPacker:
-    """Makes jobs out of rows, and adds these."""
+    """Turns rows into jobs, and jobs into calls that add them."""
 
     def __init__(self, policy: Policy, name: str, layout: Layout) -> None:
         self._policy, self._name, self._body = policy, name, layout.body
-        self._is_plain = layout.places.keys() <= _PLAIN
-        self._has_names = "name" in layout.places
-        # What was packed here needs no second look.
+        self._is_plain = layout.indexes.keys() <= _PLAIN
+        self._has_names = "name" in layout.indexes
+        # Only payloads that were not packed here have to be validated.
         self._check = msgspec.msgpack.Decoder(msgspec.Raw).decode
         self._is_foreign = layout.kinds[layout.body] == "binary"
 
@@ -117,8 +119,8 @@ class ChasquiPacker:
             return str(fault)
         return None
 
-    def pack(self, queue: str, rows: Rows) -> tuple[list[Any], dict[int, str]]:  # noqa: ARG002  (all take the same)
-        """Return the job of each row, and by its place why a row cannot be written."""
+    def pack(self, queue: str, rows: Rows) -> tuple[list[Any], dict[int, str]]:  # noqa: ARG002  (same for all queues)
+        """Return the job of each row, and by row index why rows cannot be written."""
         now, payloads = now_ms(), rows.columns[self._body]
         faults = self._wrong_payloads(payloads)
         if not self._is_plain:
@@ -134,33 +136,33 @@ class ChasquiPacker:
         return [self._name if name is None else name for name in rows.get("name")]
 
     def _wrong_payloads(self, payloads: Sequence[Any]) -> dict[int, str]:
-        """Return by its place what is wrong with a payload. Nearly always nothing is."""
+        """Return the faults of payloads by index; the common case, without any, is fast."""
         with suppress(*UNREADABLE, TypeError):
             if self._is_foreign:
                 deque(map(self._check, payloads), 0)
                 return {}
         faults = {}
-        for place, payload in enumerate(payloads):
+        for index, payload in enumerate(payloads):
             if payload is None:
-                faults[place] = f"{self._body} is null"
+                faults[index] = f"{self._body} is null"
             elif self._is_foreign:
                 try:
                     self._check(payload)
                 except UNREADABLE as fault:
-                    faults[place] = f"{self._body} is no MessagePack: {fault}"
+                    faults[index] = f"{self._body} is no MessagePack: {fault}"
         return faults
 
     def _drafts(
         self, now: int, payloads: Sequence[bytes], rows: Rows, faults: dict[int, str]
     ) -> list[Draft | None]:
-        """Return jobs of more than a name and a payload; add to *faults* why some are none."""
+        """Return jobs with options; add to *faults* why some rows are no valid job."""
         others = [rows.get(each) for each in ("id", "delay_ms", "run_at", "attempts", "backoff")]
         found: list[Draft | None] = []
-        for place, row in enumerate(zip(self._names(rows), payloads, *others, strict=True)):
+        for index, row in enumerate(zip(self._names(rows), payloads, *others, strict=True)):
             try:
                 found.append(self._draft(now, *row))
             except LocalProtocolError as fault:
-                faults.setdefault(place, str(fault))
+                faults.setdefault(index, str(fault))
                 found.append(None)
         return found
 
@@ -182,17 +184,21 @@ class ChasquiPacker:
         retry = retry_override(attempts, backoff)
         return draft(self._policy, now, name, payload, job_id=id, retry=retry, run_at_ms=run_at)
 
-    def call(self, queue: str, task: Task, mark: Mark, items: Sequence[Any]) -> Call[int]:
-        """Return what adds *items*, unless *mark* says they are there."""
+    def call(
+        self, queue: str, task: Task, chunk_token: ChunkToken, items: Sequence[Any]
+    ) -> Call[int]:
+        """Return the call that adds *items*, unless *chunk_token* is already stored."""
         keys = Keys(queue)
         if not self._is_plain:
-            return sink_ops.add(keys, self._policy, task.query, mark, items)
+            return sink_ops.add(keys, self._policy, task.query, chunk_token, items)
         bodies, names = zip(*items, strict=True) if self._has_names else (items, (self._name,))
-        return sink_ops.add_fresh(keys, self._policy, task.query, mark, now_ms(), bodies, names)
+        return sink_ops.add_fresh(
+            keys, self._policy, task.query, chunk_token, now_ms(), bodies, names
+        )
 
 
 def _wrong_names(names: Sequence[str]) -> dict[int, str]:
-    # Most rows have the name of another.
+    # Check each distinct name once: most rows share theirs.
     wrong = {}
     for name in set(names):
         try:
@@ -200,5 +206,5 @@ def _wrong_names(names: Sequence[str]) -> dict[int, str]:
         except InvalidFormat as fault:
             wrong[name] = str(fault)
     return (
-        {place: wrong[name] for place, name in enumerate(names) if name in wrong} if wrong else {}
+        {index: wrong[name] for index, name in enumerate(names) if name in wrong} if wrong else {}
     )

@@ -11,16 +11,17 @@ from typing import Final
 
 import pyarrow as pa
 
-from tambomq.chasqui import scan_ops
+from tambomq.chasqui.bulk import scan as scan_ops
+from tambomq.chasqui.bulk.scan import COUNT
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.scan_ops import COUNT
 from tambomq.errors import WrongType
-from tambomq.spark import chasqui_rows, schemas
-from tambomq.spark.chasqui_rows import Values
-from tambomq.spark.chasqui_tables import filled, names, tell_skipped, undamaged
-from tambomq.spark.columns import Columns
-from tambomq.spark.paging import Pace
-from tambomq.spark.table import Bounds, Range
+from tambomq.spark.core import schemas
+from tambomq.spark.core.columns import Columns
+from tambomq.spark.core.paging import PageSizer
+from tambomq.spark.core.table import ColumnBounds, Range
+from tambomq.spark.formats.chasqui import columns as chasqui_rows
+from tambomq.spark.formats.chasqui.columns import Values
+from tambomq.spark.formats.chasqui.streams import filled, log_skipped, names, undamaged
 from tambomq.store.sync import Store
 
 _COLUMNS: Final = {"delayed": schemas.CHASQUI_DELAYED, "repeat": schemas.CHASQUI_REPEAT}
@@ -28,7 +29,7 @@ _TIMES: Final = {"delayed": "due_at", "repeat": "next_fire_at"}
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class SortedSetTable:
     """A sorted set of each queue: ``delayed`` or ``repeat``."""
 
     kind: str
@@ -43,31 +44,31 @@ class Scored:
         """Yield all queues."""
         return names(store)
 
-    def cut(self, store: Store, queue: str, bounds: Bounds, pieces: int) -> list[Range]:
-        """Return ranges of scores with about as many members each."""
+    def cut(self, store: Store, queue: str, bounds: ColumnBounds, pieces: int) -> list[Range]:
+        """Return ranges of scores with about equal member counts."""
         zset, time = self._zset(queue), _TIMES[self.kind]
         low = str(bounds.lowest.get(time, "-inf"))
-        # A score may lie within a millisecond, and is shown as one.
+        # Scores may have fractions; they are shown as whole milliseconds.
         high = f"({bounds.highest[time] + 1}" if time in bounds.highest else "+inf"
         count = store.run(scan_ops.count(zset, low, high))
-        places = {count * each // pieces for each in range(1, pieces)} if count > COUNT else ()
+        indexes = {count * each // pieces for each in range(1, pieces)} if count > COUNT else ()
         found = store.run_all(
-            [scan_ops.score_at(zset, low, high, place) for place in sorted(places)]
+            [scan_ops.score_at(zset, low, high, index) for index in sorted(indexes)]
         )
         edges = sorted({score for score in found if score is not None})
         lows, highs = [low, *map(str, edges)], [*(f"({edge}" for edge in edges), high]
         return [Range(queue, *each) for each in zip(lows, highs, strict=True)]
 
-    def read(self, store: Store, part: Range, bounds: Bounds) -> Iterator[pa.RecordBatch]:
-        """Yield members, the first to come first."""
-        zset, pace, skipped = self._zset(part.queue), Pace(COUNT), 0
+    def read(self, store: Store, part: Range, bounds: ColumnBounds) -> Iterator[pa.RecordBatch]:
+        """Yield members, the earliest first."""
+        zset, sizer, skipped = self._zset(part.queue), PageSizer(COUNT), 0
         low, skip = part.low, 0
         while True:
-            asked = pace.count
+            asked = sizer.count
             members, scores = store.run(scan_ops.members(zset, low, part.high, skip, asked))
             if not members:
                 break
-            pace.note(members)
+            sizer.note(members)
             batch = filled(self.columns, part.queue, self._values(store, part, members, scores))
             sound = batch if self.show_damaged else undamaged(batch)
             skipped += len(batch) - len(sound)
@@ -75,11 +76,11 @@ class Scored:
                 yield sound
             if len(members) < asked:
                 break
-            # The next page begins with the last score of this one, and skips what it had of it.
+            # The next page begins at the last score, and skips the members already read.
             last = scores[-1].decode()
             same = scores.count(scores[-1])
             low, skip = last, skip + same if low == last else same
-        tell_skipped(skipped, part.queue, self.kind)
+        log_skipped(skipped, part.queue, self.kind)
 
     def _zset(self, queue: str) -> str:
         keys = Keys(queue)
@@ -91,7 +92,7 @@ class Scored:
         if self.kind == "delayed":
             return chasqui_rows.delayed(members, scores)
         keys = Keys(part.queue)
-        # A key that is no UTF-8 is nobody's: there is no such spec.
+        # A key that is not UTF-8 has no spec.
         specs = [scan_ops.spec(keys, key.decode("utf-8", "replace")) for key in members]
         found = store.outcomes(specs)
         for each in found:
@@ -102,11 +103,10 @@ class Scored:
 
 
 @dataclass(frozen=True, slots=True)
-class Results:
-    """What the handlers of each queue returned and is still kept.
+class ResultTable:
+    """The stored return values of each queue's handlers.
 
-    They are found by going through all keys of the server, once for each queue; unless a filter
-    says which ids are wanted.
+    They are found by scanning all keys of the server, once per queue, unless a filter names ids.
     """
 
     @property
@@ -118,12 +118,12 @@ class Results:
         """Yield all queues."""
         return names(store)
 
-    def cut(self, store: Store, queue: str, bounds: Bounds, pieces: int) -> list[Range]:  # noqa: ARG002  (nobody knows where they are)
+    def cut(self, store: Store, queue: str, bounds: ColumnBounds, pieces: int) -> list[Range]:  # noqa: ARG002  (a scan cannot be split)
         """Return the queue as a whole."""
         return [Range(queue)]
 
-    def read(self, store: Store, part: Range, bounds: Bounds) -> Iterator[pa.RecordBatch]:
-        """Yield results in no order, each once or, where the server moves keys about, twice."""
+    def read(self, store: Store, part: Range, bounds: ColumnBounds) -> Iterator[pa.RecordBatch]:
+        """Yield results in no order, each once (twice if Redis rehashes meanwhile)."""
         keys = Keys(part.queue)
         if "id" in bounds.only:
             ids = [id for id in bounds.only["id"] if isinstance(id, str)]
@@ -137,13 +137,13 @@ class Results:
                 return
 
     def _rows(self, store: Store, keys: Keys, ids: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        pace = Pace(COUNT)
+        sizer = PageSizer(COUNT)
         while ids:
-            now, ids = ids[: pace.count], ids[pace.count :]
+            now, ids = ids[: sizer.count], ids[sizer.count :]
             values = store.run_all([scan_ops.result(keys, id) for id in now])
             left = store.run_all([scan_ops.result_expiry(keys, id) for id in now])
             now_ms = store.run(scan_ops.now())
-            pace.note(values)
+            sizer.note(values)
             rows = [
                 (id, value, None if ms is None else now_ms + ms)
                 for id, value, ms in zip(now, values, left, strict=True)
@@ -154,7 +154,7 @@ class Results:
                 yield filled(self.columns, keys.queue, dict(columns))
 
 
-def _may_have(batch: pa.RecordBatch, bounds: Bounds) -> bool:
+def _may_have(batch: pa.RecordBatch, bounds: ColumnBounds) -> bool:
     """Whether a row may be wanted, as far as names say."""
     wanted = bounds.only.get("name")
     return wanted is None or not wanted.isdisjoint(batch.column("name").to_pylist())

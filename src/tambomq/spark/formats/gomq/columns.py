@@ -1,6 +1,6 @@
-"""GOMQ's elements as columns.
+"""Converts GOMQ's list elements to columns.
 
-Nothing here raises: what is no message is told in its row.
+Nothing here raises: an element that is no message is reported in its row's ``error``.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 
 from tambomq.gomq.wire import Element
-from tambomq.spark.gomq_dates import published_ms
+from tambomq.spark.formats.gomq.dates import published_ms
 
 _decode = msgspec.json.Decoder(Element).decode
 
 
 def messages(first: int, page: Sequence[bytes]) -> dict[str, list[Any]]:
-    """Return what the elements of *page* say, by column; *first* is the place of its first."""
+    """Return the columns of *page*; *first* is the index of its first element."""
     found = [_element(each) for each in page]
     good = [each if isinstance(each, Element) else Element() for each in found]
     wrong = [None if isinstance(each, Element) else each for each in found]

@@ -1,4 +1,4 @@
-"""When a message of GOMQ's was published: its timestamp is a date of some place."""
+"""The publication time of GOMQ messages, whose timestamp is a date in some time zone."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _FARTHEST_ZONE_S: Final = 14 * 3600
 
 
 def published_ms(timestamp: str, id: str) -> int | None:
-    """Return the millisecond *timestamp* means; `None` where nobody can tell.
+    """Return *timestamp* as milliseconds since 1970; `None` if it is ambiguous.
 
-    What ``CST`` means depends on who wrote it. So a date with the name of a zone is trusted for
-    its meaning, and the second comes from the message's *id*, an xid, if the two agree.
+    Zone names such as ``CST`` are ambiguous. For those, the second is taken from the message's
+    *id*, an xid, if it is within a zone's offset of the date.
     """
     found = _read(timestamp)
     if found is None:

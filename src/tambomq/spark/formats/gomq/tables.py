@@ -1,9 +1,8 @@
-"""GOMQ's tables: what waits in main queues and for peers, and who is subscribed to what.
+"""GOMQ's tables: messages in main and dedicated queues, and subscriptions.
 
-Lists are read by ranges of their indices, the last one to the end that the list then has. A list
-that loses its first elements meanwhile, because they are dispatched or observed, moves forward
-under its reader: rows behind them may then be missing. Who needs every message subscribes; a table
-shows what is there while nothing moves.
+Lists are read by ranges of indexes; the last range ends where the list ends when it is read. If
+elements are removed from the head meanwhile, because they are dispatched or observed, as many later
+rows may be skipped. To get every message, subscribe; a table is exact only while nothing moves.
 """
 
 from __future__ import annotations
@@ -15,18 +14,20 @@ from typing import Any
 import pyarrow as pa
 
 from tambomq.errors import WrongType
-from tambomq.gomq import keys, scan_ops
-from tambomq.spark import gomq_rows, schemas
-from tambomq.spark.columns import Columns, constant
-from tambomq.spark.nodes import scanned
-from tambomq.spark.paging import Pace
-from tambomq.spark.table import Bounds, Range
+from tambomq.gomq import keys
+from tambomq.gomq.bulk import scan as scan_ops
+from tambomq.spark.core import schemas
+from tambomq.spark.core.columns import Columns, constant
+from tambomq.spark.core.cursors import scanned
+from tambomq.spark.core.paging import PageSizer
+from tambomq.spark.core.table import ColumnBounds, Range
+from tambomq.spark.formats.gomq import columns as gomq_rows
 from tambomq.store.call import Call, results
 from tambomq.store.sync import Store
 
 
-class Main:
-    """The main queues: what nobody has received yet."""
+class MainQueueTable:
+    """The main queues: messages not dispatched yet."""
 
     @property
     def columns(self) -> Columns:
@@ -37,21 +38,21 @@ class Main:
         """Yield all keys whose main queue holds something."""
         return _names(store, scan_ops.queues)
 
-    def cut(self, store: Store, queue: str, bounds: Bounds, pieces: int) -> list[Range]:  # noqa: ARG002  (indices know nothing of columns)
-        """Return ranges of indices. A key that nobody has published to has none."""
+    def cut(self, store: Store, queue: str, bounds: ColumnBounds, pieces: int) -> list[Range]:  # noqa: ARG002  (filters cannot select indexes)
+        """Return ranges of indexes; one empty range for a key without messages."""
         keys.check_key(queue)
         count = store.run(scan_ops.length(keys.queue(queue)))
         return [Range(queue, *each) for each in _slices(count, pieces)]
 
-    def read(self, store: Store, part: Range, bounds: Bounds) -> Iterator[pa.RecordBatch]:  # noqa: ARG002  (as above)
-        """Yield messages in the order of their publishing."""
+    def read(self, store: Store, part: Range, bounds: ColumnBounds) -> Iterator[pa.RecordBatch]:  # noqa: ARG002  (as above)
+        """Yield messages in the order of publication."""
         for first, page in _pages(store, keys.queue(part.queue), part.low, part.high):
             values = gomq_rows.messages(first, page)
             yield self.columns.batch(key=constant(part.queue, len(page)), **values)
 
 
-class Dedicated:
-    """The dedicated queues: what waits for each peer of each consumer that is subscribed.
+class DedicatedQueueTable:
+    """The dedicated queues: messages for each peer of each subscribed consumer.
 
     *low* of a range is consumer, peer and first index.
     """
@@ -65,8 +66,8 @@ class Dedicated:
         """Yield all keys with subscribers."""
         return _names(store, scan_ops.subscribed)
 
-    def cut(self, store: Store, queue: str, bounds: Bounds, pieces: int) -> list[Range]:
-        """Return ranges of indices of every peer's list. A key without subscribers has none."""
+    def cut(self, store: Store, queue: str, bounds: ColumnBounds, pieces: int) -> list[Range]:
+        """Return ranges of indexes of every peer's list; none for a key without subscribers."""
         owners = _owners(store, queue, bounds)
         found = _each(
             store, [scan_ops.length(keys.messages(queue, name, peer)) for name, peer in owners]
@@ -77,7 +78,7 @@ class Dedicated:
             for first, last in _slices(count, pieces)
         ]
 
-    def read(self, store: Store, part: Range, bounds: Bounds) -> Iterator[pa.RecordBatch]:  # noqa: ARG002  (they chose the lists)
+    def read(self, store: Store, part: Range, bounds: ColumnBounds) -> Iterator[pa.RecordBatch]:  # noqa: ARG002  (they chose the lists)
         """Yield messages in the order their peer will observe them."""
         consumer, peer, begin = part.low
         name = keys.messages(part.queue, consumer, peer)
@@ -90,8 +91,8 @@ class Dedicated:
             )
 
 
-class Subscriptions:
-    """Who is subscribed to what: a row for every peer, and one for a consumer without any."""
+class SubscriptionTable:
+    """The subscriptions: a row for every peer, and one for each consumer without peers."""
 
     @property
     def columns(self) -> Columns:
@@ -102,12 +103,12 @@ class Subscriptions:
         """Yield all keys with subscribers."""
         return _names(store, scan_ops.subscribed)
 
-    def cut(self, store: Store, queue: str, bounds: Bounds, pieces: int) -> list[Range]:  # noqa: ARG002  (a key is one piece)
+    def cut(self, store: Store, queue: str, bounds: ColumnBounds, pieces: int) -> list[Range]:  # noqa: ARG002  (a key is one piece)
         """Return the key itself."""
         keys.check_key(queue)
         return [Range(queue)]
 
-    def read(self, store: Store, part: Range, bounds: Bounds) -> Iterator[pa.RecordBatch]:
+    def read(self, store: Store, part: Range, bounds: ColumnBounds) -> Iterator[pa.RecordBatch]:
         """Yield the subscribers of a key."""
         consumers = _consumers(store, part.queue, bounds)
         owners = _owners(store, part.queue, bounds)
@@ -131,18 +132,18 @@ class Subscriptions:
 
 
 def _names(store: Store, page: Callable[[bytes], Call[tuple[bytes, list[str]]]]) -> Iterator[str]:
-    # Of one server: GOMQ refuses clusters.
+    # One server only: GOMQ refuses clusters.
     return chain.from_iterable(scanned(store, page))
 
 
-def _consumers(store: Store, key: str, bounds: Bounds) -> list[str]:
+def _consumers(store: Store, key: str, bounds: ColumnBounds) -> list[str]:
     keys.check_key(key)
     found = store.run(scan_ops.consumers(key))
     return [name for name in found if bounds.allows("consumer", name)]
 
 
-def _owners(store: Store, key: str, bounds: Bounds) -> list[tuple[str, str]]:
-    """Return consumer and peer of each dedicated queue there may be."""
+def _owners(store: Store, key: str, bounds: ColumnBounds) -> list[tuple[str, str]]:
+    """Return consumer and peer of each possible dedicated queue."""
     consumers = _consumers(store, key, bounds)
     found = _each(store, [scan_ops.peers(consumer) for consumer in consumers])
     return [
@@ -154,7 +155,7 @@ def _owners(store: Store, key: str, bounds: Bounds) -> list[tuple[str, str]]:
 
 
 def _each(store: Store, calls: Sequence[Call[Any]], *, tolerant: bool = False) -> list[Any]:
-    """Make *calls* by the thousand; *tolerant* of other types, which then read as `None`."""
+    """Run *calls* in chunks; with *tolerant*, keys of a wrong type give `None`."""
     found: list[Any] = []
     for some in _chunks(calls):
         outcomes = store.outcomes(some)
@@ -170,7 +171,7 @@ def _chunks(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 
 def _slices(count: int, pieces: int) -> list[tuple[int, int | None]]:
-    """Return first and end of at most *pieces* ranges, of a page at least. The last has no end."""
+    """Return first and end of at most *pieces* ranges, each at least a page; the last is open."""
     size = max(scan_ops.COUNT, -(-count // pieces))
     firsts = list(range(0, count, size)) or [0]
     return list(zip(firsts, [*firsts[1:], None], strict=True))
@@ -179,14 +180,14 @@ def _slices(count: int, pieces: int) -> list[tuple[int, int | None]]:
 def _pages(
     store: Store, name: str, first: int, end: int | None
 ) -> Iterator[tuple[int, list[bytes]]]:
-    pace = Pace(scan_ops.COUNT)
+    sizer = PageSizer(scan_ops.COUNT)
     if end is None:
-        # Not further: who publishes faster than this reads would never be done with.
+        # Stop at the current end: with fast publishers the read would never finish.
         end = store.run(scan_ops.length(name))
     while first < end:
-        page = store.run(scan_ops.page(name, first, min(pace.count, end - first)))
+        page = store.run(scan_ops.page(name, first, min(sizer.count, end - first)))
         if not page:
             return
         yield first, page
-        pace.note(page)
+        sizer.note(page)
         first += len(page)

@@ -6,15 +6,17 @@ from collections.abc import Callable
 from typing import Final
 
 from tambomq.rsmq.keys import NAMESPACE, Keys
-from tambomq.spark import leased, payload, rsmq_sink
-from tambomq.spark.leased_rsmq import LeasedMessages
-from tambomq.spark.options import Given
-from tambomq.spark.rsmq_tables import Messages, Queues
-from tambomq.spark.source import QueueSource
-from tambomq.spark.table import Table
+from tambomq.spark.core import payload
+from tambomq.spark.core.options import SourceOptions
+from tambomq.spark.core.source import QueueSource
+from tambomq.spark.core.table import Table
+from tambomq.spark.formats.rsmq import sink as rsmq_sink
+from tambomq.spark.formats.rsmq.leased import LeasedMessages
+from tambomq.spark.formats.rsmq.tables import MessageTable, QueueTable
+from tambomq.spark.lease import reader as leased
 
 NAME: Final = "rsmq"
-TABLES: Final[dict[str, Callable[[Keys], Table]]] = {"messages": Messages, "queues": Queues}
+TABLES: Final[dict[str, Callable[[Keys], Table]]] = {"messages": MessageTable, "queues": QueueTable}
 OPTIONS: Final = (
     *("url", "ns", "queue", "table", "partitions", "pushdown", "deadQueue"),
     *leased.OPTIONS,
@@ -31,12 +33,12 @@ class RsmqSource(QueueSource):
     body = "body"
     sink = staticmethod(rsmq_sink.sink)
 
-    def _table(self, given: Given) -> Table:
-        return TABLES[self._kind(given)](_keys(given))
+    def _table(self, options: SourceOptions) -> Table:
+        return TABLES[self._table_name(options)](_keys(options))
 
-    def _leased(self, given: Given) -> LeasedMessages:
-        return LeasedMessages(_keys(given), given.text("deadQueue", None) or "")
+    def _leased_source(self, options: SourceOptions) -> LeasedMessages:
+        return LeasedMessages(_keys(options), options.text("deadQueue", None) or "")
 
 
-def _keys(given: Given) -> Keys:
-    return Keys(given.text("ns", NAMESPACE))
+def _keys(options: SourceOptions) -> Keys:
+    return Keys(options.text("ns", NAMESPACE))

@@ -1,7 +1,7 @@
-"""RSMQ's tables: messages where they are, and queues with their settings and counters.
+"""RSMQ's tables: messages, and queues with their settings and counters.
 
-What stays where it is while it is read is read once. A message that is received meanwhile moves to
-a later time: it may be seen there again, or be missed if those who read there have passed.
+A message that does not change during the read is read once. One that is received meanwhile moves to
+a later score: it may be read there again, or be missed if that range has been read already.
 """
 
 from __future__ import annotations
@@ -18,26 +18,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tambomq.errors import InvalidFormat, QueueCorrupt, QueueNotFound
-from tambomq.rsmq import queue_ops, scan_ops
+from tambomq.rsmq.bulk import scan as scan_ops
 from tambomq.rsmq.keys import Keys, check_queue
-from tambomq.rsmq.replies import moment, tally
-from tambomq.spark import schemas
-from tambomq.spark.columns import BYTES, LONG, Columns, constant
-from tambomq.spark.nodes import scanned
-from tambomq.spark.paging import Pace, gathered
-from tambomq.spark.stream_fields import whole_numbers
-from tambomq.spark.table import Bounds, Range
+from tambomq.rsmq.ops import queues as queue_ops
+from tambomq.rsmq.ops.replies import score_to_ms, to_count
+from tambomq.spark.core import schemas
+from tambomq.spark.core.columns import BYTES, LONG, Columns, constant
+from tambomq.spark.core.cursors import scanned
+from tambomq.spark.core.paging import PageSizer, merge_pages
+from tambomq.spark.core.stream_columns import whole_numbers
+from tambomq.spark.core.table import ColumnBounds, Range
 from tambomq.store.sync import Store
 
 _MOMENT_LETTERS: Final = 10
 _VISIBLE: Final = frozenset(("visible",))
-# `moment` knows no later one, and no earlier one than the same before 1970.
+# `score_to_ms` clamps to ± this.
 _FOREVER: Final = 2**53
 
 
 @dataclass(frozen=True, slots=True)
-class Messages:
-    """The messages of queues. *low* and *high* of a range are scores; the last is not in it."""
+class MessageTable:
+    """The messages of queues. *low* and *high* of a range are scores; *high* is exclusive."""
 
     keys: Keys
 
@@ -50,31 +51,31 @@ class Messages:
         """Yield all queues."""
         return names(store, self.keys)
 
-    def cut(self, store: Store, queue: str, bounds: Bounds, pieces: int) -> list[Range]:
-        """Return ranges of scores with about as many messages each, and at least a page."""
+    def cut(self, store: Store, queue: str, bounds: ColumnBounds, pieces: int) -> list[Range]:
+        """Return ranges of scores with about equal message counts, at least a page each."""
         if not store.run(scan_ops.exists(self.keys, queue)):
             raise QueueNotFound(queue)
         low, high = _scores(bounds)
         if pieces == 1:
             return [Range(queue, low, high)]
         count = store.run(scan_ops.count(self.keys, queue, low, high))
-        # An empty queue is a range too: Spark may come back to it with the same plan.
+        # An empty queue gets a range too: Spark may reuse the plan later.
         pieces = max(1, min(pieces, -(-count // scan_ops.COUNT)))
-        places = [count * each // pieces for each in range(1, pieces)]
+        indexes = [count * each // pieces for each in range(1, pieces)]
         found = store.run_all(
-            [scan_ops.score_at(self.keys, queue, low, high, place) for place in places]
+            [scan_ops.score_at(self.keys, queue, low, high, index) for index in indexes]
         )
         edges = sorted({score.decode() for score in found if score is not None}, key=float)
         lows, highs = [low, *edges], [*(f"({edge}" for edge in edges), high]
         return [Range(queue, *each) for each in zip(lows, highs, strict=True)]
 
-    def read(self, store: Store, part: Range, bounds: Bounds) -> Iterator[pa.RecordBatch]:
-        """Yield messages in the order of their becoming visible."""
-        now, pace = store.run(scan_ops.now()), Pace(scan_ops.COUNT)
+    def read(self, store: Store, part: Range, bounds: ColumnBounds) -> Iterator[pa.RecordBatch]:
+        """Yield messages in the order in which they become visible."""
+        now, sizer = store.run(scan_ops.now()), PageSizer(scan_ops.COUNT)
         if bounds.only.get("state") == _VISIBLE and float(part.high.lstrip("(")) > now:
-            # What becomes visible between plan and read is wanted too, so only here is it known.
+            # Evaluated at read time, to include messages that became visible after planning.
             part = replace(part, high=f"({now + 1}")
-        for rows in gathered(self._rows(store, part, pace), pace):
+        for rows in merge_pages(self._rows(store, part, sizer), sizer):
             yield self._batch(part.queue, rows, now)
 
     def _pages(self, store: Store, part: Range) -> Iterator[tuple[list[bytes], list[bytes]]]:
@@ -83,8 +84,8 @@ class Messages:
         while True:
             ids, scores = store.run(scan_ops.page(self.keys, part.queue, low, part.high, skip))
             order = _Order(ids, scores)
-            # A page begins with what the last one ended with. If it does not, some of those that
-            # are skipped have gone, and others, not seen yet, are skipped in their place.
+            # A page must begin with the last message of the page before. If it does not, skipped
+            # messages were removed, and unread ones were skipped in their place: skip fewer.
             if skip and (not ids or order[0] > last):
                 skip //= 2
                 continue
@@ -99,12 +100,12 @@ class Messages:
             else:
                 low, skip = scores[-1].decode(), scores.count(scores[-1]) - 1
 
-    def _rows(self, store: Store, part: Range, pace: Pace) -> Iterator[list[tuple[Any, ...]]]:
+    def _rows(self, store: Store, part: Range, sizer: PageSizer) -> Iterator[list[tuple[Any, ...]]]:
         """Yield id, score, body, receive count and first receive of messages."""
         for ids, scores in self._pages(store, part):
             first = 0
             while first < len(ids):
-                some = slice(first, first + pace.count)
+                some = slice(first, first + sizer.count)
                 first = some.stop
                 found = store.run(scan_ops.contents(self.keys, part.queue, ids[some]))
                 bodies = found[::3]
@@ -116,7 +117,7 @@ class Messages:
                     rows = [*compress(rows, there)]
                 if rows:
                     yield rows
-                pace.note(bodies)
+                sizer.note(bodies)
 
     def _batch(self, queue: str, rows: Sequence[tuple[Any, ...]], now: int) -> pa.RecordBatch:
         ids, scores, bodies, counts, firsts = zip(*rows, strict=True)
@@ -135,7 +136,7 @@ class Messages:
 
 
 @dataclass(frozen=True, slots=True)
-class Queues:
+class QueueTable:
     """The queues themselves, one row each."""
 
     keys: Keys
@@ -149,14 +150,14 @@ class Queues:
         """Yield all queues."""
         return names(store, self.keys)
 
-    def cut(self, store: Store, queue: str, bounds: Bounds, pieces: int) -> list[Range]:  # noqa: ARG002  (a row is one piece)
+    def cut(self, store: Store, queue: str, bounds: ColumnBounds, pieces: int) -> list[Range]:  # noqa: ARG002  (a row is one piece)
         """Return the queue itself."""
         if not store.run(scan_ops.exists(self.keys, queue)):
             raise QueueNotFound(queue)
         return [Range(queue)]
 
-    def read(self, store: Store, part: Range, bounds: Bounds) -> Iterator[pa.RecordBatch]:  # noqa: ARG002  (as above)
-        """Yield its row; one that was deleted meanwhile, or is damaged, has none."""
+    def read(self, store: Store, part: Range, bounds: ColumnBounds) -> Iterator[pa.RecordBatch]:  # noqa: ARG002  (as above)
+        """Yield its row; none if it was deleted meanwhile, or is damaged."""
         try:
             found = store.run(queue_ops.attributes(self.keys, part.queue))
         except (QueueNotFound, QueueCorrupt):
@@ -176,18 +177,18 @@ class Queues:
 
 
 def names(store: Store, keys: Keys) -> Iterator[str]:
-    """Yield all queues of a namespace, each once or, if the set changes meanwhile, twice.
+    """Yield all queues of a namespace, each once (twice if the set changes meanwhile).
 
-    What no queue can be called is left out.
+    Invalid names are left out.
     """
     for name in chain.from_iterable(scanned(store, partial(scan_ops.names, keys))):
         with suppress(InvalidFormat):
             yield check_queue(name.decode(errors="replace"))
 
 
-def _scores(bounds: Bounds) -> tuple[str, str]:
+def _scores(bounds: ColumnBounds) -> tuple[str, str]:
     low, high = bounds.lowest.get("visible_at"), bounds.highest.get("visible_at")
-    # A score with a fraction is shown as a whole millisecond, the one nearer to 1970.
+    # A score with a fraction is shown rounded towards 1970.
     return (
         "-inf" if low is None else f"({low - 1}",
         "+inf" if high is None else f"({high + 1}",
@@ -195,7 +196,7 @@ def _scores(bounds: Bounds) -> tuple[str, str]:
 
 
 class _Order(Sequence[tuple[float, bytes]]):
-    """Where messages stand, told of those alone that are asked for."""
+    """Sort keys (score, id) of messages, computed only where they are accessed."""
 
     def __init__(self, ids: Sequence[bytes], scores: Sequence[bytes]) -> None:
         self._ids, self._scores = ids, scores
@@ -203,36 +204,36 @@ class _Order(Sequence[tuple[float, bytes]]):
     def __len__(self) -> int:
         return len(self._ids)
 
-    def __getitem__(self, place: Any) -> Any:
-        return float(self._scores[place]), self._ids[place]
+    def __getitem__(self, index: Any) -> Any:
+        return float(self._scores[index]), self._ids[index]
 
 
 def _moments(scores: Sequence[bytes]) -> pa.Array:
-    """Return the milliseconds that scores stand for; mostly they are written as such."""
+    """Return scores as milliseconds; fast if all are whole numbers, as they mostly are."""
     found = whole_numbers(pa.array(scores, BYTES))
     if found is not None:
         ends = pc.min_max(found).as_py()
         if -_FOREVER <= ends["min"] <= ends["max"] <= _FOREVER:
             return found
-    return pa.array(map(moment, scores), LONG)
+    return pa.array(map(score_to_ms, scores), LONG)
 
 
 def _tallies(counts: Sequence[bytes | None]) -> pa.Array:
     if counts.count(None) == len(counts):
         return constant(0, len(counts))
-    # What somebody has written there may be longer than any count.
-    return pa.array([min(tally(each), _FOREVER) for each in counts], LONG)
+    # The stored value may be too large for any count.
+    return pa.array([min(to_count(each), _FOREVER) for each in counts], LONG)
 
 
 def first_ms(values: Sequence[bytes | None]) -> Sequence[int | None]:
-    """Return when messages were received for the first time."""
+    """Return the times of first receive."""
     if values.count(None) == len(values):
         return constant(None, len(values))  # type: ignore[no-any-return]
-    return [tally(each) or None for each in values]
+    return [to_count(each) or None for each in values]
 
 
 def sent_ms(ids: Sequence[bytes]) -> list[int | None]:
-    """Return when messages were sent, as their ids say."""
+    """Return the send times encoded in message ids."""
     try:
         return [int(id[:_MOMENT_LETTERS], 36) // 1000 for id in ids]
     except ValueError:

@@ -1,4 +1,4 @@
-"""Rows as entries of journals: what passed through a queue, told by whoever knows it."""
+"""Sink that writes rows as journal entries, such as events of queues outside TamboMQ."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from pyspark.sql.types import StructType
 
 from tambomq.clock import now_ms
 from tambomq.errors import InvalidFormat, InvalidValue
-from tambomq.journal import keys, sink_ops
+from tambomq.journal import keys
+from tambomq.journal import sink as sink_ops
 from tambomq.journal.keys import PROTOCOLS, Keys, check_queue
-from tambomq.spark import schemas
-from tambomq.spark.fence import Mark, Task
-from tambomq.spark.options import Given
-from tambomq.spark.plain import told_in_one_line
-from tambomq.spark.sink import COMMON, Sink, sink_of
-from tambomq.spark.sink_rows import Field, Layout, Rows, as_bytes, as_ms, fields
+from tambomq.spark.core import schemas
+from tambomq.spark.core.options import SourceOptions
+from tambomq.spark.core.short_errors import one_line_errors
+from tambomq.spark.sink.fence import ChunkToken, Task
+from tambomq.spark.sink.rows import Field, Layout, Rows, as_bytes, as_ms, fields
+from tambomq.spark.sink.writer import COMMON, Sink, sink_of
 from tambomq.store.call import Call
 from tambomq.store.sync import Store
 
@@ -33,7 +34,7 @@ FIELDS: Final = fields(
     reason=as_bytes,
 )
 
-# In the order in which a journal has them: entries with the same fields take less room.
+# In the journal's own order: entries with the same fields in the same order take less memory.
 _WORDS: Final = {
     "event": keys.EVENT,
     "id": keys.ID,
@@ -49,14 +50,16 @@ _NUMBERS, _TEXTS = frozenset(("at", "delay_ms", "attempt")), frozenset(("id", "n
 
 
 def sink(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> Sink:
-    """Return the sink that the options of a write come to."""
-    with told_in_one_line():
-        return sink_of(_target, Given(SOURCE, options, OPTIONS), schema, overwrite=overwrite)
+    """Return the sink for the options of a write."""
+    with one_line_errors():
+        return sink_of(
+            _target, SourceOptions(SOURCE, options, OPTIONS), schema, overwrite=overwrite
+        )
 
 
-def _target(given: Given) -> TamboTarget:
-    queue = given.text("queue", None)
-    protocol = given.one_of("protocol", PROTOCOLS, given.text("protocol"))
+def _target(options: SourceOptions) -> TamboTarget:
+    queue = options.text("queue", None)
+    protocol = options.one_of("protocol", PROTOCOLS, options.text("protocol"))
     return TamboTarget(protocol, None if queue is None else check_queue(queue))
 
 
@@ -71,8 +74,8 @@ class TamboTarget:
     bodies: tuple[str, ...] = ("body",)
     queue_column: str = "queue"
 
-    def packer(self, store: Store, layout: Layout) -> TamboPacker:  # noqa: ARG002  (nothing to ask)
-        """Return what makes calls in one task."""
+    def packer(self, store: Store, layout: Layout) -> TamboPacker:  # noqa: ARG002  (needs no reads)
+        """Return the packer for one task."""
         return TamboPacker(self.protocol, layout)
 
     def fence(self, queue: str, query: str) -> str:
@@ -81,11 +84,11 @@ class TamboTarget:
 
 
 class TamboPacker:
-    """Makes entries out of rows, and appends these."""
+    """Turns rows into journal entries, and entries into calls that append them."""
 
     def __init__(self, protocol: str, layout: Layout) -> None:
         self._protocol = protocol
-        self._own = [name for name in _WORDS if name in layout.places]
+        self._own = [name for name in _WORDS if name in layout.indexes]
 
     def refusal(self, queue: str) -> str | None:
         """Return why nothing can be written to *queue*; `None` if it can."""
@@ -95,8 +98,8 @@ class TamboPacker:
             return str(fault)
         return None
 
-    def pack(self, queue: str, rows: Rows) -> tuple[list[Any], dict[int, str]]:  # noqa: ARG002  (all take the same)
-        """Return the fields of each row, and by its place why a row cannot be written."""
+    def pack(self, queue: str, rows: Rows) -> tuple[list[Any], dict[int, str]]:  # noqa: ARG002  (same for all queues)
+        """Return the fields of each row, and by row index why rows cannot be written."""
         now, faults = now_ms(), dict[int, str]()
         found = {name: rows.columns[name] for name in self._own}
         if "event" in found:
@@ -106,24 +109,26 @@ class TamboPacker:
         for name in found.keys() & _NUMBERS:
             found[name] = _digits(name, found[name], faults)
         for name in found.keys() & _TEXTS:
-            # Whoever reads it cannot tell an empty one from none.
+            # Readers do not distinguish empty from missing.
             found[name] = [value or None for value in found[name]]
         return list(zip(*found.values(), strict=True)), faults
 
-    def call(self, queue: str, task: Task, mark: Mark, items: Sequence[Any]) -> Call[int]:
-        """Return what appends *items*, unless *mark* says they are there."""
+    def call(
+        self, queue: str, task: Task, chunk_token: ChunkToken, items: Sequence[Any]
+    ) -> Call[int]:
+        """Return the call that appends *items*, unless *chunk_token* is already stored."""
         same = {"event": _SENT, "at": b"%d" % now_ms()}
         words = [
             (word, None if name in self._own else same[name])
             for name, word in _WORDS.items()
             if name in self._own or name in same
         ]
-        return sink_ops.record(Keys(self._protocol, queue), task.query, mark, words, items)
+        return sink_ops.record(Keys(self._protocol, queue), task.query, chunk_token, words, items)
 
 
 def _digits(what: str, values: Sequence[int | None], faults: dict[int, str]) -> list[bytes | None]:
-    """Return numbers as a journal has them; add to *faults* those that it cannot have."""
-    for place, value in enumerate(values):
+    """Return numbers as decimal text; add negative ones to *faults*."""
+    for index, value in enumerate(values):
         if value is not None and value < 0:
-            faults.setdefault(place, str(InvalidValue(what, value, "a whole number from 0 on")))
+            faults.setdefault(index, str(InvalidValue(what, value, "a whole number from 0 on")))
     return [None if value is None else b"%d" % value for value in values]

@@ -1,4 +1,4 @@
-"""The journal as a table: what passed through queues, with its bodies, in order."""
+"""Journals as a table: the events of queues, with bodies, in order."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ import pyarrow as pa
 from tambomq.errors import QueueError
 from tambomq.journal import keys, ops, wire
 from tambomq.journal.ops import COUNT, Entry
-from tambomq.spark import schemas, tail_ops
-from tambomq.spark.columns import BYTES, Columns, constant
-from tambomq.spark.id_bounds import id_bounds
-from tambomq.spark.nodes import pages
-from tambomq.spark.paging import Pace, gathered, stream_pages
-from tambomq.spark.stream_cuts import text
-from tambomq.spark.stream_fields import Fields, moments, whole_numbers
-from tambomq.spark.table import Bounds, Range
-from tambomq.spark.tail_offsets import within
+from tambomq.spark.core import schemas
+from tambomq.spark.core.columns import BYTES, Columns, constant
+from tambomq.spark.core.cursors import pages
+from tambomq.spark.core.id_bounds import id_bounds
+from tambomq.spark.core.paging import PageSizer, merge_pages, stream_pages
+from tambomq.spark.core.stream_columns import Fields, moments, whole_numbers
+from tambomq.spark.core.stream_cuts import text
+from tambomq.spark.core.table import ColumnBounds, Range
+from tambomq.spark.tail import ops as tail_ops
+from tambomq.spark.tail.offsets import clip
 from tambomq.store.sync import Store
 
 
 @dataclass(frozen=True, slots=True)
-class Journal:
+class JournalTable:
     """The journals of one protocol's queues. Ranges are of entry ids, as XRANGE takes them."""
 
     protocol: str
@@ -44,14 +45,14 @@ class Journal:
         """Return the key of the stream."""
         return keys.Keys(self.protocol, queue).journal
 
-    def cut(self, store: Store, queue: str, bounds: Bounds, pieces: int) -> list[Range]:
+    def cut(self, store: Store, queue: str, bounds: ColumnBounds, pieces: int) -> list[Range]:
         """Return ranges of ids with about as many entries each."""
         seen = store.run(tail_ops.state(self.key(queue)))
         if not seen.last:
             raise QueueError(queue, f"queue {queue!r} of {self.protocol} has no journal")
         ends = None if seen.first is None else text(seen.first), text(seen.last)
         wanted = id_bounds(bounds, "entry_id", "recorded_at", *ends)
-        reach = within(wanted[0] - 1, seen, wanted[1]) if wanted else None
+        reach = clip(wanted[0] - 1, seen, wanted[1]) if wanted else None
         if reach is None:
             return []
         highs = [reach[1]]
@@ -60,21 +61,21 @@ class Journal:
         lows = [reach[0], *(high + 1 for high in highs)][: len(highs)]
         return [Range(queue, text(low), text(high)) for low, high in zip(lows, highs, strict=True)]
 
-    def read(self, store: Store, part: Range, bounds: Bounds) -> Iterator[pa.RecordBatch]:  # noqa: ARG002  (they are in its range)
+    def read(self, store: Store, part: Range, bounds: ColumnBounds) -> Iterator[pa.RecordBatch]:  # noqa: ARG002  (they are in its range)
         """Yield entries, the oldest first."""
-        journal, pace = keys.Keys(self.protocol, part.queue), Pace(COUNT)
+        journal, sizer = keys.Keys(self.protocol, part.queue), PageSizer(COUNT)
 
         def page(low: str, count: int) -> list[Entry]:
             return store.run(ops.read(journal, low, part.high, count))
 
-        for rows in gathered(stream_pages(page, part.low, pace), pace):
+        for rows in merge_pages(stream_pages(page, part.low, sizer), sizer):
             yield self._rows(part.queue, rows)
 
     def _rows(self, queue: str, page: Sequence[Entry]) -> pa.RecordBatch:
         ids, entries = zip(*page, strict=True)
         fields, places = Fields(entries), pa.array(ids, BYTES)
         if fields.repeat:
-            # Of those that are there twice the last counts.
+            # Of repeated fields, the last one counts.
             fields = Fields([[*chain(*wire.by_name(each).items())] for each in entries])
         return self.columns.batch(
             protocol=constant(self.protocol, len(page)),

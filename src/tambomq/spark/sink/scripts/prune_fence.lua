@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- prune_fence: forget the chunks of batches that are over, and let nobody write for these any more.
+-- prune_fence: raise the fence's floor, and delete the chunks of batches below it.
 --
 -- KEYS  fence   hash  of a queue and a query
 -- ARGV  floor   the number of the first batch that may be written again
---       keep_s  for how long the fence is kept
--- REPLY how many chunks were forgotten
+--       keep_s  TTL of the fence, in seconds
+-- REPLY how many chunks were deleted
 
 local fence = KEYS[1]
 local floor, keep_s = tonumber(ARGV[1]), ARGV[2]

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- ahead: go some entries forward in a stream.
+-- ahead: find the position some entries ahead in a stream.
 --
 -- KEYS  stream  stream  any
 -- ARGV  from    an id, itself included

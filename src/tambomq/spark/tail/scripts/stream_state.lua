@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- stream_state: what there is of a stream, without its entries' bodies.
+-- stream_state: length and ids of a stream, without its entries.
 --
 -- KEYS  stream  stream  any
 -- ARGV  none

@@ -1,0 +1,1 @@
+"""The parts that all data sources share: options, schemas, columns, paging."""

@@ -1,0 +1,1 @@
+"""Starts Spark sessions: Java, configuration, caches, code for the workers."""

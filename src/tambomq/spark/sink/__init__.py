@@ -1,0 +1,1 @@
+"""Writes rows to queues, each exactly once per batch."""

@@ -1,0 +1,1 @@
+"""Streaming reads of Redis streams by entry id. Consumes nothing."""
