@@ -1,4 +1,4 @@
-"""Which queue is meant, as people write it: ``chasqui:orders``."""
+"""Queue addresses as users write them: ``chasqui:orders``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tambomq.gomq.keys import check_key as check_gomq
 from tambomq.rsmq.keys import check_queue as check_rsmq
 
 STORED: Final = {"rsmq": check_rsmq, "chasqui": check_chasqui, "gomq": check_gomq}
-"""The protocols whose messages stand in Redis, and what says whether a name may be a queue's."""
+"""The protocols that store messages in Redis, and their checks of queue names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""All that must hold in Redis, looked at protocol by protocol, and mended where that is asked.
+"""The audit: checks the invariants of all protocols in Redis and repairs violations on request.
 
-What each protocol holds to be true stands in its ``audit_ops``. Looking changes nothing, and
-neither does a repair of what has become right meanwhile.
+The rules of each protocol are in its ``bulk/audit.py``. A check changes nothing, and a repair first
+checks again, so it does nothing to a queue that is sound by then.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from tambomq.chasqui import audit_ops as chasqui_ops
+from tambomq.bulk.audit import Finding, Rule
+from tambomq.chasqui.bulk import audit as chasqui_ops
 from tambomq.errors import InvalidValue
-from tambomq.gomq import audit_ops as gomq_ops
-from tambomq.journal import audit_ops as journal_ops
-from tambomq.rsmq import audit_ops as rsmq_ops
-from tambomq.rsmq import queue_ops
+from tambomq.gomq.bulk import audit as gomq_ops
+from tambomq.journal import audit as journal_ops
+from tambomq.rsmq.bulk import audit as rsmq_ops
 from tambomq.rsmq.keys import NAMESPACE, Keys, is_queue
-from tambomq.spark.nodes import pages
+from tambomq.rsmq.ops import queues as queue_ops
+from tambomq.spark.core.cursors import pages
 from tambomq.store.call import Call
-from tambomq.store.findings import Finding, Rule
 from tambomq.store.sync import Store
 
 RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
@@ -31,13 +31,13 @@ PARTS: Final = tuple(RULES)
 
 
 class Audit:
-    """Looks at what one server holds."""
+    """Checks the queues of one server."""
 
     def __init__(self, store: Store, *, ns: str = NAMESPACE) -> None:
         self._store, self._rsmq = store, Keys(ns)
 
     def look(self, parts: Iterable[str] = PARTS) -> Iterator[tuple[str, list[Finding]]]:
-        """Yield each queue that was looked at, as ``protocol:name``, and what is wrong with it."""
+        """Yield each checked queue, as ``protocol:name``, with its violations."""
         for part in parts:
             if part not in _LOOKS:
                 raise InvalidValue("protocol", part, f"one of {', '.join(PARTS)}")
@@ -46,7 +46,7 @@ class Audit:
                 yield f"{part}:{name}", wrong
 
     def mend(self, finding: Finding) -> bool:
-        """Put it right; false if it was right already. Only what has a repair."""
+        """Repair a finding whose rule has a repair; false if nothing was wrong any more."""
         protocol = finding.rule.name.partition(".")[0]
         if protocol == "rsmq":
             return self._store.run(rsmq_ops.mend(self._rsmq, finding))
@@ -55,14 +55,14 @@ class Audit:
         return self._store.run(gomq_ops.mend(finding))
 
     def look_at_rsmq(self) -> Iterator[tuple[str, list[Finding]]]:
-        """Yield RSMQ's queues, listed or not."""
+        """Check RSMQ's queues, also those that are not in the list of queues."""
         listed = self._store.run(queue_ops.list_queues(self._rsmq))
         pages = self._pages(lambda cursor: rsmq_ops.candidates(self._rsmq, cursor))
         for name in sorted({*filter(is_queue, listed), *pages}):
             yield name, self._store.follow(rsmq_ops.queue(self._rsmq, name))
 
     def look_at_chasqui(self) -> Iterator[tuple[str, list[Finding]]]:
-        """Yield ChasquiMQ's queues."""
+        """Check ChasquiMQ's queues."""
         queues: dict[str, tuple[set[str], set[str]]] = {}
         for name, kind, rest in self._pages(chasqui_ops.space):
             ids, specs = queues.setdefault(name, (set(), set()))
@@ -78,7 +78,7 @@ class Audit:
             yield name, found
 
     def look_at_gomq(self) -> Iterator[tuple[str, list[Finding]]]:
-        """Yield GOMQ's keys, all at once: what is wrong is wrong between them."""
+        """Check all GOMQ keys at once: the rules are about relations between them."""
         space = self._store.follow(gomq_ops.space())
         found = self._store.follow(gomq_ops.everything(space))
         by_queue: dict[str, list[Finding]] = {key: [] for key in space.queues + space.consumers}
@@ -87,8 +87,8 @@ class Audit:
         yield from sorted(by_queue.items())
 
     def look_at_journals(self) -> Iterator[tuple[str, list[Finding]]]:
-        """Yield the journals of all protocols."""
-        for key in sorted(set(self._pages(journal_ops.strangers))):
+        """Check the journals of all protocols."""
+        for key in sorted(set(self._pages(journal_ops.keys_like_journals))):
             yield key, self._store.follow(journal_ops.journal(key))
 
     def _pages(self, page: Callable[[bytes], Call[tuple[bytes, list[Any]]]]) -> Iterator[Any]:

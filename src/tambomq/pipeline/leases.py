@@ -1,4 +1,4 @@
-"""Leases on the queues of all protocols, found and named as people write them."""
+"""Leases on the queues of all protocols: finds, releases and deletes them."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import Final
 
 import msgspec
 
+from tambomq.bulk.lease_model import LeaseInfo
 from tambomq.chasqui import keys as chasqui_keys
 from tambomq.gomq import keys as gomq_keys
 from tambomq.pipeline.address import Address
 from tambomq.rsmq.keys import NAMESPACE, Keys
-from tambomq.spark.leases import SOURCES, Leases
-from tambomq.spark.nodes import pages
+from tambomq.spark.core.cursors import pages
+from tambomq.spark.lease.admin import SOURCES, Leases
 from tambomq.store.call import Call
-from tambomq.store.ledger import Holding
 from tambomq.store.sync import Store
 
 DEAD: Final = "dead"
 _PAGE: Final = 1000
 
 
-class Held(msgspec.Struct, frozen=True):
-    """A lease, and whose queue it is on."""
+class FoundLease(msgspec.Struct, frozen=True):
+    """A lease and the address of its queue."""
 
     address: Address
-    lease: Holding
+    lease: LeaseInfo
 
 
 class EveryLease:
-    """The leases on the queues of one server, of whichever protocol."""
+    """The leases on all queues of one server."""
 
     def __init__(self, store: Store, *, ns: str = NAMESPACE) -> None:
         self._store, rsmq = store, Keys(ns)
@@ -42,29 +42,32 @@ class EveryLease:
             "gomq": (f"{gomq_keys.LEASES}*", gomq_keys.leased),
         }
 
-    def all(self) -> Iterator[Held]:
-        """Yield every lease there is."""
+    def all(self) -> Iterator[FoundLease]:
+        """Yield all leases."""
         for protocol, (pattern, queue_of) in self._found_by.items():
             found = pages(self._store, partial(_page, pattern))
             texts = (key.decode("utf-8", "replace") for page in found for key in page)
             for queue in sorted({queue for text in texts if (queue := queue_of(text))}):
                 yield from self.on(Address(protocol, queue))
 
-    def on(self, address: Address) -> Iterator[Held]:
-        """Yield those on one queue."""
+    def on(self, address: Address) -> Iterator[FoundLease]:
+        """Yield the leases on one queue."""
         found = self._of[address.protocol].of(address.queue)
-        yield from (Held(address, each) for each in found)
+        yield from (FoundLease(address, each) for each in found)
 
     def release(self, address: Address, lease: str) -> int:
-        """Give back what a lease has that nobody holds; how much. Raises `LeaseTaken`."""
+        """Return the messages of a lease without a live holder to the queue; count them.
+
+        Raises `LeaseTaken`.
+        """
         return self._of[address.protocol].release(address.queue, lease)
 
     def forget(self, address: Address, lease: str, *, give_back: bool) -> bool:
-        """Remove a lease for good; false if there is none. Raises `LeaseTaken`, `QueueError`."""
+        """Delete a lease; false if there is none. Raises `LeaseTaken`, `QueueError`."""
         return self._of[address.protocol].forget(address.queue, lease, give_back=give_back)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         with ExitStack() as stack:
             for each in self._of.values():
                 stack.callback(each.close)

@@ -1,6 +1,6 @@
-"""What SQL can name: the tables of queues, as they are now, and those of the lake.
+"""SQL over live queues and the lake: each table is a temporary view of Spark.
 
-A view is made only if the text has its name: each costs Spark a process that plans it.
+Only views that the text names are created: each costs a Python process that plans it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from tambomq.errors import SettingsError
 from tambomq.journal.keys import PROTOCOLS
-from tambomq.pipeline import tables
-from tambomq.pipeline.lake import READABLE, Lake
-from tambomq.pipeline.picks import quieten, sql_fault
-from tambomq.spark import chasqui, gomq, rsmq, schemas
+from tambomq.pipeline.dlq.selection import quieten, sql_fault
+from tambomq.pipeline.lake import tables
+from tambomq.pipeline.lake.lake import READABLE, Lake
+from tambomq.spark.core import schemas
+from tambomq.spark.formats.chasqui import source as chasqui
+from tambomq.spark.formats.gomq import source as gomq
+from tambomq.spark.formats.rsmq import source as rsmq
 
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")
 
@@ -41,8 +44,8 @@ QUEUES: Final = (
 NAMES: Final = (*(view.name for view in QUEUES), *READABLE)
 
 
-class Place(msgspec.Struct, frozen=True):
-    """Where queues and the lake are; which queues, as ``queue`` of every format says."""
+class QueryScope(msgspec.Struct, frozen=True):
+    """The data of a query: a server, a lake, and the option ``queue`` of the formats."""
 
     url: str
     lake: Lake | None = None
@@ -51,7 +54,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def wanted(text: str) -> list[str]:
-    """Return the views whose names stand in *text*."""
+    """Return the views that *text* names."""
     words = {word.lower() for word in _WORD.findall(text)}
     return [name for name in NAMES if name in words]
 
@@ -61,24 +64,24 @@ def needs_lake(text: str) -> bool:
     return any(name in READABLE for name in wanted(text))
 
 
-def make(spark: SparkSession, place: Place, names: Iterable[str]) -> None:
-    """Let SQL use *names*; raise `SettingsError` for one of the lake's where there is none."""
+def make(spark: SparkSession, scope: QueryScope, names: Iterable[str]) -> None:
+    """Create the views *names*; raise `SettingsError` for a lake table without a lake."""
     views = {view.name: view for view in QUEUES}
     for name in names:
         if name in views:
-            found = _queues(spark, place, views[name])
-        elif place.lake is None:
+            found = _queues(spark, scope, views[name])
+        elif scope.lake is None:
             raise SettingsError(f"{name} is a table of a lake, and there is none: give --lake")
         else:
-            found = place.lake.read(spark, name)
+            found = scope.lake.read(spark, name)
         found.createOrReplaceTempView(name)
 
 
-def ask(spark: SparkSession, place: Place, text: str) -> DataFrame:
-    """Return what *text* asks for; raise `SettingsError`, in one line, if its SQL is wrong."""
+def ask(spark: SparkSession, scope: QueryScope, text: str) -> DataFrame:
+    """Return the result of *text*; raise `SettingsError`, in one line, if its SQL is wrong."""
     quieten()
     try:
-        make(spark, place, wanted(text))
+        make(spark, scope, wanted(text))
         return spark.sql(text)
     except Exception as error:
         if (fault := sql_fault(error)) is None:
@@ -88,10 +91,10 @@ def ask(spark: SparkSession, place: Place, text: str) -> DataFrame:
         raise SettingsError(fault) from error
 
 
-def collected(found: DataFrame, most: int) -> list[Row]:
-    """Return up to *most* rows; raise `SettingsError`, in one line, if one cannot be made."""
+def collected(found: DataFrame, limit: int) -> list[Row]:
+    """Return up to *limit* rows; raise `SettingsError`, in one line, if that fails."""
     try:
-        return found.take(most)
+        return found.take(limit)
     except Exception as error:
         if (fault := sql_fault(error)) is None:
             raise
@@ -99,7 +102,7 @@ def collected(found: DataFrame, most: int) -> list[Row]:
 
 
 def columns_of() -> list[tuple[str, list[str]]]:
-    """Return what can be asked: each view and its columns."""
+    """Return all views and their columns."""
     known = {
         "rsmq_messages": schemas.RSMQ_MESSAGES,
         "rsmq_queues": schemas.RSMQ_QUEUES,
@@ -123,8 +126,8 @@ def columns_of() -> list[tuple[str, list[str]]]:
     return [(name, [each.name for each in {**known, **journals}[name]]) for name in NAMES]
 
 
-def _queues(spark: SparkSession, place: Place, view: View) -> DataFrame:
-    options = {"url": place.url, "queue": place.queue, **view.options}
-    if place.ns and view.format == "rsmq":
-        options["ns"] = place.ns
+def _queues(spark: SparkSession, scope: QueryScope, view: View) -> DataFrame:
+    options = {"url": scope.url, "queue": scope.queue, **view.options}
+    if scope.ns and view.format == "rsmq":
+        options["ns"] = scope.ns
     return spark.read.format(view.format).options(**options).load()

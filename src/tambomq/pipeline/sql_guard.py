@@ -1,8 +1,8 @@
-"""Which Spark SQL expressions of a redrive are refused: those that reach beyond the row they see.
+"""A check of the SQL expressions of a redrive: refuses those that reach beyond the row they see.
 
-What a redrive was told is kept in Redis, where others write. So its expressions may not call Java,
-read files or tables, or reach the network, whoever wrote them. Spark's own parser says what is
-called: it resolves nothing, and so runs nothing, and comments, case and quotes make no difference.
+The options of a redrive are stored in Redis, where others can write. So its expressions may not
+call Java, read files or tables, or reach the network, whoever wrote them. The check walks the tree
+of Spark's own parser, which resolves and runs nothing; comments, case and quotes do not matter.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the dead letters of a ChasquiMQ queue are, and the way back from there."""
+"""The dead letters of a ChasquiMQ queue, for `redrive`: listed, moved back, put back."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from typing import Any, Final
 
 import msgspec
 
-from tambomq.chasqui import redrive_ops, scan_ops
-from tambomq.chasqui.dlq_ops import PAGE, peek
+from tambomq.bulk.redrives import MoveResult, Redrive, UndoResult
+from tambomq.chasqui.bulk import redrive as redrive_ops
+from tambomq.chasqui.bulk import scan as scan_ops
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.ops import Policy
-from tambomq.chasqui.packing import UNREADABLE, encode_payload
-from tambomq.chasqui.wire import decode_envelope
-from tambomq.chasqui.wire_records import read_event
+from tambomq.chasqui.ops.add import Policy
+from tambomq.chasqui.ops.dlq import PAGE, peek
+from tambomq.chasqui.wire.envelope import decode_envelope
+from tambomq.chasqui.wire.msgpack import UNREADABLE, encode_payload
+from tambomq.chasqui.wire.records import read_event
 from tambomq.clock import now_ms
 from tambomq.errors import RemoteProtocolError, SettingsError
 from tambomq.pipeline.address import Address
-from tambomq.pipeline.dead import Letter
-from tambomq.pipeline.picks import Pick
-from tambomq.store.redrives import Moved, Redrive, Undone
+from tambomq.pipeline.dlq.histogram import DeadLetterInfo
+from tambomq.pipeline.dlq.selection import Selection
 from tambomq.store.sync import Store
 
 _ENTRY_ID: Final = re.compile(r"([0-9]{1,20})-([0-9]{1,20})")
@@ -30,7 +31,7 @@ _AT_ONCE: Final = 1000
 _ENDS: Final = {"completed": "done", "dlq": "died", "retry-scheduled": "retrying"}
 
 
-class ChasquiGrave:
+class ChasquiDlq:
     """The dead letters of a queue."""
 
     key = "dlq_id"
@@ -42,8 +43,8 @@ class ChasquiGrave:
     def __init__(self, store: Store, url: str, queue: str, policy: Policy) -> None:
         self.address = Address("chasqui", queue)
         self._store, self._url, self._keys, self._policy = store, url, Keys(queue), policy
-        self._told: dict[str, str] = {}
-        self._heard = ""
+        self._last_state: dict[str, str] = {}
+        self._read_up_to = ""
 
     def frame(self, spark: Any) -> Any:
         """Return the table ``dlq``; its column ``value`` is the payload as JSON."""
@@ -53,9 +54,11 @@ class ChasquiGrave:
         return reader.option("queue", queue).option("payload", "msgpack").load()
 
     def bound(self, until: str) -> str:
-        """Return, as SQL, which letters were there at *until*."""
+        """Return the SQL condition for dead letters that existed at *until*."""
         if not (match := _ENTRY_ID.fullmatch(until)):
-            raise SettingsError(f"what Redis has of the redrive is damaged: it ends at {until!r}")
+            raise SettingsError(
+                f"the record of the redrive in Redis is damaged: until is {until!r}"
+            )
         ms, seq = match.groups()
         high, low = self.order
         return f"({high} < {ms} OR ({high} = {ms} AND {low} <= {seq}))"
@@ -68,15 +71,15 @@ class ChasquiGrave:
             msgspec.msgpack.decode(value, type=msgspec.Raw)
         except (*UNREADABLE, UnicodeEncodeError) as fault:
             kind = "JSON" if isinstance(value, str) else "MessagePack"
-            told = f"--set: the new payload of {key} is no {kind}: {fault}; nothing was moved"
-            raise SettingsError(told) from fault
+            redrive = f"--set: the new payload of {key} is no {kind}: {fault}; nothing was moved"
+            raise SettingsError(redrive) from fault
         return value
 
     def until(self) -> str:
-        """Return the last letter there is."""
+        """Return the id of the last dead letter."""
         return self._store.run(scan_ops.last(self._keys.dlq)) or _NOTHING
 
-    def letters(self) -> Iterator[Letter]:
+    def letters(self) -> Iterator[DeadLetterInfo]:
         """Yield all dead letters, the oldest first."""
         after = "-"
         while page := self._store.run(peek(self._keys, _AT_ONCE, after)):
@@ -84,77 +87,76 @@ class ChasquiGrave:
             for each in page:
                 at = int(each.dlq_id.partition("-")[0])
                 words = (each.dlq_id, each.reason, each.name, each.error)
-                yield Letter(str(self.address), *words, at, each.traceback or "")
+                yield DeadLetterInfo(str(self.address), *words, at, each.traceback or "")
 
-    def begin(self, told: Redrive) -> Redrive:
-        """Begin a redrive, or go on with the one that has this id."""
-        return self._store.run(redrive_ops.begin(self._keys, told))
+    def begin(self, redrive: Redrive) -> Redrive:
+        """Start a redrive, or return the one that has this id already."""
+        return self._store.run(redrive_ops.begin(self._keys, redrive))
 
     def known(self) -> list[Redrive]:
-        """Return the redrives that are remembered."""
+        """Return the redrives that Redis still has a record of."""
         return self._store.follow(redrive_ops.known(self._keys))
 
-    def settle(self, told: Redrive, state: str) -> None:
-        """Say what has become of a redrive."""
-        self._store.run(redrive_ops.settle(self._keys, told.id, state))
+    def settle(self, redrive: Redrive, state: str) -> None:
+        """Set the state of a redrive."""
+        self._store.run(redrive_ops.settle(self._keys, redrive.id, state))
 
-    def move(self, told: Redrive, picks: Sequence[Pick]) -> Moved:
-        """Let letters run again; those that are no jobs stay."""
-        moved = Moved(told.moved)
+    def move(self, redrive: Redrive, selections: Sequence[Selection]) -> MoveResult:
+        """Move dead letters back to the stream; those that cannot be decoded stay."""
+        moved = MoveResult(redrive.moved)
         refused = 0
-        for first in range(0, len(picks), PAGE):
-            some = picks[first : first + PAGE]
+        for first in range(0, len(selections), PAGE):
+            some = selections[first : first + PAGE]
             found = self._store.run_all([redrive_ops.letter(self._keys, p.key) for p in some])
-            jobs, reset = [], told.attempts == "reset"
-            for pick, letter in zip(some, found, strict=True):
-                job = letter and redrive_ops.job_of(letter, reset=reset, payload=pick.body)
+            jobs, reset = [], redrive.attempts == "reset"
+            for selection, letter in zip(some, found, strict=True):
+                job = letter and redrive_ops.job_of(letter, reset=reset, payload=selection.body)
                 refused += letter is not None and job is None
                 if job:
                     jobs.append(job)
-            call = redrive_ops.move(self._keys, self._policy, told.id, now_ms(), jobs)
+            call = redrive_ops.move(self._keys, self._policy, redrive.id, now_ms(), jobs)
             moved = self._store.run(call)
             if moved.is_full:
                 break
         return msgspec.structs.replace(moved, refused=refused)
 
-    def undo(self, told: Redrive) -> Undone:
-        """Put back what no worker has taken."""
-        plan = redrive_ops.undo(self._keys, self._policy, told.id, now_ms())
+    def undo(self, redrive: Redrive) -> UndoResult:
+        """Move back to the dead letters what no worker has taken yet."""
+        plan = redrive_ops.undo(self._keys, self._policy, redrive.id, now_ms())
         return self._store.follow(plan)
 
-    def fates(self, told: Redrive) -> Counter[str]:
-        """Return what has become of those that went ahead.
+    def outcomes(self, redrive: Redrive) -> Counter[str]:
+        """Count canary jobs that are ``waiting``, ``running``, ``retrying``, ``died`` or ``done``.
 
-        They are ``waiting``, ``running``, ``retrying``, ``died`` or ``done``. Where no events are
-        written, who is gone and not dead is done.
+        Without events, a job that is neither in the stream nor among the dead letters is done.
         """
-        first = self._store.run(redrive_ops.first_moved(self._keys, told.id, told.canary))
+        first = self._store.run(redrive_ops.first_moved(self._keys, redrive.id, redrive.canary))
         rows = self._store.run_all(
             [scan_ops.entry(self._keys.stream, each.entry.encode()) for each in first]
         )
-        here = {row[0].decode() for row in rows if row[1] is not None}
-        held = self._store.follow(redrive_ops.in_hands(self._keys, sorted(here)))
-        self._listen(told)
-        dead = self._died_since(told.until)
-        fates: Counter[str] = Counter()
+        in_stream = {row[0].decode() for row in rows if row[1] is not None}
+        held = self._store.follow(redrive_ops.in_hands(self._keys, sorted(in_stream)))
+        self._read_events(redrive)
+        dead = self._died_since(redrive.until)
+        outcomes: Counter[str] = Counter()
         for each in first:
-            if each.entry in here:
-                fates["running" if each.entry in held else "waiting"] += 1
+            if each.entry in in_stream:
+                outcomes["running" if each.entry in held else "waiting"] += 1
             elif each.job_id in dead:
-                fates["died"] += 1
+                outcomes["died"] += 1
             else:
-                fates[self._told.get(each.job_id, "done")] += 1
-        return fates
+                outcomes[self._last_state.get(each.job_id, "done")] += 1
+        return outcomes
 
-    def _listen(self, told: Redrive) -> None:
-        """Read the events that are new since the last time."""
-        low = self._heard or str(told.begun_ms)
+    def _read_events(self, redrive: Redrive) -> None:
+        """Read the events since the last call."""
+        low = self._read_up_to or str(redrive.begun_ms)
         while page := self._store.run(scan_ops.page(self._keys.events, low, "+")):
-            self._heard = low = f"({page[-1][0].decode()}"
+            self._read_up_to = low = f"({page[-1][0].decode()}"
             for id, fields in page:
                 event = read_event(id, fields)
                 if event.job_id and event.name in _ENDS:
-                    self._told[event.job_id] = _ENDS[event.name]
+                    self._last_state[event.job_id] = _ENDS[event.name]
 
     def _died_since(self, until: str) -> set[str]:
         died, after = set(), f"({until}"

@@ -1,4 +1,4 @@
-"""Dead letters, counted by what they died of. Values: no Redis, no Spark, no clock."""
+"""Groups dead letters by queue, reason, name and error. Pure: no Redis, no Spark, no clock."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Final
 import msgspec
 
 SAMPLES: Final = 3
-"""So many letters of a kind are named, the newest."""
+"""Dead letters shown for each group, the newest."""
 _LONGEST: Final = 200
 MASKS: Final = (
-    # In this order: what stands in quotes may be anything, an address has numbers in it, and an id
-    # is made of digits as well.
+    # In this order: quoted text may contain anything, URLs contain numbers, ids contain digits.
     (r"\"[^\"\n]*\"|(?<!\w)'[^'\n]*'|`[^`\n]*`", "'…'"),
     (r"(?i)\b[a-z][a-z0-9+.-]*://\S+", "<url>"),
     (r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b", "<mail>"),
@@ -24,15 +23,15 @@ MASKS: Final = (
     (r"\d+", "<n>"),
     (r"\s+", " "),
 )
-"""What differs from one error to the next of its kind; patterns that Java reads as Python does."""
+"""The variable parts of error texts, as patterns that mean the same in Java and Python."""
 _COMPILED: Final = [(re.compile(pattern), mask) for pattern, mask in MASKS]
 
 
-class Letter(msgspec.Struct, frozen=True):
-    """A dead letter, as far as it is counted."""
+class DeadLetterInfo(msgspec.Struct, frozen=True):
+    """The fields of a dead letter that matter for grouping."""
 
     queue: str
-    """With its protocol."""
+    """As ``protocol:queue``."""
     id: str
     reason: str
     name: str
@@ -42,21 +41,21 @@ class Letter(msgspec.Struct, frozen=True):
     traceback: str = ""
 
 
-class Kind(msgspec.Struct):
-    """Letters that died of the same."""
+class DeadLetterGroup(msgspec.Struct):
+    """Dead letters with the same queue, reason, name and shape of error."""
 
     queue: str
     reason: str
     name: str
     shape: str
-    """What their details have in common."""
+    """The error text without its variable parts: see `shape`."""
     count: int = 0
     first_ms: int = 0
     last_ms: int = 0
-    samples: list[Letter] = []
+    samples: list[DeadLetterInfo] = []
 
-    def add(self, letter: Letter) -> None:
-        """Count one more."""
+    def add(self, letter: DeadLetterInfo) -> None:
+        """Add a dead letter."""
         self.first_ms = min(self.first_ms, letter.at_ms) if self.count else letter.at_ms
         self.last_ms = max(self.last_ms, letter.at_ms)
         self.count += 1
@@ -64,8 +63,8 @@ class Kind(msgspec.Struct):
 
 
 def shape(detail: str) -> str:
-    """Return *detail* with what differs from case to case left out: numbers, ids, quotations."""
-    # Longer than this, it is a body or a traceback that somebody put there, and slow to read.
+    """Return *detail* with its variable parts masked: numbers, ids, quoted text."""
+    # Longer text is a body or a traceback, and slow to match.
     text = detail[: 10 * _LONGEST]
     for pattern, mask in _COMPILED:
         text = pattern.sub(mask, text)
@@ -73,16 +72,16 @@ def shape(detail: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def histogram(letters: Iterable[Letter]) -> list[Kind]:
-    """Return the kinds of *letters*, the most frequent first."""
-    kinds: dict[tuple[str, str, str, str], Kind] = {}
+def histogram(letters: Iterable[DeadLetterInfo]) -> list[DeadLetterGroup]:
+    """Return the groups of *letters*, the largest first."""
+    kinds: dict[tuple[str, str, str, str], DeadLetterGroup] = {}
     shapes: dict[str, str] = {}
     for letter in letters:
         if (like := shapes.get(letter.detail)) is None:
             like = shapes[letter.detail] = shape(letter.detail)
         key = (letter.queue, letter.reason, letter.name, like)
         if (kind := kinds.get(key)) is None:
-            kind = kinds[key] = Kind(*key)
+            kind = kinds[key] = DeadLetterGroup(*key)
         kind.add(letter)
     return sorted(
         kinds.values(), key=lambda kind: (-kind.count, kind.queue, kind.reason, kind.name)

@@ -1,8 +1,9 @@
-"""The redrives that this user has begun: an own record of their SQL, out of reach of Redis.
+"""A local record of the redrives that this user has started, so that SQL in Redis is not trusted.
 
-What a redrive was told stands beside its queue, where producers may write. Going on with one runs
-SQL that was found there, so it is run only if its digest is here, or its words are given again.
-An empty file for each, named by the digest; nobody else may write into the directory.
+The options of a redrive, with its SQL, are stored beside its queue, where producers can write too.
+Resuming a redrive would run that SQL, so it runs only if its digest is recorded here, or if the
+user gives the same SQL again. The record is an empty file for each redrive, named by the digest, in
+a directory that only the user can write.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from typing import Final
 
 import msgspec
 
+from tambomq.bulk.redrives import Redrive
 from tambomq.pipeline.address import Address
-from tambomq.store.redrives import Redrive
 
 KEEP_S: Final = 30 * 24 * 3600
-"""Redis forgets a redrive a week after its last move."""
+"""Longer than Redis keeps a redrive: a week after its last move."""
 
 
 def default_path() -> Path:
@@ -30,25 +31,25 @@ def default_path() -> Path:
     return home / "tambomq" / "redrives"
 
 
-class Issued:
+class IssuedRedrives:
     """The record in one directory."""
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path or default_path()
 
-    def note(self, queue: Address, told: Redrive) -> None:
-        """Remember that this user has begun *told*. Raises `OSError`."""
+    def note(self, queue: Address, redrive: Redrive) -> None:
+        """Record that this user has started *redrive*. Raises `OSError`."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._prune()
-        path = self.path / digest(queue, told)
+        path = self.path / digest(queue, redrive)
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
         os.utime(path)
 
-    def knows(self, queue: Address, told: Redrive) -> bool:
-        """Whether this user has begun *told*, with these words."""
+    def knows(self, queue: Address, redrive: Redrive) -> bool:
+        """Whether this user has started *redrive* with the same SQL."""
         try:
             folder = self.path.stat()
-            found = (self.path / digest(queue, told)).stat()
+            found = (self.path / digest(queue, redrive)).stat()
         except OSError:
             return False
         is_private = not folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
@@ -61,7 +62,7 @@ class Issued:
                 path.unlink(missing_ok=True)
 
 
-def digest(queue: Address, told: Redrive) -> str:
-    """Return what tells the SQL of a redrive from any other."""
-    words = [str(queue), told.id, told.where, told.rewrite]
+def digest(queue: Address, redrive: Redrive) -> str:
+    """Return a digest of the queue, the id and the SQL of a redrive."""
+    words = [str(queue), redrive.id, redrive.where, redrive.rewrite]
     return hashlib.sha256(msgspec.json.encode(words)).hexdigest()

@@ -1,6 +1,6 @@
-"""Which dead letters Spark SQL chooses, and what it makes of their bodies.
+"""Selects dead letters by Spark SQL, and computes new bodies for them.
 
-Spark only looks: what is chosen is collected, in order, before anything is moved.
+Spark only reads: the selection is collected, in order, before anything is moved.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ _PLACE: Final = re.compile(r"line (\d+)(,? pos(?:ition)? )(\d+)")
 _TEXTS: Final = ("string", "binary")
 
 
-class Pick(NamedTuple):
-    """A letter that is chosen, and its new body; `None` for the old."""
+class Selection(NamedTuple):
+    """A selected dead letter, and its new body; `None` keeps the old."""
 
     key: str
     body: bytes | None = None
 
 
-class Choosable(Protocol):
-    """Letters that can be chosen from."""
+class LetterTable(Protocol):
+    """Dead letters that SQL can select from."""
 
     @property
     def key(self) -> str:
-        """The column that names a letter."""
+        """The column that identifies a dead letter."""
 
     @property
     def order(self) -> tuple[str, ...]:
-        """What letters are ordered by, as SQL."""
+        """The order of dead letters, as SQL."""
 
     def frame(self, spark: Any) -> Any:
-        """Return the letters as a DataFrame."""
+        """Return the dead letters as a DataFrame."""
 
     def bound(self, until: str) -> str:
-        """Return, as SQL, which letters were there at *until*."""
+        """Return the SQL condition for dead letters that existed at *until*."""
 
     def packed(self, key: str, value: bytes | str) -> bytes:
-        """Return a new body as it is stored; raise `SettingsError` for what can be none."""
+        """Return a new body in the form in which it is stored; raise `SettingsError`."""
 
 
 def rewriting(text: str) -> str:
@@ -53,25 +53,27 @@ def rewriting(text: str) -> str:
     return match[2]
 
 
-def chosen(spark: Any, letters: Choosable, where: str, rewrite: str, until: str) -> list[Pick]:
-    """Return the letters that *where* is true of, the oldest first, with their new bodies.
+def chosen(
+    spark: Any, letters: LetterTable, predicate: str, rewrite: str, until: str
+) -> list[Selection]:
+    """Return the letters for which *where* is true, the oldest first, with their new bodies.
 
-    Raises `SettingsError` for SQL that is wrong or refused, and for a body that is none.
+    Raises `SettingsError` for SQL that is wrong or refused, and for a new body that is not one.
     """
     quieten()
     try:
-        # Without parentheses Spark takes a word too many for a name of the result.
-        condition, new = f"({where}\n)", f"({rewrite}) AS {_NEW}"
-        # First of all: to analyse some functions is to run them.
-        if where:
+        # Without parentheses Spark would take a surplus word for an alias.
+        condition, new = f"({predicate}\n)", f"({rewrite}) AS {_NEW}"
+        # Before anything else: Spark runs some functions while it analyses them.
+        if predicate:
             sql_guard.check(spark, condition, "--where")
         if rewrite:
             sql_guard.check(spark, new, "--set")
         frame = letters.frame(spark)
-        found = frame.where(condition) if where else frame
+        found = frame.where(condition) if predicate else frame
         found = found.where(letters.bound(until)).orderBy(*map(expression, letters.order))
         if not rewrite:
-            return [Pick(row[0]) for row in found.select(letters.key).collect()]
+            return [Selection(row[0]) for row in found.select(letters.key).collect()]
         found = found.selectExpr(letters.key, new)
         _check_kind(found.schema[_NEW].dataType.typeName())
         return [_rewritten(letters, *row) for row in found.collect()]
@@ -82,13 +84,13 @@ def chosen(spark: Any, letters: Choosable, where: str, rewrite: str, until: str)
 
 
 def _without_parenthesis(match: re.Match[str]) -> str:
-    """Return a place as it is in what somebody wrote."""
+    """Return a position in the user's text: ours begins with a parenthesis."""
     line, between, column = match.groups()
     return f"line {line}{between}{max(0, int(column) - (line == '1'))}"
 
 
 def sql_fault(error: Exception) -> str | None:
-    """Return what Spark says of a mistake in SQL in one line, with its place; `None` for others."""
+    """Return Spark's message about wrong SQL in one line, with the position; `None` for others."""
     if not hasattr(error, "getSqlState") or type(error).__name__ not in (
         *("ParseException", "AnalysisException", "ArithmeticException", "DateTimeException"),
         *("NumberFormatException", "IllegalArgumentException", "SparkRuntimeException"),
@@ -96,14 +98,14 @@ def sql_fault(error: Exception) -> str | None:
         return None
     # The lines below the first show the query, or the plan it would have been.
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = _STATE.sub(" ", lines[0]) if lines else type(error).__name__
+    message = _STATE.sub(" ", lines[0]) if lines else type(error).__name__
     place = next((line for line in lines[1:] if line.startswith("== SQL (")), "")
-    told = " ".join(f"{told} {place.strip('= ')}".split()).replace(" ;", ";").rstrip(";: ")
-    return f"SQL: {told}"
+    message = " ".join(f"{message} {place.strip('= ')}".split()).replace(" ;", ";").rstrip(";: ")
+    return f"SQL: {message}"
 
 
 def quieten() -> None:
-    """Keep PySpark from printing each mistake in SQL as a page of JSON as well."""
+    """Keep PySpark from logging each SQL error as a page of JSON as well."""
     from pyspark.logger import PySparkLogger  # noqa: PLC0415  (only where Spark is)
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -122,7 +124,9 @@ def _check_kind(kind: str) -> None:
         raise SettingsError(f"--set: the new body must be text or bytes, not {kind}")
 
 
-def _rewritten(letters: Choosable, key: str, value: Any) -> Pick:
+def _rewritten(letters: LetterTable, key: str, value: Any) -> Selection:
     if value is None:
         raise SettingsError(f"--set: the new body of {key} is null; nothing was moved")
-    return Pick(key, letters.packed(key, bytes(value) if isinstance(value, bytearray) else value))
+    return Selection(
+        key, letters.packed(key, bytes(value) if isinstance(value, bytearray) else value)
+    )

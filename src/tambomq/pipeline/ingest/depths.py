@@ -1,7 +1,7 @@
-"""How much is in each queue, counted in Redis itself: the rows of the lake's table ``depths``.
+"""Depths of the queues, counted in Redis itself: the rows of the lake's table ``depths``.
 
-Events tell only what somebody announced. A snapshot has all queues of one moment; one that was in
-an earlier snapshot and is gone has a last row with nothing in it.
+Events miss what was never announced, such as jobs from before the pipeline. A snapshot has all
+queues at one time; a queue of the last snapshot that is empty or gone now gets a row with 0.
 """
 
 from __future__ import annotations
@@ -18,38 +18,39 @@ import pyarrow.parquet as pq
 
 from tambomq.chasqui.keys import Keys as ChasquiKeys
 from tambomq.errors import StoreUnavailable, TamboError
-from tambomq.gomq import admin_ops
-from tambomq.pipeline.sources import JOURNAL, Followed
-from tambomq.pipeline.tables import DEPTHS
+from tambomq.gomq.ops import admin as admin_ops
+from tambomq.pipeline.ingest.sources import JOURNAL, FollowedStreams
+from tambomq.pipeline.lake.tables import DEPTHS
 from tambomq.rsmq.keys import Keys as RsmqKeys
-from tambomq.spark import chasqui_tables, rsmq_tables
-from tambomq.spark.options import Wanted
+from tambomq.spark.core.options import QueueSelector
+from tambomq.spark.formats.chasqui import streams as chasqui_tables
+from tambomq.spark.formats.rsmq import tables as rsmq_tables
 from tambomq.store.call import Call
 from tambomq.store.sync import Store
 
 log = logging.getLogger(__name__)
 
-MOST: Final = 10_000
-"""Of so many queues of a protocol the depth is taken."""
+MAX_QUEUES: Final = 10_000
+"""Per protocol; the depths of further queues are not counted."""
 _PAGE: Final = 500
 
 
 class Depth(NamedTuple):
-    """What is in a queue: waiting, delayed, hidden or being run."""
+    """The number of messages or jobs in a queue: waiting, delayed, hidden or running."""
 
     protocol: str
     queue: str
     backlog: int
     followed: bool
-    """Whether the pipeline reads events or a journal of it."""
+    """Whether the pipeline reads its events or its journal."""
 
 
-def taken(store: Store, wanted: Wanted) -> list[Depth]:
-    """Return the depth of every queue that is *wanted*, of RSMQ in its default namespace.
+def queue_depths(store: Store, wanted: QueueSelector) -> list[Depth]:
+    """Return the depths of the queues that *wanted* selects; of RSMQ in the default namespace.
 
-    What cannot be counted is left out. Raises `StoreUnavailable`.
+    Queues that cannot be counted are left out. Raises `StoreUnavailable`.
     """
-    followed = set(Followed(wanted).names(store))
+    followed = set(FollowedStreams(wanted).names(store))
     counts = (("chasqui", _chasqui), ("gomq", _gomq), ("rsmq", _rsmq))
     found = []
     for protocol, count in counts:
@@ -59,23 +60,29 @@ def taken(store: Store, wanted: Wanted) -> list[Depth]:
     return found
 
 
-class Counted(NamedTuple):
-    """A snapshot."""
+def is_selected(protocol: str, queue: str, wanted: QueueSelector) -> bool:
+    """Whether *wanted* selects a queue."""
+    return wanted.includes(f"{protocol}:{JOURNAL}:{queue}")
+
+
+class DepthSnapshot(NamedTuple):
+    """The depths of all queues at one time."""
 
     at_ms: int
     depths: list[Depth]
-    former: Sequence[tuple[str, str]]
-    """Queues that had something in an earlier one."""
+    previously_filled: Sequence[tuple[str, str]]
+    """Protocol and queue of those that were not empty in the last snapshot."""
 
     def write(self, to: Path) -> None:
-        """Write it as a file below *to*."""
-        here = {(each.protocol, each.queue) for each in self.depths}
-        gone = [Depth(*place, 0, followed=False) for place in self.former if place not in here]
-        if not (rows := [*self.depths, *gone]):
+        """Write it as a Parquet file below *to*."""
+        found = {(each.protocol, each.queue) for each in self.depths}
+        emptied = [each for each in self.previously_filled if each not in found]
+        emptied_rows = [Depth(*each, 0, followed=False) for each in emptied]
+        if not (rows := [*self.depths, *emptied_rows]):
             return
         at = datetime.fromtimestamp(self.at_ms / 1000, UTC)
         values: dict[str, Any] = {
-            name: [row[place] for row in rows] for place, name in enumerate(Depth._fields)
+            name: [row[index] for row in rows] for index, name in enumerate(Depth._fields)
         }
         schema = pa.schema([(each.name, each.type) for each in DEPTHS if each.name != "date"])
         folder = to / f"date={at.date()}"
@@ -84,15 +91,15 @@ class Counted(NamedTuple):
         pq.write_table(table, folder / "snapshot.parquet")
 
 
-def latest(files: Iterable[Path]) -> list[Depth]:
-    """Return the last snapshot of those in *files*."""
+def latest_depths(files: Iterable[Path]) -> list[Depth]:
+    """Return the newest snapshot in *files*."""
     found = [pq.ParquetFile(path).read() for path in files]
     rows = [row for table in found for row in table.to_pylist()]
     last = max((row["at"] for row in rows), default=None)
     return [Depth(*(row[name] for name in Depth._fields)) for row in rows if row["at"] == last]
 
 
-def _chasqui(store: Store, wanted: Wanted) -> Iterator[tuple[str, int]]:
+def _chasqui(store: Store, wanted: QueueSelector) -> Iterator[tuple[str, int]]:
     names = _chosen("chasqui", chasqui_tables.names(store), wanted)
     keys = [ChasquiKeys(name) for name in names]
     streams = _counts(store, [("XLEN", each.stream) for each in keys])
@@ -100,16 +107,16 @@ def _chasqui(store: Store, wanted: Wanted) -> Iterator[tuple[str, int]]:
     yield from _sums(names, streams, delayed)
 
 
-def _rsmq(store: Store, wanted: Wanted) -> Iterator[tuple[str, int]]:
+def _rsmq(store: Store, wanted: QueueSelector) -> Iterator[tuple[str, int]]:
     keys = RsmqKeys()
     names = _chosen("rsmq", rsmq_tables.names(store, keys), wanted)
     yield from _sums(names, _counts(store, [("ZCARD", keys.messages(name)) for name in names]))
 
 
-def _gomq(store: Store, wanted: Wanted) -> Iterator[tuple[str, int]]:
-    """Yield what is in main queues and, of what was dispatched, what waits for somebody.
+def _gomq(store: Store, wanted: QueueSelector) -> Iterator[tuple[str, int]]:
+    """Yield the messages in main queues, and those that are dispatched and not observed yet.
 
-    Dedicated queues hold the same messages: the longest has them all.
+    The dedicated queues of a key hold copies of the same messages: the longest counts.
     """
     found = {key.name: key for key in store.follow(admin_ops.overview())}
     for name in _chosen("gomq", iter(found), wanted):
@@ -119,16 +126,21 @@ def _gomq(store: Store, wanted: Wanted) -> Iterator[tuple[str, int]]:
             yield name, key.waiting + max(lists, default=0)
 
 
-def _chosen(protocol: str, names: Iterator[str], wanted: Wanted) -> list[str]:
-    mine = (name for name in names if wanted.includes(f"{protocol}:{JOURNAL}:{name}"))
-    found = list(dict.fromkeys(islice(mine, MOST + 1)))
-    if len(found) > MOST:
-        log.warning("there are more than %d queues of %s: others have no depth", MOST, protocol)
-    return found[:MOST]
+def _chosen(protocol: str, names: Iterator[str], wanted: QueueSelector) -> list[str]:
+    mine = (name for name in names if is_selected(protocol, name, wanted))
+    found = list(dict.fromkeys(islice(mine, MAX_QUEUES + 1)))
+    if len(found) > MAX_QUEUES:
+        log.warning(
+            "there are more than %d queues of %s: the depths of the others are not counted",
+            MAX_QUEUES,
+            protocol,
+            extra={"protocol": protocol},
+        )
+    return found[:MAX_QUEUES]
 
 
 def _counts(store: Store, asked: Sequence[tuple[str, str]]) -> list[int | None]:
-    """Return what each command answers; none where the key is of another type."""
+    """Return the reply to each command; `None` where the key is of another type."""
     calls = [Call(verb, (key,), (), decode=int, repeatable=True) for verb, key in asked]
     found: list[int | None] = []
     for first in range(0, len(calls), _PAGE):

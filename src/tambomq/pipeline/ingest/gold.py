@@ -1,8 +1,8 @@
-"""What happened in each minute, by queue and name: partial sums that are added up when read.
+"""Gold: counts and percentiles per minute, queue and name. Stored as partial sums, added on read.
 
-A life counts when it is closed, once, with what became of it; what is open is counted by whoever
-reads, so that gold is always exact. Failures and retries count when they are told. Percentiles are
-those of KLL sketches (k = 200): of 100 ranks they are off by 1.33 at most, 99 times of 100.
+A lifecycle is summed up once, when it is closed; open ones are added on read, so gold is exact at
+any time. Failures and retries are summed up in the batch that has their events. Percentiles come
+from KLL sketches (k = 200): the rank error is at most 1.33 % with 99 % confidence.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812  (everybody calls it so)
 
-from tambomq.pipeline import silver, tables
+from tambomq.pipeline.ingest import silver
+from tambomq.pipeline.lake import tables
 
-WHERE: Final = ("protocol", "queue", "name")
-KEYS: Final = ("minute", *WHERE)
+SERIES: Final = ("protocol", "queue", "name")
+KEYS: Final = ("minute", *SERIES)
 COUNTS: Final = ("entered", "done", "failed", "retried", "dead", "gone", "carried")
 _NEVER_MS: Final = 253_402_300_740_000
-"""The last minute that Spark can show."""
+"""The last minute that Spark can represent: the job has not ended."""
 _RANKS: Final = (0.5, 0.95, 0.99)
 
 
-def of_lives(states: DataFrame, *, closed: bool) -> DataFrame:
-    """Return what each of *states* adds to which minutes; those that are *closed* are gone."""
-    over = silver.died_ms() if closed else silver.finished_ms()
+def of_lifecycles(states: DataFrame, *, closed: bool) -> DataFrame:
+    """Return what each of *states* adds to which minute; *closed* ones count as ended."""
+    over = silver.ended_or_seen_ms() if closed else silver.finished_ms()
     entered = silver.entered_ms()
     ended = F.greatest(over, F.when(over.isNotNull(), entered))
     outcome = silver.outcome()
@@ -41,22 +42,22 @@ def of_lives(states: DataFrame, *, closed: bool) -> DataFrame:
     )
     name = F.coalesce("named.text", F.lit("")).alias("name")
     found = states.select("protocol", "queue", name, F.explode(parts).alias("part"))
-    return found.select(*WHERE, "part.*").where("ms IS NOT NULL")
+    return found.select(*SERIES, "part.*").where("ms IS NOT NULL")
 
 
 def of_runs(bronze: DataFrame) -> DataFrame:
-    """Return what runs that failed or are to follow add to which minutes."""
+    """Return what failed runs and retries add to which minute."""
     again = (F.col("event") == "retry-scheduled") | (
         (F.col("event") == "received") & (F.col("attempt") > 1)
     )
     part = _part(
-        silver.told_ms(),
+        silver.happened_ms(),
         failed=(F.col("event") == "failed").cast("int"),
         retried=again.cast("int"),
     )
     name = F.coalesce("name", F.lit("")).alias("name")
     found = bronze.where((F.col("event") == "failed") | again)
-    parts = found.select("protocol", "queue", name, part.alias("part")).select(*WHERE, "part.*")
+    parts = found.select("protocol", "queue", name, part.alias("part")).select(*SERIES, "part.*")
     return parts.where("ms IS NOT NULL")
 
 
@@ -76,7 +77,7 @@ def summed(parts: DataFrame) -> DataFrame:
 
 
 def merged(minutes: DataFrame) -> DataFrame:
-    """Return *minutes* with one row where there were several."""
+    """Return *minutes* with the rows of one minute, queue and name merged."""
     found = minutes.groupBy(*KEYS).agg(
         *(F.sum(name).alias(name) for name in COUNTS),
         F.max("emptied").alias("emptied"),
@@ -86,24 +87,24 @@ def merged(minutes: DataFrame) -> DataFrame:
     return _in_order(found)
 
 
-def shown(minutes: DataFrame, live: DataFrame, depths: DataFrame | None = None) -> DataFrame:
-    """Return the rows of gold: *minutes*, and the states that are *live*, added up.
+def result_rows(minutes: DataFrame, live: DataFrame, depths: DataFrame | None = None) -> DataFrame:
+    """Return the rows of the table gold: *minutes* and the open states *live*, added up.
 
-    *depths* say what was in the queues that nobody told of: it counts as jobs without a name.
+    Jobs that only the snapshots *depths* know of count in the backlog, with an empty name.
     """
-    found = merged(minutes.unionByName(summed(of_lives(live, closed=False))))
+    found = merged(minutes.unionByName(summed(of_lifecycles(live, closed=False))))
     left = F.sum(_grown()).over(_so_far())
     counted = _with_oldest(found).withColumn("backlog", left)
     if depths is not None:
-        counted = _with_depths(counted, untold(found.withColumn("grown", _grown()), depths))
+        counted = _with_depths(counted, unreported(found.withColumn("grown", _grown()), depths))
     waits, runs = _quantiles("waits"), _quantiles("runs")
     percentiles = [
-        column[place].alias(f"{what}_p{round(rank * 100)}_ms")
+        column[index].alias(f"{what}_p{round(rank * 100)}_ms")
         for what, column in (("wait", waits), ("run", runs))
-        for place, rank in enumerate(_RANKS)
+        for index, rank in enumerate(_RANKS)
     ]
     names = [column.name for column in tables.GOLD if not column.name.endswith("_ms")]
-    # What was only carried over from days that were let go is in no minute.
+    # A row that only carries the backlog of deleted days is not shown.
     happened = F.col("entered") + F.col("failed") + F.col("retried") + F.col("gone")
     is_row = (happened > 0) | (F.kll_sketch_get_n_bigint("waits") > 0)
     if depths is not None:
@@ -111,36 +112,36 @@ def shown(minutes: DataFrame, live: DataFrame, depths: DataFrame | None = None) 
     return counted.where(is_row).select(*names, *percentiles)
 
 
-def untold(parts: DataFrame, depths: DataFrame, *, by: str = "minute") -> DataFrame:
-    """Return by how much each of *depths* differs from what was told until then.
+def unreported(parts: DataFrame, depths: DataFrame, *, by: str = "minute") -> DataFrame:
+    """Return by how much each snapshot of *depths* differs from the backlog of the events so far.
 
-    *parts* have the column *by*, a time, and by how much the backlog has ``grown``. The result has
-    *by*, protocol, queue and ``untold``, one row for the last of the depths at a time.
+    *parts* have the column *by*, a time, and ``grown``, the change of the backlog. The result has
+    *by*, protocol, queue and ``unreported``; of several snapshots within *by* the last counts.
     """
     at = F.timestamp_millis(_minute(F.unix_millis("at"))) if by == "minute" else F.unix_millis("at")
-    place = (by, "protocol", "queue")
-    told = parts.groupBy(*place).agg(F.sum("grown").alias("grown"))
+    keys = (by, "protocol", "queue")
+    reported = parts.groupBy(*keys).agg(F.sum("grown").alias("grown"))
     counted = depths.groupBy(at.alias(by), "protocol", "queue").agg(
         F.max_by("backlog", "at").alias("depth")
     )
     so_far = Window.partitionBy("protocol", "queue").orderBy(by)
-    both = told.join(counted, [*place], "full").withColumn(
+    both = reported.join(counted, [*keys], "full").withColumn(
         "known", F.coalesce(F.sum("grown").over(so_far), F.lit(0))
     )
     found = both.where("depth IS NOT NULL")
-    return found.select(*place, (F.col("depth") - F.col("known")).alias("untold"))
+    return found.select(*keys, (F.col("depth") - F.col("known")).alias("unreported"))
 
 
 def _with_depths(counted: DataFrame, differing: DataFrame) -> DataFrame:
-    """Add to the backlog of jobs without a name what is *differing*, until the next is known."""
+    """Add what is *differing* to the backlog of the empty name, until the next snapshot."""
     rows = differing.withColumn("name", F.lit(""))
     both = counted.join(rows, [*KEYS], "full")
-    told = F.last("backlog", ignorenulls=True).over(_so_far())
-    more = F.last("untold", ignorenulls=True).over(_so_far())
+    reported = F.last("backlog", ignorenulls=True).over(_so_far())
+    more = F.last("unreported", ignorenulls=True).over(_so_far())
     none = F.lit(0)
-    backlog = F.greatest(none, F.coalesce(told, none) + F.coalesce(more, none))
-    # One that is empty again has a row too: the last row says what there is.
-    is_counted = F.col("untold").isNotNull() & (
+    backlog = F.greatest(none, F.coalesce(reported, none) + F.coalesce(more, none))
+    # A queue that became empty has a row too: its last row is its backlog now.
+    is_counted = F.col("unreported").isNotNull() & (
         (F.col("backlog") > 0) | (F.lag("backlog", 1, 0).over(_over()) > 0)
     )
     counts = {name: F.coalesce(name, none) for name in COUNTS}
@@ -156,11 +157,11 @@ def _so_far() -> WindowSpec:
 
 
 def _with_oldest(found: DataFrame) -> DataFrame:
-    """Add how old the oldest was that had not ended at the end of each minute.
+    """Add the age of the oldest job that had not ended at the end of each minute.
 
-    Those that came in within a minute are the oldest from when the last of all before them has
-    ended, until the last of them has. So each minute has at most one such group, and one pass in
-    order of time finds it.
+    The jobs that entered in one minute form a group. A group is the oldest from when the last job
+    of all earlier groups has ended until its own last job has. So there is at most one oldest group
+    at any time, and one pass in order of time finds it.
     """
     before = _over().rowsBetween(Window.unboundedPreceding, -1)
     earlier = F.max("emptied").over(before)
@@ -170,7 +171,7 @@ def _with_oldest(found: DataFrame) -> DataFrame:
         .withColumn("since", since)
         .where("since < emptied")
         .select(
-            *WHERE,
+            *SERIES,
             F.col("since").alias("minute"),
             F.struct("minute", "emptied").alias("oldest"),
             F.expr("false").alias("is_row"),
@@ -190,7 +191,7 @@ def _with_oldest(found: DataFrame) -> DataFrame:
 
 
 def _over() -> WindowSpec:
-    return Window.partitionBy(*WHERE).orderBy("minute")
+    return Window.partitionBy(*SERIES).orderBy("minute")
 
 
 def _part(ms: Column, **given: Column) -> Column:
@@ -212,6 +213,6 @@ def _in_order(found: DataFrame) -> DataFrame:
 
 def _quantiles(sketch: str) -> Column:
     ranks = F.array(*map(F.lit, _RANKS))
-    # An empty sketch has no quantiles, and says so by failing.
+    # Spark fails for the quantiles of an empty sketch.
     has_some = F.kll_sketch_get_n_bigint(sketch) > 0
     return F.when(has_some, F.kll_sketch_get_quantile_bigint(sketch, ranks))

@@ -1,4 +1,4 @@
-"""How a pipeline is doing, from what Spark tells of its batches. Asks nobody."""
+"""Progress of a pipeline's batches, read from Spark's progress reports. Makes no calls."""
 
 from __future__ import annotations
 
@@ -7,47 +7,47 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tambomq.spark import tail_offsets
+from tambomq.spark.tail import offsets as tail_offsets
 
 _GAP: Final = "  ·  "
-_LEAST_FIRST: Final = ("streams", "total", "batch", "late")
-"""What a narrow terminal can do without: not what is slow, and not what is lost."""
+_OMITTED_FIRST: Final = ("streams", "total", "batch", "late")
+"""What a narrow terminal leaves out, in this order; never the lag and what was lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One batch."""
+    """The progress of one batch."""
 
     batch: int
     rows: int
     batch_s: float
-    """How long it took."""
+    """Its duration."""
     lag_s: float
-    """By how much the stream that is furthest behind is behind."""
+    """The lag of the stream that is furthest behind."""
     streams: int
-    """What is followed: events, dead letters and journals of queues."""
+    """The number of streams that are followed: events, dead letters and journals."""
     lost: int
-    """Entries that were removed unread so far."""
+    """Entries that were trimmed before they were read, so far."""
 
     @classmethod
-    def told(cls, told: Mapping[str, Any]) -> Progress:
-        """Return what Spark's progress of a query tells."""
-        source = (told.get("sources") or [{}])[0]
+    def from_spark(cls, report: Mapping[str, Any]) -> Progress:
+        """Return the progress in *report*, an element of Spark's ``recentProgress``."""
+        source = (report.get("sources") or [{}])[0]
         end, latest = _offset(source.get("endOffset")), _offset(source.get("latestOffset"))
-        marks = tail_offsets.read(end).values()
+        offsets = tail_offsets.decode(end).values()
         return cls(
-            batch=int(told.get("batchId", 0)),
-            rows=int(told.get("numInputRows", 0)),
-            batch_s=round((told.get("durationMs") or {}).get("triggerExecution", 0) / 1000, 3),
+            batch=int(report.get("batchId", 0)),
+            rows=int(report.get("numInputRows", 0)),
+            batch_s=round((report.get("durationMs") or {}).get("triggerExecution", 0) / 1000, 3),
             lag_s=tail_offsets.lag_ms(end, latest) / 1000,
             streams=len(end),
-            lost=sum(mark.lost for mark in marks),
+            lost=sum(each.lost for each in offsets),
         )
 
     def line(self, total: int, late: int, width: int | None = None) -> str:
-        """Return it as a line, with the *total* of rows in the lake and those that came *late*.
+        """Return one line of text, with the *total* of rows in the lake and the *late* ones.
 
-        Where it would be longer than *width*, it tells less.
+        Beyond *width* characters it leaves out the less important.
         """
         rate = self.rows / self.batch_s if self.batch_s else 0
         words = {
@@ -60,10 +60,10 @@ class Progress:
         }
         words |= {"lost": f"{self.lost:,} lost"} if self.lost else {}
         words |= {"late": f"{late:,} late"} if late else {}
-        for least in _LEAST_FIRST:
+        for name in _OMITTED_FIRST:
             if width is None or len(_GAP.join(words.values())) <= width:
                 break
-            words.pop(least, None)
+            words.pop(name, None)
         return _GAP.join(words.values())
 
 
@@ -71,7 +71,7 @@ def _count(number: int, what: str) -> str:
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
-def _offset(told: Any) -> dict[str, Any]:
+def _offset(shown: Any) -> dict[str, Any]:
     """Return an offset, which Spark shows as text, as JSON or not at all."""
-    found = json.loads(told) if isinstance(told, str) and told else told
+    found = json.loads(shown) if isinstance(shown, str) and shown else shown
     return found if isinstance(found, dict) else {}

@@ -1,7 +1,8 @@
-"""All that can be followed, as one stream with the columns of bronze.
+"""The Spark data source of the pipeline: all streams of all protocols, with the columns of bronze.
 
-One source instead of one for each table: Spark plans it in one process, and a query's checkpoint
-stays good when other queues are chosen. What is followed is named ``<protocol>:<source>:<queue>``.
+One source instead of one for each table, so that Spark plans it in one process, and a checkpoint
+stays valid when other queues are chosen. A stream is named ``<protocol>:<source>:<queue>``, where
+the source is ``events`` or ``dlq`` (ChasquiMQ) or ``journal`` (all protocols).
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ from pyspark.sql.types import StructType
 
 from tambomq.errors import SettingsError
 from tambomq.journal.keys import PROTOCOLS
-from tambomq.pipeline.tables import TAILED
-from tambomq.spark import chasqui_tables, tail_options
-from tambomq.spark.chasqui_tables import Entries
-from tambomq.spark.columns import TIME, Columns, constant
-from tambomq.spark.options import Given, Wanted
-from tambomq.spark.plain import told_in_one_line
-from tambomq.spark.table import Bounds, Range
-from tambomq.spark.tail import TailReader, TailTable
-from tambomq.spark.tail_options import Following
-from tambomq.spark.tambo_tables import Journal
+from tambomq.pipeline.lake.tables import TAILED
+from tambomq.spark.core.columns import TIME, Columns, constant
+from tambomq.spark.core.options import QueueSelector, SourceOptions
+from tambomq.spark.core.short_errors import one_line_errors
+from tambomq.spark.core.table import ColumnBounds, Range
+from tambomq.spark.formats.chasqui import streams as chasqui_tables
+from tambomq.spark.formats.chasqui.streams import StreamTable
+from tambomq.spark.formats.tambo.tables import JournalTable
+from tambomq.spark.tail import options as tail_options
+from tambomq.spark.tail.options import TailOptions
+from tambomq.spark.tail.reader import TailReader, TailTable
 from tambomq.store.sync import Store
 
 NAME: Final = "tambo_pipeline"
@@ -40,23 +42,23 @@ _json = msgspec.json.Encoder().encode
 
 
 class Stream(NamedTuple):
-    """One thing that is followed."""
+    """A Redis stream that is followed."""
 
     protocol: str
     source: str
     queue: str
 
     @classmethod
-    def named(cls, name: str) -> Stream:
-        """Return what *name* means."""
+    def parse(cls, name: str) -> Stream:
+        """Return the stream that is called *name*."""
         return cls(*name.split(":", 2))
 
     def __str__(self) -> str:
         return ":".join(self)
 
 
-def chosen(patterns: Sequence[str]) -> Wanted:
-    """Return what *patterns* like ``chasqui:*`` or ``rsmq:orders`` mean; all, if there are none.
+def select_queues(patterns: Sequence[str]) -> QueueSelector:
+    """Return the selector for *patterns* like ``chasqui:*`` or ``rsmq:orders``; none select all.
 
     Raises `SettingsError` for a protocol that does not exist.
     """
@@ -68,56 +70,56 @@ def chosen(patterns: Sequence[str]) -> Wanted:
             queue = _ALL
         elif not colon or protocol not in PROTOCOLS or not queue:
             known = ", ".join(f"{each}:NAME" for each in PROTOCOLS)
-            raise SettingsError(f"no queue is called {pattern!r}: say {known}, or 'chasqui:*'")
+            raise SettingsError(f"{pattern!r} can match no queue: write {known}, or 'chasqui:*'")
         else:
             protocols = (protocol,)
         for each in protocols:
             found += (f"{each}:{source}:{queue}" for source in _SOURCES.get(each, (JOURNAL,)))
-    return Wanted(tuple(dict.fromkeys(found)))
+    return QueueSelector(tuple(dict.fromkeys(found)))
 
 
 @cache
 def _table(protocol: str, source: str) -> TailTable:
-    return Journal(protocol) if source == JOURNAL else Entries(source)
+    return JournalTable(protocol) if source == JOURNAL else StreamTable(source)
 
 
-class Followed:
-    """All streams as one table; holds nothing, so that it can travel."""
+class FollowedStreams:
+    """All streams of a selector as one table; holds no connection, so it can be pickled."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: QueueSelector) -> None:
         self._kinds = sorted({tuple(each.split(":", 2)[:2]) for each in wanted.patterns})
 
     @property
     def columns(self) -> Columns:
-        """As bronze has them, but the day."""
+        """Those of bronze without ``date``."""
         return TAILED
 
     def names(self, store: Store) -> Iterator[str]:
-        """Yield all streams of the protocols that are wanted."""
+        """Yield the names of all streams of the selected protocols."""
         for protocol, source in self._kinds:
             if source == JOURNAL:
-                queues: Iterator[str] = Journal(protocol).names(store)
+                queues: Iterator[str] = JournalTable(protocol).names(store)
                 yield from (f"{protocol}:{source}:{queue}" for queue in queues)
         if ("chasqui", EVENTS) in self._kinds:
             for queue in chasqui_tables.names(store):
                 yield from (f"chasqui:{source}:{queue}" for source in (EVENTS, DLQ))
 
     def key(self, queue: str) -> str:
-        """Return the key of the stream."""
-        stream = Stream.named(queue)
+        """Return the Redis key of the stream *queue*."""
+        stream = Stream.parse(queue)
         return _table(stream.protocol, stream.source).key(stream.queue)
 
-    def cut(self, store: Store, queue: str, bounds: Bounds, pieces: int) -> list[Range]:
+    def cut(self, store: Store, queue: str, bounds: ColumnBounds, pieces: int) -> list[Range]:
         """Return ranges of about the same size."""
-        stream = Stream.named(queue)
+        stream = Stream.parse(queue)
         found = _table(stream.protocol, stream.source).cut(store, stream.queue, bounds, pieces)
         return [Range(queue, each.low, each.high) for each in found]
 
-    def read(self, store: Store, part: Range, bounds: Bounds) -> Iterator[pa.RecordBatch]:
+    def read(self, store: Store, part: Range, bounds: ColumnBounds) -> Iterator[pa.RecordBatch]:
         """Yield entries, the oldest first."""
-        stream = Stream.named(part.queue)
+        stream = Stream.parse(part.queue)
         table = _table(stream.protocol, stream.source)
-        shape = {EVENTS: _events, DLQ: _letters, JOURNAL: _journal}[stream.source]
+        convert = {EVENTS: _events, DLQ: _dead_letters, JOURNAL: _journal}[stream.source]
         for batch in table.read(store, Range(stream.queue, part.low, part.high), bounds):
             found = {name: batch.column(name) for name in batch.schema.names}
             size = batch.num_rows
@@ -127,7 +129,7 @@ class Followed:
                 "protocol": constant(stream.protocol, size),
                 "queue": constant(stream.queue, size),
                 "source": constant(stream.source, size),
-                **shape(found, size),
+                **convert(found, size),
             }
             yield TAILED.batch(**values)
 
@@ -138,11 +140,11 @@ def _events(found: dict[str, pa.Array], size: int) -> dict[str, Any]:
     if any(found[name].null_count < size for name in extra):
         columns = [found[name].to_pylist() for name in extra]
         rows = zip(others.to_pylist(), *columns, strict=True)
-        others = [_with(told, zip(extra, values, strict=True)) for told, *values in rows]
+        others = [_merged(known, zip(extra, values, strict=True)) for known, *values in rows]
     return {"recorded_at": found["told_at"], "at": found["ts"], "others": others}
 
 
-def _letters(found: dict[str, pa.Array], size: int) -> dict[str, Any]:
+def _dead_letters(found: dict[str, pa.Array], size: int) -> dict[str, Any]:
     extra = ("source_id", "max_attempts", "backoff", "error", "error_type", "traceback")
     columns = [found[name].to_pylist() for name in extra]
     created = found["created_at"].cast(TIME).cast(pa.int64()).to_pylist()
@@ -153,9 +155,9 @@ def _letters(found: dict[str, pa.Array], size: int) -> dict[str, Any]:
         "recorded_at": found["died_at"],
         "at": found["died_at"],
         "event": constant(DLQ, size),
-        # What is no envelope has no payload, but bytes that somebody may want to see.
+        # A dead letter that is not an envelope has no payload: keep its bytes.
         "body": pc.coalesce(found["payload"], found["raw"]),
-        "others": [_with(None, zip(names, values, strict=True)) for values in rows],
+        "others": [_merged(None, zip(names, values, strict=True)) for values in rows],
     }
 
 
@@ -165,22 +167,22 @@ def _journal(found: dict[str, pa.Array], size: int) -> dict[str, Any]:
     if not extra:
         return {}
     rows = zip(*(found[name].to_pylist() for name in extra), strict=True)
-    return {"others": [_with(None, zip(extra, values, strict=True)) for values in rows]}
+    return {"others": [_merged(None, zip(extra, values, strict=True)) for values in rows]}
 
 
-def _with(told: str | None, more: Any) -> bytes | None:
-    """Return *told*, a JSON object or nothing, with *more* that is not null."""
-    found = msgspec.json.decode(told) if told else {}
+def _merged(known: str | None, more: Any) -> bytes | None:
+    """Return the JSON object *known* with the pairs of *more* that are not null, if any."""
+    found = msgspec.json.decode(known) if known else {}
     found |= {name: value for name, value in more if value is not None}
     return _json(found) if found else None
 
 
 class PipelineSource(DataSource):
-    """Follows all that is ``queue``: names as `Stream` has them, or patterns of such."""
+    """Follows the streams that the option ``queue`` names: a JSON list of names or patterns."""
 
     @classmethod
     def name(cls) -> str:
-        """Return what ``format`` calls it."""
+        """Return the name for ``format``."""
         return NAME
 
     def schema(self) -> str:
@@ -188,9 +190,9 @@ class PipelineSource(DataSource):
         return TAILED.ddl
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802  (Spark's name and signature)
-        """Return what follows."""
-        with told_in_one_line():
-            given = Given(NAME, self.options, OPTIONS)
-            wanted = given.wanted()
-            how = Following.given(given)
-            return TailReader(Followed(wanted), given.place(), wanted, how)
+        """Return the reader of the streams."""
+        with one_line_errors():
+            given = SourceOptions(NAME, self.options, OPTIONS)
+            wanted = given.queue_selector()
+            how = TailOptions.from_options(given)
+            return TailReader(FollowedStreams(wanted), given.redis_target(), wanted, how)

@@ -1,7 +1,7 @@
-"""Keeping a lake small: small files become large ones, old days are let go, and leftovers deleted.
+"""Compaction of a lake: merges small files, drops old days, and deletes unreferenced files.
 
-Without Spark, since nothing has to be known of the rows. A pipeline may run meanwhile: what changes
-is one entry of the log, and files are deleted only an hour after nobody can ask for them any more.
+It needs no Spark, only PyArrow. A pipeline may run at the same time: the change is one entry of the
+log, and files are deleted only an hour after the last version that has them.
 """
 
 from __future__ import annotations
@@ -21,42 +21,42 @@ import pyarrow.parquet as pq
 
 from tambomq.clock import now_ms
 from tambomq.errors import LakeError
-from tambomq.pipeline.lake import BRONZE, CLOSED, DEPTHS, LATE, MINUTES, Lake, is_full
-from tambomq.pipeline.lake_files import sync
-from tambomq.pipeline.table_log import Entry, File, Version, by_table
+from tambomq.pipeline.lake.files import sync
+from tambomq.pipeline.lake.lake import BRONZE, CLOSED, DEPTHS, LATE, MINUTES, Lake, is_full
+from tambomq.pipeline.lake.log import LakeFile, LakeVersion, LogEntry, by_table
 
 log = logging.getLogger(__name__)
 
 AIM_BYTES: Final = 128 << 20
-"""About so large are files that are read well."""
+"""The size of merged files: large enough for fast scans."""
 SMALL_BYTES: Final = AIM_BYTES // 2
 KEPT_MS: Final = 3_600_000
-"""So long may somebody read a version that is not the latest any more."""
+"""How long a reader may use a version that is not the latest any more."""
 KEPT_TABLES: Final = (BRONZE, CLOSED, LATE, MINUTES, DEPTHS)
-"""What is open is written anew by each batch."""
+"""The tables that are compacted; each batch rewrites the others as a whole."""
 _DATE: Final = "date="
-_WHERE: Final = ["protocol", "queue", "name"]
+_SERIES: Final = ["protocol", "queue", "name"]
 _EMPTY: Final = bytes.fromhex("02010f01c8000800")
-"""A sketch of nothing, as Spark writes it."""
+"""An empty KLL sketch, as Spark writes it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """What was done."""
+class CompactionResult:
+    """The result of a compaction."""
 
     merged: int
-    """Small files that were put together."""
+    """Small files that were merged."""
     into: int
     dropped_days: int
-    """Days of tables that were let go."""
+    """Days dropped, counted for each table."""
     dropped_rows: int
     deleted: int
-    """Files that nobody needed any more."""
+    """Unreferenced files that were deleted."""
     freed_bytes: int
 
 
-def compact(lake: Lake, *, retain_days: int | None = None) -> Kept:
-    """Put small files together; forget what is older than *retain_days*. Raises `LakeError`."""
+def compact(lake: Lake, *, retain_days: int | None = None) -> CompactionResult:
+    """Merge small files; drop days older than *retain_days*. Raises `LakeError`."""
     try:
         return _compact(lake, retain_days)
     except OSError as error:
@@ -67,13 +67,13 @@ def compact(lake: Lake, *, retain_days: int | None = None) -> Kept:
         )
 
 
-def _compact(lake: Lake, retain_days: int | None) -> Kept:
+def _compact(lake: Lake, retain_days: int | None) -> CompactionResult:
     with lake.writing():
         change = _Change()
         try:
             old = _change(lake, retain_days, change)
             if change.remove:
-                entry = Entry(
+                entry = LogEntry(
                     at_ms=now_ms(),
                     by="compact",
                     add=dict(change.add),
@@ -86,29 +86,29 @@ def _compact(lake: Lake, retain_days: int | None) -> Kept:
     deleted, freed = _vacuumed(lake)
     days = {(table, day_of(file)) for table, files in old.items() for file in files}
     rows = sum(file.rows for files in old.values() for file in files)
-    return Kept(change.merged, change.into, len(days), rows, deleted, freed)
+    return CompactionResult(change.merged, change.into, len(days), rows, deleted, freed)
 
 
 @dataclass(slots=True)
 class _Change:
-    """What a compaction is about to enter into the log."""
+    """The changes that a compaction will commit to the log."""
 
-    add: dict[str, list[File]] = field(default_factory=lambda: defaultdict(list))
-    remove: dict[str, list[File]] = field(default_factory=lambda: defaultdict(list))
+    add: dict[str, list[LakeFile]] = field(default_factory=lambda: defaultdict(list))
+    remove: dict[str, list[LakeFile]] = field(default_factory=lambda: defaultdict(list))
     merged: int = 0
     into: int = 0
 
 
-def _change(lake: Lake, retain_days: int | None, change: _Change) -> dict[str, list[File]]:
-    """Write the files of *change*; return those that are let go for their age."""
+def _change(lake: Lake, retain_days: int | None, change: _Change) -> dict[str, list[LakeFile]]:
+    """Write the files of *change*; return those dropped for their age."""
     version = lake.log.version()
     old = _old(version, retain_days)
-    gone = {file.path for files in old.values() for file in files}
+    dropped = {file.path for files in old.values() for file in files}
     change.remove.update((table, [*files]) for table, files in old.items())
     if left := _carried(lake, old.get(MINUTES, []), retain_days):
         change.add[MINUTES].append(left)
     for table in KEPT_TABLES:
-        files = [file for file in version.of(table) if file.path not in gone]
+        files = [file for file in version.of(table) if file.path not in dropped]
         for group in groups(files):
             change.add[table].append(_together(lake, group))
             change.remove[table] += group
@@ -117,14 +117,14 @@ def _change(lake: Lake, retain_days: int | None, change: _Change) -> dict[str, l
     return old
 
 
-def groups(files: Iterable[File]) -> Iterator[list[File]]:
-    """Yield small files of one folder that together are as large as a file should be."""
-    by_folder: dict[PurePosixPath, list[File]] = defaultdict(list)
+def groups(files: Iterable[LakeFile]) -> Iterator[list[LakeFile]]:
+    """Yield groups of small files of one folder, each of up to `AIM_BYTES`."""
+    by_folder: dict[PurePosixPath, list[LakeFile]] = defaultdict(list)
     for file in files:
         if file.bytes < SMALL_BYTES:
             by_folder[PurePosixPath(file.path).parent].append(file)
     for small in by_folder.values():
-        group: list[File] = []
+        group: list[LakeFile] = []
         for file in small:
             if group and sum(each.bytes for each in group) + file.bytes > AIM_BYTES:
                 if len(group) > 1:
@@ -135,7 +135,7 @@ def groups(files: Iterable[File]) -> Iterator[list[File]]:
             yield group
 
 
-def day_of(file: File) -> date | None:
+def day_of(file: LakeFile) -> date | None:
     """Return the day that the folder of *file* names."""
     for part in PurePosixPath(file.path).parts:
         if part.startswith(_DATE):
@@ -149,10 +149,10 @@ def day_of(file: File) -> date | None:
 def vacuum(lake: Lake, now: float | None = None) -> tuple[int, int]:
     """Delete files that no version of the last hour has; return how many, and their bytes.
 
-    The hour ends when the oldest of those who write now began: what a batch has written and
-    reads is kept until it is over.
+    The hour is counted back from the start of the oldest live writer, so that files which a
+    running batch has written or reads are kept.
     """
-    # First of all: a writer that is over by now has its entry in the version.
+    # Before the version is read: a writer that has ended by then has its entry in it.
     writing_ms = lake.writing_since_ms()
     now_ms = int((time.time() if now is None else now) * 1000)
     since_ms = min(now_ms, writing_ms or now_ms) - KEPT_MS
@@ -166,9 +166,9 @@ def vacuum(lake: Lake, now: float | None = None) -> tuple[int, int]:
         try:
             about = path.stat()
         except FileNotFoundError:
-            # Moved out of staging, or deleted by another.
+            # Moved out of staging, or deleted by another process.
             continue
-        # What is written just now is in no version yet.
+        # A file that is being written is in no version yet.
         if path.relative_to(lake.path).as_posix() in wanted or about.st_mtime * 1000 >= since_ms:
             continue
         path.unlink(missing_ok=True)
@@ -181,8 +181,8 @@ def _vacuumed(lake: Lake) -> tuple[int, int]:
     try:
         return vacuum(lake)
     except OSError as error:
-        # The compaction counts already, and the next one tries again.
-        log.warning("%s: files that nobody needs could not be deleted: %s", lake.path, error)
+        # The compaction is committed; the next one deletes the files.
+        log.warning("%s: unreferenced files could not be deleted: %s", lake.path, error)
         return 0, 0
 
 
@@ -191,10 +191,10 @@ def _data_files(lake: Lake) -> Iterator[Path]:
         yield from (path for path in (lake.path / folder).rglob("*") if path.is_file())
 
 
-def _together(lake: Lake, group: Sequence[File]) -> File:
+def _together(lake: Lake, group: Sequence[LakeFile]) -> LakeFile:
     """Write the rows of *group* into one file, in their order."""
     paths = [lake.path / file.path for file in group]
-    # Files of an older TamboMQ lack columns of a newer one.
+    # Files of an older TamboMQ lack newer columns.
     schema = pa.unify_schemas([pq.read_schema(path).remove_metadata() for path in paths])
     made = paths[0].parent / f"{uuid4().hex}.parquet"
     try:
@@ -218,21 +218,21 @@ def _shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def _noted(lake: Lake, made: Path) -> File:
+def _noted(lake: Lake, made: Path) -> LakeFile:
     sync(made)
     sync(made.parent)
     path = made.relative_to(lake.path).as_posix()
-    return File(path, pq.read_metadata(made).num_rows, made.stat().st_size)
+    return LakeFile(path, pq.read_metadata(made).num_rows, made.stat().st_size)
 
 
-# ── days that are over ───────────────────────────────────────────────────────
+# ── days past retention ──────────────────────────────────────────────────────
 
 
 def _first_day(retain_days: int) -> date:
     return datetime.now(UTC).date() - timedelta(days=retain_days)
 
 
-def _old(version: Version, retain_days: int | None) -> dict[str, list[File]]:
+def _old(version: LakeVersion, retain_days: int | None) -> dict[str, list[LakeFile]]:
     if retain_days is None:
         return {}
     first = _first_day(retain_days)
@@ -243,15 +243,15 @@ def _old(version: Version, retain_days: int | None) -> dict[str, list[File]]:
     return {table: files for table, files in found.items() if files}
 
 
-def _carried(lake: Lake, old: Sequence[File], retain_days: int | None) -> File | None:
-    """Write how many had come in and not ended in minutes that are let go: later ones need it."""
+def _carried(lake: Lake, old: Sequence[LakeFile], retain_days: int | None) -> LakeFile | None:
+    """Write the backlog of dropped minutes as one row per series: later minutes add to it."""
     if not old or retain_days is None:
         return None
     counts = ["entered", "gone", "carried"]
-    tables = [pq.ParquetFile(lake.path / file.path).read([*_WHERE, *counts]) for file in old]
-    sums = pa.concat_tables(tables).group_by(_WHERE).aggregate([(name, "sum") for name in counts])
+    tables = [pq.ParquetFile(lake.path / file.path).read([*_SERIES, *counts]) for file in old]
+    sums = pa.concat_tables(tables).group_by(_SERIES).aggregate([(name, "sum") for name in counts])
     rows = [
-        ([row[name] for name in _WHERE], row["entered_sum"] - row["gone_sum"] + row["carried_sum"])
+        ([row[name] for name in _SERIES], row["entered_sum"] - row["gone_sum"] + row["carried_sum"])
         for row in sums.to_pylist()
     ]
     if not (rows := [row for row in rows if row[1]]):
@@ -261,12 +261,12 @@ def _carried(lake: Lake, old: Sequence[File], retain_days: int | None) -> File |
     minute = datetime(day.year, day.month, day.day, tzinfo=UTC)
     made = lake.path / MINUTES / f"{_DATE}{day}" / f"{uuid4().hex}.parquet"
     made.parent.mkdir(parents=True, exist_ok=True)
-    filled = [_row(schema, minute, where, left) for where, left in rows]
+    filled = [_row(schema, minute, series, left) for series, left in rows]
     pq.write_table(pa.Table.from_pylist(filled, schema=schema), made)
     return _noted(lake, made)
 
 
-def _row(schema: pa.Schema, minute: datetime, where: list[str], left: int) -> dict[str, object]:
+def _row(schema: pa.Schema, minute: datetime, series: list[str], left: int) -> dict[str, object]:
     row: dict[str, object] = {each.name: 0 for each in schema if each.type == pa.int64()}
-    row |= dict(zip(_WHERE, where, strict=True))
+    row |= dict(zip(_SERIES, series, strict=True))
     return {**row, "minute": minute, "carried": left, "waits": _EMPTY, "runs": _EMPTY}

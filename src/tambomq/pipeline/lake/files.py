@@ -1,4 +1,4 @@
-"""Files of a lake that are there as a whole or not at all, and stay after a power cut."""
+"""Atomic, durable file writes for the lake: whole or not at all, also after a power cut."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tambomq.errors import SettingsError
 log = logging.getLogger(__name__)
 
 DRAFT: Final = "."
-"""How the name of a file begins that is being written, and read by nobody."""
+"""The first character of the names of files that are being written; readers ignore them."""
 
 
 def put(path: Path, raw: bytes) -> bool:
-    """Write *path* as a whole; false if it is there. Raises no failure once it is there.
+    """Write *path* atomically; false if it exists. Raises no failure once it is written.
 
     A KeyboardInterrupt may come at any time.
     """
@@ -31,7 +31,7 @@ def put(path: Path, raw: bytes) -> bool:
             os.fsync(file.fileno())
         is_ours = _link(made, path)
     finally:
-        # A draft that cannot be removed harms nobody.
+        # A draft that cannot be removed is harmless: readers ignore it.
         with suppress(OSError):
             made.unlink(missing_ok=True)
     if is_ours:
@@ -43,7 +43,7 @@ def put(path: Path, raw: bytes) -> bool:
 
 
 def sync(path: Path) -> None:
-    """Return when *path*, a file or a directory, is on the disk."""
+    """Flush *path*, a file or a directory, to the disk."""
     opened = os.open(path, os.O_RDONLY)
     try:
         os.fsync(opened)
@@ -52,7 +52,7 @@ def sync(path: Path) -> None:
 
 
 def _link(made: Path, path: Path) -> bool:
-    """Name *made* also *path*; false if something else has that name."""
+    """Link *made* to *path*; false if another file has that name."""
     try:
         os.link(made, path)
     except OSError as error:
@@ -63,7 +63,7 @@ def _link(made: Path, path: Path) -> bool:
             return False
         if error.errno in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP):
             raise SettingsError(
-                f"{path.parent} knows no hard links: put the lake on another file system"
+                f"{path.parent} does not support hard links: put the lake on another file system"
             ) from error
         raise
     return True

@@ -1,9 +1,8 @@
-"""How queues name the folders of a table: any name that a producer chose makes one.
+"""Folder names of partitions by queue, for any queue name.
 
-Spark spells a partition's value into the path, which is no place for every name: at most 255 bytes,
-no NUL, and no letters beyond ASCII where Java runs in the C locale. Such a queue has a folder named
-by a digest, ``queue=%3Dsha256-<64 digits>``, and its own name stands in the files, in the column
-`NAME`. All others are spelled as they are, as in lakes that are older than this rule.
+Spark writes a partition's value into the path, which cannot hold every name: it has at most 255
+bytes, no NUL, and only ASCII where Java runs in the C locale. The folder of any other queue is
+named by a digest, ``queue=%3Dsha256-<64 digits>``; its files have the name in the column `NAME`.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (everybody calls it so)
 
 NAME: Final = "queue_name"
-"""The column that has a queue's name where its folder has not."""
+"""The column with the queue's name, in folders that are named by a digest."""
 _MARK: Final = "=sha256-"
 _FOLDER: Final = re.compile(r"/queue=%3Dsha256-[0-9a-f]{64}/")
 _LONGEST: Final = 255 - len("queue=")
 _LONG: Final = r"[^A-Za-z0-9._ -]"
-"""What may take three letters in a path."""
+"""Characters that may be escaped as three in a path."""
 _ASCII: Final = r"[\x01-\x7f]+"
 _NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
-"""What Spark reads as null."""
+"""The folder name that Spark reads as null."""
 
 
 def is_plain(queue: str) -> bool:
-    """Whether a folder can have the name of *queue*."""
+    """Whether *queue* can be the name of a folder."""
     return (
         re.fullmatch(_ASCII, queue) is not None
         and len(re.sub(_LONG, "%25", queue)) <= _LONGEST
@@ -43,7 +42,7 @@ def is_coded(path: str) -> bool:
 
 
 def stored(rows: DataFrame, queues: Iterable[str]) -> DataFrame:
-    """Return *rows*, which are of *queues*, as they can be written by queue."""
+    """Return *rows* of *queues* with values that can be folder names, for writing."""
     if all(map(is_plain, queues)):
         return rows
     queue = F.col("queue")
@@ -60,5 +59,5 @@ def stored(rows: DataFrame, queues: Iterable[str]) -> DataFrame:
 
 
 def named(rows: DataFrame) -> DataFrame:
-    """Return *rows* of files in folders that are named by a digest, with the queues' names."""
+    """Return *rows* from folders named by a digest, with the real queue names."""
     return rows.withColumn("queue", F.col(NAME)).drop(NAME)

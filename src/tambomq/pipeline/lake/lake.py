@@ -1,14 +1,14 @@
 """The lake: one directory with tables of Parquet files, and the log that says which files count.
 
-    lake.json       that it is one, of which format, and its id
-    _log/           which files the tables have (see `table_log`)
-    bronze/         what was read, as it was
-    silver/         lives of jobs: open, closed, and what was told too late
-    gold/           partial sums by minute, and how much was in each queue
-    checkpoints/    how far queries have come
-    staging/        what is being written
-    writers/        who writes now: a locked file each, so that nobody deletes what it has written
-    lock            held by the pipeline that fills it
+    lake.json       the marker of a lake: its format and id
+    _log/           the files of each table (see `tambomq.pipeline.lake.log`)
+    bronze/         events, journal entries and dead letters, as they were read
+    silver/         lifecycles of jobs, open and closed, and events that came too late
+    gold/           partial sums by minute, and snapshots of queue depths
+    checkpoints/    offsets of the streaming queries
+    staging/        files that are being written
+    writers/        a locked file for each live writer, whose files must not be deleted
+    lock            held by the pipeline that fills the lake
 
 A local directory, or one that is mounted everywhere the workers run.
 """
@@ -30,15 +30,16 @@ import msgspec
 import pyarrow.parquet
 from pyspark.sql import DataFrame, SparkSession
 
+from tambomq.embedded.datadir import make_private
 from tambomq.errors import SettingsError, TamboError
-from tambomq.pipeline import folders, gold, silver, tables
-from tambomq.pipeline.lake_files import sync
-from tambomq.pipeline.lake_locks import oldest_ms, registered
-from tambomq.pipeline.lake_path import lake_path
-from tambomq.pipeline.table_log import File, Log, Version
-from tambomq.sections import default_data_dir
-from tambomq.spark.columns import Columns
-from tambomq.store.datadir import make_private
+from tambomq.pipeline.ingest import gold, silver
+from tambomq.pipeline.lake import folders, tables
+from tambomq.pipeline.lake.files import sync
+from tambomq.pipeline.lake.locks import oldest_ms, registered
+from tambomq.pipeline.lake.log import LakeFile, LakeVersion, TableLog
+from tambomq.pipeline.lake.path import lake_path
+from tambomq.settings.sections import default_data_dir
+from tambomq.spark.core.columns import Columns
 
 log = logging.getLogger(__name__)
 
@@ -62,12 +63,12 @@ COLUMNS: Final[dict[str, Columns]] = {
     MINUTES: tables.MINUTES,
     DEPTHS: tables.DEPTHS,
 }
-"""By table with files of its own."""
+"""The columns of each table that has files."""
 READABLE: Final = ("bronze", "silver", "gold", "late", "depths")
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """What makes a directory a lake."""
+    """The contents of ``lake.json``."""
 
     kind: str
     format: int
@@ -75,27 +76,27 @@ class Marker(msgspec.Struct, frozen=True):
 
 
 def default_path() -> Path:
-    """Return where this user's lake is unless said otherwise."""
+    """Return the default path of this user's lake."""
     return default_data_dir() / "lake"
 
 
 class Lake:
-    """A lake that exists: see `make` and `open`."""
+    """An existing lake: see `make` and `open`."""
 
     def __init__(self, path: Path, id: str) -> None:
         self.path, self.id = path, id
-        self.log = Log(path / "_log")
+        self.log = TableLog(path / "_log")
 
     @classmethod
     def make(cls, path: Path | str) -> Lake:
-        """Return the lake at *path*, made if nothing is there. Raises `SettingsError`."""
+        """Return the lake at *path*; create it in an empty directory. Raises `SettingsError`."""
         path = lake_path(path)
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not any(path.iterdir()):
                 _mark(path)
             lake = cls.open(path, writable=True)
-            # It holds the bodies of messages. Only now is it known to be a lake.
+            # It holds message bodies. Not earlier: a directory that is no lake stays as it is.
             make_private(path)
             if path == default_path():
                 make_private(path.parent)
@@ -105,7 +106,7 @@ class Lake:
 
     @classmethod
     def open(cls, path: Path | str, *, writable: bool = False) -> Lake:
-        """Return the lake at *path*; raise `SettingsError` if there is none, or not one for us."""
+        """Return the lake at *path*; raise `SettingsError` if it is none or unreadable."""
         path = lake_path(path)
         try:
             marker = msgspec.json.decode((path / MARKER).read_bytes(), type=Marker)
@@ -128,7 +129,7 @@ class Lake:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Let no other pipeline fill it meanwhile; raise `SettingsError` if one does."""
+        """Hold the lock of the pipeline; raise `SettingsError` if another one has it."""
         with (self.path / "lock").open("a") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -137,11 +138,13 @@ class Lake:
                     f"another pipeline fills {self.path}: end it, or choose another --lake"
                 ) from None
             for left in (self.path / "staging").iterdir():
-                # Of one that died: nobody else writes there.
+                # Left by a pipeline that was killed: only the holder of the lock writes there.
                 shutil.rmtree(left, ignore_errors=True)
             yield
 
-    def read(self, spark: SparkSession, table: str, version: Version | None = None) -> DataFrame:
+    def read(
+        self, spark: SparkSession, table: str, version: LakeVersion | None = None
+    ) -> DataFrame:
         """Return one of `READABLE` as it is now, or was in *version*."""
         version = version or self.log.version()
         match table:
@@ -152,22 +155,28 @@ class Lake:
             case "depths":
                 return self.rows(spark, DEPTHS, version.of(DEPTHS))
             case "silver":
-                return silver.shown(self.states(spark, version))
+                return silver.result_rows(self.states(spark, version))
             case "gold":
                 live = self.rows(spark, OPEN, version.of(OPEN))
                 counted = version.of(DEPTHS)
                 depths = self.rows(spark, DEPTHS, counted) if counted else None
-                return gold.shown(self.rows(spark, MINUTES, version.of(MINUTES)), live, depths)
+                return gold.result_rows(
+                    self.rows(spark, MINUTES, version.of(MINUTES)), live, depths
+                )
         raise SettingsError(f"no table {table!r} in a lake: there are {', '.join(READABLE)}")
 
-    def states(self, spark: SparkSession, version: Version) -> DataFrame:
-        """Return all lives there are, open and closed."""
+    def files(self, table: str = BRONZE) -> list[Path]:
+        """Return the Parquet files of the current version of a table with files of its own."""
+        return [self.path / file.path for file in self.log.version().of(table)]
+
+    def states(self, spark: SparkSession, version: LakeVersion) -> DataFrame:
+        """Return all lifecycles, open and closed."""
         names = [column.name for column in tables.STATE]
         found = [self.rows(spark, each, version.of(each)).select(names) for each in (CLOSED, OPEN)]
         return found[0].unionByName(found[1])
 
-    def rows(self, spark: SparkSession, table: str, files: Sequence[File]) -> DataFrame:
-        """Return the rows of *files*; a column that a file is too old to have is null."""
+    def rows(self, spark: SparkSession, table: str, files: Sequence[LakeFile]) -> DataFrame:
+        """Return the rows of *files*; columns that an old file lacks are null."""
         ddl = COLUMNS[table].ddl
         if not files:
             return spark.createDataFrame([], ddl)
@@ -179,22 +188,24 @@ class Lake:
         rows = folders.named(found).select(*(column.name for column in COLUMNS[table]))
         return self.rows(spark, table, by_name).unionByName(rows) if by_name else rows
 
-    def _read(self, spark: SparkSession, table: str, files: Sequence[File], ddl: str) -> DataFrame:
+    def _read(
+        self, spark: SparkSession, table: str, files: Sequence[LakeFile], ddl: str
+    ) -> DataFrame:
         paths = [str(self.path / file.path) for file in files]
         return spark.read.schema(ddl).option("basePath", str(self.path / table)).parquet(*paths)
 
     @contextmanager
     def staged(self) -> Iterator[Path]:
-        """Yield a directory to write into; what was not adopted from it is dropped."""
+        """Yield a staging directory; files that are not adopted are deleted at the end."""
         place = self.path / "staging" / uuid4().hex
         try:
             yield place
         finally:
             shutil.rmtree(place, ignore_errors=True)
 
-    def adopt(self, table: str, written: Path) -> list[File]:
-        """Move what was *written* for *table* where it stays; the log has yet to say so."""
-        found: list[File] = []
+    def adopt(self, table: str, written: Path) -> list[LakeFile]:
+        """Move the files in *written* into *table*; the caller commits them to the log."""
+        found: list[LakeFile] = []
         try:
             self._adopt(table, written, found)
         except BaseException:
@@ -202,7 +213,7 @@ class Lake:
             raise
         return found
 
-    def _adopt(self, table: str, written: Path, found: list[File]) -> None:
+    def _adopt(self, table: str, written: Path, found: list[LakeFile]) -> None:
         for path in sorted(written.rglob("*.parquet")):
             rows = pyarrow.parquet.read_metadata(path).num_rows
             if not rows:
@@ -213,25 +224,25 @@ class Lake:
             size = path.stat().st_size
             sync(path)
             path.rename(kept)
-            found.append(File(kept.relative_to(self.path).as_posix(), rows, size))
+            found.append(LakeFile(kept.relative_to(self.path).as_posix(), rows, size))
             sync(folder)
 
     def writing(self) -> AbstractContextManager[None]:
-        """Be known as a writer: what is written from now to the end of the block is not deleted.
+        """Register as a writer: `compact.vacuum` keeps files that are written in the block.
 
-        Whatever time that takes, and although no entry of the log names it yet.
+        However long that takes, and although no entry of the log has them yet.
         """
         return registered(self.path / "writers")
 
     def writing_since_ms(self) -> int | None:
-        """Return since when the oldest of those who write now does; none if nobody does."""
+        """Return when the oldest live writer started; `None` without writers."""
         return oldest_ms(self.path / "writers")
 
-    def discard(self, files: Iterable[File]) -> None:
-        """Delete *files* of a change that failed, unless the log counts them all the same.
+    def discard(self, files: Iterable[LakeFile]) -> None:
+        """Delete *files* of a change that failed, unless the log has them all the same.
 
-        A commit may have been interrupted after its entry counted. Raises nothing: what is left
-        is deleted by `compact.vacuum`.
+        A commit may have been interrupted after its entry was written. Raises nothing: files that
+        remain are deleted by `compact.vacuum`.
         """
         paths = [file.path for file in files]
         try:
@@ -242,12 +253,12 @@ class Lake:
 
     @property
     def checkpoint(self) -> Path:
-        """Where the pipeline's own query keeps how far it has come."""
+        """The checkpoint directory of the pipeline's query."""
         return self.path / "checkpoints" / "bronze"
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether *error*, or what it came from, is that there is no room on the disk."""
+    """Whether *error* or its cause is a full disk."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return True
     text = str(error)
@@ -255,7 +266,7 @@ def is_full(error: BaseException) -> bool:
 
 
 def _mark(path: Path) -> None:
-    # The folders come last: a directory with a marker is a lake, whoever dies in between.
+    # The folders come last: a directory with a marker is a lake, even after a crash here.
     marker = Marker(KIND, FORMAT, uuid4().hex[:12])
     made = path / f".{MARKER}"
     made.write_bytes(msgspec.json.format(msgspec.json.encode(marker)) + b"\n")

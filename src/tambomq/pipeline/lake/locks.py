@@ -19,7 +19,7 @@ from tambomq.errors import SettingsError
 
 @contextmanager
 def shared_lock(path: Path) -> Iterator[None]:
-    """Hold *path* together with others; wait while somebody holds it alone."""
+    """Hold a shared lock on *path*; wait while another process holds it exclusively."""
     with path.open("ab") as file:
         _flock(file, fcntl.LOCK_SH)
         yield
@@ -27,20 +27,20 @@ def shared_lock(path: Path) -> Iterator[None]:
 
 @contextmanager
 def exclusive_lock(path: Path) -> Iterator[bool]:
-    """Hold *path* alone, without waiting; yield whether that is so."""
+    """Try to lock *path* exclusively, without waiting; yield whether that succeeded."""
     with path.open("ab") as file:
         yield _flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @contextmanager
 def registered(folder: Path) -> Iterator[None]:
-    """Be a writer that `oldest_ms` of *folder* knows, from now to the end of the block."""
+    """Register a writer in *folder*, for `oldest_ms`, until the block ends."""
     folder.mkdir(exist_ok=True)
     while True:
         path = folder / uuid4().hex
         with path.open("xb") as file:
             _flock(file, fcntl.LOCK_EX)
-            # Whoever looked between the two steps took this writer for dead.
+            # `oldest_ms` may have removed the file before it was locked: register again.
             if not path.exists():
                 continue
             try:
@@ -51,9 +51,9 @@ def registered(folder: Path) -> Iterator[None]:
 
 
 def oldest_ms(folder: Path) -> int | None:
-    """Return since when the oldest live writer of *folder* writes, by the file system's clock.
+    """Return when the oldest live writer in *folder* started, by the file system's clock.
 
-    None if nobody does. What dead writers left in *folder* is removed.
+    `None` without writers. Files that dead writers left in *folder* are removed.
     """
     started = [found for path in _listed(folder) if (found := _started_ms(path)) is not None]
     return min(started, default=None)
@@ -85,7 +85,8 @@ def _flock(file: IO[bytes], how: int) -> bool:
     except OSError as error:
         if error.errno in (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS):
             raise SettingsError(
-                f"{Path(file.name).parent} knows no file locks: put the lake on another file system"
+                f"{Path(file.name).parent} does not support file locks: "
+                "put the lake on another file system"
             ) from error
         raise
     return True

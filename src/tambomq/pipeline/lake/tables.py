@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tambomq.spark.columns import BOOL, BYTES, LONG, TEXT, TIME, Column, Columns
+from tambomq.spark.core.columns import BOOL, BYTES, LONG, TEXT, TIME, Column, Columns
 
 _PLACE: Final = (
     Column("protocol", TEXT, "rsmq, chasqui, gomq or kqueue"),
@@ -29,7 +29,7 @@ TAILED: Final = Columns(
     Column("body", BYTES, "what was sent, where it was recorded"),
     Column("others", TEXT, "all that has no column, as JSON"),
 )
-"""What is read, before it is in a file."""
+"""The columns of the pipeline's Spark source: bronze without ``date``."""
 
 BRONZE: Final = Columns(
     *TAILED,
@@ -39,27 +39,27 @@ BRONZE: Final = Columns(
 STATE: Final = Columns(
     *_PLACE,
     Column("id", TEXT, "the job or message"),
-    Column("named", "STRUCT<place: BIGINT, text: STRING>", "the first name that was told"),
-    Column("enqueued_ms", LONG, "when it was told to have come in"),
-    Column("ready_ms", LONG, "when it was first told to wait for a worker"),
+    Column("named", "STRUCT<place: BIGINT, text: STRING>", "the first name in its events"),
+    Column("enqueued_ms", LONG, "when it was enqueued, by its events"),
+    Column("ready_ms", LONG, "when it first waited for a worker, by its events"),
     Column("delay_ms", LONG, "how long it was to wait"),
     Column("first_run_ms", LONG, "when its first run began"),
     Column("last_run_ms", LONG, "when its last run began"),
-    Column("final_ms", LONG, "when it was last told to be at its end"),
+    Column("final_ms", LONG, "the time of its last terminal event"),
     Column("buried_ms", LONG, "when it came among the dead letters"),
     Column("attempts", LONG, "runs it had"),
-    Column("rescheduled", LONG, "how often it was told to run again"),
-    Column("last", LONG, "place and phase of what was told last"),
+    Column("rescheduled", LONG, "events that scheduled another run"),
+    Column("last", LONG, "position and phase of its last event"),
     Column("ran", "STRUCT<place: BIGINT, number: BIGINT>", "microseconds that its last run took"),
     Column("why", "STRUCT<place: BIGINT, text: STRING>", "why it is dead"),
     Column("erred", "STRUCT<place: BIGINT, text: STRING>", "what its last failed run raised"),
     Column("body_bytes", LONG, "how long its body is"),
     Column("events", LONG, "rows of bronze about it"),
     Column("seen_ms", LONG, "when the last of them was recorded"),
-    Column("born", LONG, "how many of them tell of its beginning"),
+    Column("born", LONG, "how many of them are enqueue events"),
     Column("revived", LONG, "1 if the job had ended before, and came back"),
 )
-"""A life as far as it is known. Any two of the same job can be put together."""
+"""The state of a lifecycle. Two states of one lifecycle can be merged."""
 
 CLOSED: Final = Columns(
     *STATE,
@@ -108,7 +108,7 @@ MINUTES: Final = Columns(
     Column("runs", BYTES, "a sketch of run_ms of those that ended then"),
     Column("date", "DATE", "the day"),
 )
-"""Partial sums of gold, to be added up."""
+"""Partial sums of gold; rows of one minute are added."""
 
 GOLD: Final = Columns(
     Column("minute", TIME, "the minute; one with nothing in it has no row"),
@@ -145,4 +145,4 @@ DEPTHS: Final = Columns(
     Column("followed", BOOL, "whether its events or its journal are read"),
     Column("date", "DATE", "the day"),
 )
-"""Snapshots of the queues themselves, one with each batch."""
+"""Snapshots of queue depths, one with each batch."""

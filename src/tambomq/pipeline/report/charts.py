@@ -1,4 +1,4 @@
-"""Charts as SVG, drawn with no help: a page that holds them needs nothing from anywhere."""
+"""Charts as inline SVG, without a chart library: the page needs no other file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DAY_S: Final = 86_400
 _MINUTES: Final = (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10_080)
 _ROUND_S: Final = tuple(60 * minutes for minutes in _MINUTES)
 _LABEL: Final = 90
-"""A label of time has so much room."""
+"""The minimum distance of time labels, in pixels."""
 
 
 class Series(msgspec.Struct, frozen=True):
@@ -32,19 +32,19 @@ class Series(msgspec.Struct, frozen=True):
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """Where things are in a chart of some width, with so many places and a highest value."""
+    """The coordinates of a chart: its width, number of points and highest value."""
 
     width: int
     count: int
     top: float
 
     def x(self, place: int) -> float:
-        """Return where a place is."""
+        """Return the x coordinate of a point, by its index."""
         wide = self.width - _LEFT - _RIGHT
         return _LEFT + (wide * place / (self.count - 1) if self.count > 1 else wide / 2)
 
     def y(self, value: float) -> float:
-        """Return where a value is."""
+        """Return the y coordinate of a value."""
         return _HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * value / self.top
 
 
@@ -52,8 +52,8 @@ def lines(
     id: str, at_ms: Sequence[int], series: Sequence[Series], *, step_s: int, width: int = WIDE
 ) -> str:
     """Return a chart of *series* over time."""
-    most = max((value or 0 for each in series for value in each.values), default=0)
-    frame = Frame(width, len(at_ms), ceiling(most))
+    highest = max((value or 0 for each in series for value in each.values), default=0)
+    frame = Frame(width, len(at_ms), ceiling(highest))
     parts = [f'<svg class="chart" id="{escape(id)}" viewBox="0 0 {width} {_HEIGHT}" role="img"']
     parts.append(f' data-left="{_LEFT}" data-right="{width - _RIGHT}">')
     parts += _grid(frame)
@@ -66,11 +66,11 @@ def lines(
 
 def bars(rows: Sequence[tuple[str, float, str]], kind: str) -> str:
     """Return rows of a name, a value and how it is shown, with a bar for each."""
-    most = max((value for _, value, _ in rows), default=0) or 1
+    highest = max((value for _, value, _ in rows), default=0) or 1
     cells = [
         f'<li><span class="name" title="{escape(name)}">{escape(name)}</span>'
         f'<span class="track"><span class="bar {escape(kind)}" '
-        f'style="width:{max(0.5, 100 * value / most):.1f}%"></span></span>'
+        f'style="width:{max(0.5, 100 * value / highest):.1f}%"></span></span>'
         f'<span class="value">{escape(shown)}</span></li>'
         for name, value, shown in rows
     ]
@@ -78,7 +78,7 @@ def bars(rows: Sequence[tuple[str, float, str]], kind: str) -> str:
 
 
 def ceiling(value: float) -> float:
-    """Return the next number that people like: 1, 2, 2.5, 5 or 10 times a power of ten."""
+    """Return the next round number: 1, 2, 2.5, 5 or 10 times a power of ten."""
     if value <= 0:
         return 1
     power = 10.0 ** math.floor(math.log10(value))
@@ -86,7 +86,7 @@ def ceiling(value: float) -> float:
 
 
 def short(value: float) -> str:
-    """Return a number in few letters: 950, 1.2k, 34M."""
+    """Return a number in short form: 950, 1.2k, 34M."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:.1f}".removesuffix(".0") + letter
@@ -94,7 +94,7 @@ def short(value: float) -> str:
 
 
 def moment(ms: int, *, day: bool) -> str:
-    """Return a time, in UTC; with its day where days matter."""
+    """Return a time in UTC as hour and minute, or with *day* as day and month."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%d %b" if day else "%H:%M")
 
 
@@ -110,9 +110,9 @@ def _grid(frame: Frame) -> list[str]:
 
 def _times(frame: Frame, at_ms: Sequence[int], step_s: int) -> list[str]:
     length_s = frame.count * step_s
-    least_s = length_s * _LABEL / frame.width
-    every_s = next((each for each in _ROUND_S if each >= least_s), length_s)
-    # A day stands where times of one would not be told apart from those of the next.
+    min_gap_s = length_s * _LABEL / frame.width
+    every_s = next((each for each in _ROUND_S if each >= min_gap_s), length_s)
+    # Over more than two days, labels with the time alone would be ambiguous.
     day = length_s > 2 * _DAY_S
     return [
         f'<text class="axis time" x="{frame.x(place):.1f}" y="{_HEIGHT - 8}">'

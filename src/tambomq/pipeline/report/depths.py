@@ -1,4 +1,4 @@
-"""The report's backlog as the queues themselves had it, and which of them are not followed."""
+"""The report's backlog from depth snapshots, and the queues that are not followed."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import msgspec
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from tambomq.pipeline.figures import Figures, Unfollowed, order, with_depths
+from tambomq.pipeline.report.figures import Figures, Unfollowed, order, with_depths
 
-MOST: Final = 500
-"""So many queues are told of that are not followed."""
+MAX_UNFOLLOWED: Final = 500
+"""Queues listed that are not followed."""
 
 
 def counted(found: Figures, depths: DataFrame) -> Figures:
-    """Return *found* with the backlog that the last of *depths* say."""
+    """Return *found* with the backlog of the last snapshots in *depths*."""
     at = f.unix_millis("at").alias("ms")
     last = f.max_by(f.struct(at, "backlog", "followed"), "at").alias("last")
     until = depths.where(f.unix_millis("at") < found.until_ms)
@@ -27,7 +27,7 @@ def counted(found: Figures, depths: DataFrame) -> Figures:
     others = [
         Unfollowed(row.protocol, row.queue, row.last.backlog)
         for row in sorted(rows, key=lambda row: (-row.last.backlog, row.protocol, row.queue))
-        # A queue that is gone has an older snapshot.
+        # The last snapshot of a deleted queue is older.
         if not row.last.followed and row.last.ms == counted_ms
     ]
     return msgspec.structs.replace(
@@ -35,5 +35,5 @@ def counted(found: Figures, depths: DataFrame) -> Figures:
         lines=sorted(lines, key=order),
         backlog=sum(line.backlog for line in lines),
         counted_ms=counted_ms,
-        unfollowed=others[:MOST],
+        unfollowed=others[:MAX_UNFOLLOWED],
     )

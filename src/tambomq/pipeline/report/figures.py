@@ -1,4 +1,4 @@
-"""What a report says, as plain values: the page, the tables and the JSON show the same."""
+"""The figures of a report as plain values, for the page, the tables and the JSON."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final
 import msgspec
 
 STEPS_S: Final = (10, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600)
-MOST_POINTS: Final = 120
+MAX_POINTS: Final = 120
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """How long something took, in milliseconds; `None` where nothing did."""
+    """Percentiles of a duration, in milliseconds; `None` without data."""
 
     p50: int | None = None
     p95: int | None = None
@@ -20,7 +20,7 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """How much happened."""
+    """Counts of events."""
 
     entered: int = 0
     done: int = 0
@@ -30,7 +30,7 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class Point(msgspec.Struct, frozen=True):
-    """A step of time."""
+    """One step of the time axis."""
 
     at_ms: int
     counts: Counts = Counts()
@@ -40,7 +40,7 @@ class Point(msgspec.Struct, frozen=True):
     run: Spread = Spread()
 
 
-class Line(msgspec.Struct, frozen=True):
+class FigureRow(msgspec.Struct, frozen=True):
     """A queue, or the jobs of one name in it."""
 
     protocol: str
@@ -49,19 +49,19 @@ class Line(msgspec.Struct, frozen=True):
     counts: Counts
     backlog: int
     oldest_age_s: int | None
-    """`None` if nothing waits, or nobody told since when."""
+    """`None` if nothing waits, or the enqueue time is unknown."""
     wait: Spread
     run: Spread
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """Why jobs are dead."""
+    """A reason for dead letters, and their number."""
 
     reason: str
     error: str
     dead: int
     queue: str
-    """One of the queues, that with the most."""
+    """The queue with most of them."""
 
 
 class Unfollowed(msgspec.Struct, frozen=True):
@@ -85,29 +85,32 @@ class Figures(msgspec.Struct, frozen=True):
     wait: Spread
     run: Spread
     points: list[Point]
-    lines: list[Line]
+    lines: list[FigureRow]
     """By protocol, queue and name; the busiest first."""
-    slowest: list[Line]
-    """Those whose runs take the longest."""
+    slowest: list[FigureRow]
+    """The rows with the longest runs."""
     reasons: list[Reason]
     counted_ms: int | None = None
-    """When the queues themselves were last counted; `None`: the backlog is what events tell."""
+    """When the queues were last counted; `None`: the backlog is computed from events."""
     unfollowed: list[Unfollowed] = []
 
 
-def with_depths(lines: Iterable[Line], depths: Mapping[tuple[str, str], int]) -> list[Line]:
+def with_depths(
+    lines: Iterable[FigureRow], depths: Mapping[tuple[str, str], int]
+) -> list[FigureRow]:
     """Return *lines* whose backlogs add up to what is in each queue by *depths*.
 
-    What nobody told of has no name; of what was told and is not there, names lose the most first.
+    A surplus over the events goes to a row without a name; a deficit is taken from the row
+    without a name first, then from the largest.
     """
-    by_queue: dict[tuple[str, str], list[Line]] = {}
+    by_queue: dict[tuple[str, str], list[FigureRow]] = {}
     for line in lines:
         by_queue.setdefault((line.protocol, line.queue), []).append(line)
     for place, depth in depths.items():
         mine = by_queue.get(place, [])
         more = depth - sum(line.backlog for line in mine)
         if more > 0 and not any(not line.name for line in mine):
-            mine = [*mine, Line(*place, "", Counts(), 0, None, Spread(), Spread())]
+            mine = [*mine, FigureRow(*place, "", Counts(), 0, None, Spread(), Spread())]
         found = []
         for line in sorted(mine, key=lambda each: (each.name != "", -each.backlog)):
             change = max(more, -line.backlog) if more < 0 or not line.name else 0
@@ -117,21 +120,21 @@ def with_depths(lines: Iterable[Line], depths: Mapping[tuple[str, str], int]) ->
     return [line for found in by_queue.values() for line in found]
 
 
-def order(line: Line) -> tuple[int, str, str]:
-    """Return what the busiest line is first by."""
+def order(line: FigureRow) -> tuple[int, str, str]:
+    """Return the sort key that puts the busiest row first."""
     return -line.counts.entered, line.protocol, line.queue
 
 
 def step_of(from_ms: int, until_ms: int) -> int:
-    """Return how many seconds a step has, so that not too many points are shown."""
+    """Return the length of a step, in seconds, for up to `MAX_POINTS` points."""
     length_s = max(0, until_ms - from_ms) / 1000
     for step in STEPS_S:
-        if length_s / step <= MOST_POINTS:
+        if length_s / step <= MAX_POINTS:
             return step
-    return STEPS_S[-1] * (1 + int(length_s / STEPS_S[-1] / MOST_POINTS))
+    return STEPS_S[-1] * (1 + int(length_s / STEPS_S[-1] / MAX_POINTS))
 
 
 def steps(from_ms: int, until_ms: int, step_s: int) -> list[int]:
-    """Return where each step begins, in milliseconds: all that have a part of the time."""
+    """Return the start of each step that overlaps the time, in milliseconds."""
     step = step_s * 1000
     return list(range(from_ms - from_ms % step, max(until_ms, from_ms + 1), step))

@@ -1,4 +1,4 @@
-"""A report from the lake: what Spark adds up, and what becomes of its rows."""
+"""The figures of a report, aggregated from the lake with Spark."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from pyspark.sql import functions as f
 
 from tambomq.clock import now_ms
 from tambomq.errors import SettingsError
-from tambomq.pipeline import gold as gold_parts
-from tambomq.pipeline.dead import MASKS
-from tambomq.pipeline.figures import (
+from tambomq.pipeline.dlq.histogram import MASKS
+from tambomq.pipeline.ingest import gold as gold_parts
+from tambomq.pipeline.lake.lake import BRONZE, CLOSED, DEPTHS, OPEN, Lake
+from tambomq.pipeline.lake.log import LakeVersion
+from tambomq.pipeline.report.depths import counted
+from tambomq.pipeline.report.figures import (
     Counts,
+    FigureRow,
     Figures,
-    Line,
     Point,
     Reason,
     Spread,
@@ -26,19 +29,16 @@ from tambomq.pipeline.figures import (
     step_of,
     steps,
 )
-from tambomq.pipeline.lake import BRONZE, CLOSED, DEPTHS, OPEN, Lake
-from tambomq.pipeline.report_depths import counted
-from tambomq.pipeline.table_log import Version
 
 _DEATH: Final = ("protocol", "reason")
 COUNTED: Final = ("entered", "done", "failed", "retried", "dead")
 SERIES: Final = ("protocol", "queue", "name")
-MOST_REASONS: Final = 12
-MOST_SLOW: Final = 10
-MOST_LINES: Final = 500
+MAX_REASONS: Final = 12
+MAX_SLOWEST: Final = 10
+MAX_LINES: Final = 500
 MINUTE_S: Final = 60
 _MINUTE_MS: Final = 60_000
-# One in so many of the rank: 99 of 100 is told from 98 and 100 of a million.
+# The relative rank error is 1 / _ACCURACY: fine enough for p99.
 _ACCURACY: Final = 10_000
 _SHARES: Final = (0.5, 0.95, 0.99)
 
@@ -51,7 +51,7 @@ def figures(
     until_ms: int | None = None,
     queues: Iterable[str] = (),
 ) -> Figures:
-    """Return what the lake tells of a time; raise `SettingsError` where it tells nothing.
+    """Return the figures of a period; raise `SettingsError` if the lake has no data of it.
 
     *queues* are patterns of ``protocol:queue``; none means all.
     """
@@ -69,13 +69,13 @@ def figures(
                 f"{_shown(first)} to {_shown(last)}"
             )
         step_s = step_of(begin, end)
-        parts = _of_gold(gold) if step_s >= MINUTE_S else _of_lives(spark, lake, version)
+        parts = _of_gold(gold) if step_s >= MINUTE_S else _of_lifecycles(spark, lake, version)
         letters = lake.rows(spark, BRONZE, version.of(BRONZE)).where("source = 'dlq'")
         about = (gold, silver, _chosen(parts, queues), letters)
         found = _figures(lake, *about, (begin, end, step_s))
         if version.of(DEPTHS):
             found = counted(found, depths)
-        return msgspec.structs.replace(found, lines=found.lines[:MOST_LINES])
+        return msgspec.structs.replace(found, lines=found.lines[:MAX_LINES])
     finally:
         gold.unpersist()
 
@@ -107,7 +107,7 @@ def _figures(
         run=spreads[1],
         points=_points(parts, ran, ended, steps(begin, end, step_s), step_s * 1000),
         lines=lines,
-        slowest=[line for line in slow[:MOST_SLOW] if line.run.p95 is not None],
+        slowest=[line for line in slow[:MAX_SLOWEST] if line.run.p95 is not None],
         reasons=_reasons(ended, letters),
     )
 
@@ -130,34 +130,34 @@ def _points(
 
 
 def _of_gold(gold: DataFrame) -> DataFrame:
-    """Return what each minute adds: counts, and by how much the backlog has grown."""
+    """Return counts and backlog growth of each minute."""
     before = f.lag("backlog", 1, 0).over(Window.partitionBy(*SERIES).orderBy("minute"))
     grown = (f.col("backlog") - before).alias("grown")
     return gold.select(*SERIES, _ms("minute").alias("ms"), *COUNTED, grown)
 
 
-def _of_lives(spark: SparkSession, lake: Lake, version: Version) -> DataFrame:
-    """Return the same of each single event: for times so short that minutes tell too little."""
-    over = gold_parts.of_lives(lake.rows(spark, CLOSED, version.of(CLOSED)), closed=True)
-    live = gold_parts.of_lives(lake.rows(spark, OPEN, version.of(OPEN)), closed=False)
+def _of_lifecycles(spark: SparkSession, lake: Lake, version: LakeVersion) -> DataFrame:
+    """Return the same for single events, for steps shorter than a minute."""
+    over = gold_parts.of_lifecycles(lake.rows(spark, CLOSED, version.of(CLOSED)), closed=True)
+    live = gold_parts.of_lifecycles(lake.rows(spark, OPEN, version.of(OPEN)), closed=False)
     runs = gold_parts.of_runs(lake.rows(spark, BRONZE, version.of(BRONZE)))
     parts = over.unionByName(live).unionByName(runs, allowMissingColumns=True)
     zero = [f.coalesce(name, f.lit(0)).alias(name) for name in (*COUNTED, "gone")]
     grown = (f.col("entered") - f.col("gone")).alias("grown")
-    told = parts.select(*SERIES, "ms", *zero).select("*", grown)
+    events = parts.select(*SERIES, "ms", *zero).select("*", grown)
     if not version.of(DEPTHS):
-        return told
-    # What the queues had besides counts from one snapshot to the next.
-    more = gold_parts.untold(told, lake.read(spark, "depths", version), by="ms")
-    before = f.lag("untold", 1, 0).over(Window.partitionBy("protocol", "queue").orderBy("ms"))
+        return events
+    # A backlog without events counts from one snapshot to the next.
+    more = gold_parts.unreported(events, lake.read(spark, "depths", version), by="ms")
+    before = f.lag("unreported", 1, 0).over(Window.partitionBy("protocol", "queue").orderBy("ms"))
     none = [f.lit(0).alias(name) for name in (*COUNTED, "gone")]
-    name, changed = f.lit("").alias("name"), (f.col("untold") - before).alias("grown")
-    return told.unionByName(more.select("protocol", "queue", name, "ms", *none, changed))
+    name, changed = f.lit("").alias("name"), (f.col("unreported") - before).alias("grown")
+    return events.unionByName(more.select("protocol", "queue", name, "ms", *none, changed))
 
 
 def _lines(
     gold: DataFrame, now: DataFrame, ran: DataFrame, ended: DataFrame, end: int
-) -> list[Line]:
+) -> list[FigureRow]:
     counts = {_key(row): row for row in now.groupBy(*SERIES).agg(*map(_sum, COUNTED)).collect()}
     last = f.max_by(f.struct("backlog", "oldest_age_s", "minute"), "minute").alias("last")
     held = {
@@ -171,7 +171,7 @@ def _lines(
         at = held.get(key)
         since_s = (end - _ms_of(at.minute)) // 1000 - 60 if at and at.backlog else 0
         found.append(
-            Line(
+            FigureRow(
                 *key,
                 counts=_counts(counts.get(key)),
                 backlog=at.backlog if at else 0,
@@ -190,13 +190,13 @@ def _age_s(last: Row | None, since_s: int) -> int | None:
 
 
 def _reasons(ended: DataFrame, letters: DataFrame) -> list[Reason]:
-    # Events tell the text of an error; its type is in the letters, for as long as they were seen.
+    # Events have the text of an error; its type is only in dead letters that were read.
     kind = f.get_json_object("others", "$.error_type")
     typed = letters.select(*_DEATH, f.col("detail").alias("error"), kind.alias("kind"))
     types = typed.groupBy(*_DEATH, "error").agg(f.min("kind").alias("kind"), f.max("kind"))
     types = types.where("kind = `max(kind)`").drop("max(kind)")
-    told = ended.where(f.col("outcome") == "dead").join(types, [*_DEATH, "error"], "left")
-    dead = told.select(
+    events = ended.where(f.col("outcome") == "dead").join(types, [*_DEATH, "error"], "left")
+    dead = events.select(
         f.coalesce("reason", f.lit("")).alias("reason"),
         shape(f.concat_ws(": ", "kind", "error")).alias("error"),
         "queue",
@@ -206,14 +206,14 @@ def _reasons(ended: DataFrame, letters: DataFrame) -> list[Reason]:
         by.groupBy("reason", "error")
         .agg(f.sum("n").alias("dead"), f.max_by("queue", "n").alias("queue"))
         .orderBy(f.desc("dead"), "reason", "error")
-        .limit(MOST_REASONS)
+        .limit(MAX_REASONS)
         .collect()
     )
     return [Reason(row.reason, row.error, row.dead, row.queue) for row in rows]
 
 
 def shape(text: Column) -> Column:
-    """Return what `dead.shape` makes of *text*, and no more of it than has room on a page."""
+    """Return *text* masked like `histogram.shape`, cut to the width of the page."""
     masked = reduce(lambda column, mask: f.regexp_replace(column, *mask), MASKS, text)
     return f.substring(f.trim(masked), 1, 120)
 
@@ -222,10 +222,10 @@ def _chosen(table: DataFrame, queues: Iterable[str]) -> DataFrame:
     wanted = list(queues)
     if not wanted:
         return table
-    where = f.concat_ws(":", "protocol", "queue")
+    address = f.concat_ws(":", "protocol", "queue")
     found = f.lit(False)  # noqa: FBT003  (a column of Spark's)
     for pattern in wanted:
-        found = found | where.rlike(_regex(pattern))
+        found = found | address.rlike(_regex(pattern))
     return table.where(found)
 
 
@@ -238,7 +238,7 @@ def _regex(pattern: str) -> str:
 def _ends(gold: DataFrame) -> tuple[int, int]:
     row: Any = gold.agg(f.min(_ms("minute")).alias("a"), f.max(_ms("minute")).alias("b")).first()
     if row.a is None:
-        raise SettingsError("the lake tells nothing of these queues: `tambo pipeline run` fills it")
+        raise SettingsError("the lake has no data of these queues: `tambo pipeline run` fills it")
     return row.a, row.b + _MINUTE_MS
 
 

@@ -1,4 +1,4 @@
-"""Bodies from one protocol in the words of another. What comes back is what was sent.
+"""Conversion of bodies between protocols. A round trip gives back what was sent.
 
 RSMQ and GOMQ carry bytes, ChasquiMQ values as MessagePack. Text and bytes are the same in both;
 other values become JSON, and what has no JSON form stays MessagePack.
@@ -10,16 +10,16 @@ from typing import Final
 
 import msgspec
 
-from tambomq.chasqui.packing import UNREADABLE, encode_payload
+from tambomq.chasqui.wire.msgpack import UNREADABLE, encode_payload
 from tambomq.errors import InvalidPayload, RemoteProtocolError
 
 KINDS: Final = ("text", "json", "raw")
-"""What bytes become as a payload: text, the value whose JSON they are, or what they are already."""
+"""How bytes are read for a payload: as text, as JSON, or as MessagePack."""
 _UNREADABLE: Final = (*UNREADABLE, InvalidPayload, RemoteProtocolError, UnicodeDecodeError)
 
 
 def from_payload(payload: bytes) -> bytes:
-    """Return a payload as bytes for those who know no values."""
+    """Return a payload as the body for a protocol that carries bytes."""
     try:
         value = msgspec.msgpack.decode(payload)
         if isinstance(value, str):
@@ -30,7 +30,7 @@ def from_payload(payload: bytes) -> bytes:
 
 
 def to_payload(body: bytes, kind: str = "text") -> bytes:
-    """Return bytes as a payload of one of `KINDS`; what cannot be that becomes text, or bytes."""
+    """Return bytes as a payload, read as *kind*; else as text, else as bytes."""
     try:
         if kind == "json":
             return encode_payload(msgspec.json.decode(body))

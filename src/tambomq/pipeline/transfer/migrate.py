@@ -1,4 +1,4 @@
-"""All that is in a queue goes to another, which may speak another protocol or be on another server.
+"""Migration of a queue to another, also of another protocol or on another server.
 
 Plain Python on purpose. Measured on two cores that had other work: 100,000 messages of 100 bytes
 took 11 to 27 s, and Spark 75 s to start; a loop of receive, add and delete came to 200 a second.
@@ -12,30 +12,35 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from tambomq.chasqui.ops import Policy
+from tambomq.bulk.moves import MoveBatch, Tally
+from tambomq.chasqui.ops.add import Policy
 from tambomq.clock import Deadline
 from tambomq.errors import LocalProtocolError, QueueError, QueueFull, SettingsError
 from tambomq.ids import letters
-from tambomq.journal.recording import Bounds, bounds_of
+from tambomq.journal.policy import JournalBounds, JournalPolicy
 from tambomq.pipeline.address import Address
-from tambomq.pipeline.move_chasqui import ChasquiEnd
-from tambomq.pipeline.move_gomq import GomqEnd
-from tambomq.pipeline.move_rsmq import RsmqEnd
-from tambomq.pipeline.moving import Count, End, Source, Target
+from tambomq.pipeline.transfer.chasqui import ChasquiEndpoint
+from tambomq.pipeline.transfer.endpoints import (
+    QueueCounts,
+    QueueEndpoint,
+    TransferSource,
+    TransferTarget,
+)
+from tambomq.pipeline.transfer.gomq import GomqEndpoint
+from tambomq.pipeline.transfer.rsmq import RsmqEndpoint
 from tambomq.rsmq.keys import Keys
-from tambomq.rsmq.recorded import keys_of
-from tambomq.store.connect import endpoint
+from tambomq.rsmq.ops.journal import policy_for_queue
+from tambomq.store.endpoint import endpoint
 from tambomq.store.sync import Store
-from tambomq.store.transit import Batch, Tally
 
 WAIT_S: Final = 10.0
-_LOOK_S: Final = 0.25
+_POLL_S: Final = 0.25
 _RUN_LETTERS: Final = 16
 _MOVE_LETTERS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class QueueLocation:
     """A queue on a server. *ns* is RSMQ's namespace."""
 
     address: Address
@@ -44,69 +49,70 @@ class Place:
 
     @property
     def name(self) -> str:
-        """What no other place is called; without a password."""
+        """A unique name of the queue, without a password."""
         ns = self.ns if self.address.protocol == "rsmq" else ""
         return f"{endpoint(self.url)} {ns} {self.address}"
 
 
 @dataclass(slots=True)
-class Report:
+class MigrationReport:
     """What a migration did."""
 
     moved: int
     """In this run."""
-    left: Count
-    """What is still where it was."""
-    gone: Tally
-    """What has left since the migration began."""
-    come: Tally
-    """What the other queue has taken of it."""
+    left: QueueCounts
+    """Messages that stayed in the source queue."""
+    departed: Tally
+    """Messages that have left since the migration began."""
+    arrived: Tally
+    """Messages that the target has stored since then."""
     made: bool
-    """Whether the other queue had to be made."""
+    """Whether the target queue was created."""
 
 
-def end_of(
+def endpoint_of(
     store: Store,
-    place: Place,
+    place: QueueLocation,
     *,
     kind: str = "text",
     name: str = "",
-    journal: bool | Bounds = False,
-) -> End:
-    """Return a queue as where messages come from, or where they go.
+    journal: bool | JournalBounds = False,
+) -> QueueEndpoint:
+    """Return the queue at *place* as a source or target.
 
-    *journal*: what comes is recorded, in the same step.
+    *journal*: messages are journalled by the script that stores them.
     """
-    queue, bounds = place.address.queue, bounds_of(journal)
-    match place.address.protocol:
+    queue, protocol = place.address.queue, place.address.protocol
+    match protocol:
         case "rsmq":
-            return RsmqEnd(store, keys_of(place.ns, queue, bounds), queue)
+            chosen = policy_for_queue(place.ns, queue, journal)
+            return RsmqEndpoint(store, Keys(place.ns), queue, chosen)
         case "chasqui":
-            policy = Policy(journal=bounds)
-            return ChasquiEnd(store, queue, kind=kind, name=name, policy=policy)
+            policy = Policy(journal=JournalPolicy.for_queue(protocol, queue, journal))
+            return ChasquiEndpoint(store, queue, kind=kind, name=name, policy=policy)
         case _:
-            return GomqEnd(store, queue, bounds)
+            return GomqEndpoint(store, queue, JournalPolicy.for_queue(protocol, queue, journal))
 
 
-def move_name(source: Place, target: Place) -> str:
-    """Return what the way to *target* is called at its source; raise `SettingsError` for none."""
+def move_name(source: QueueLocation, target: QueueLocation) -> str:
+    """Return the id of the move at its source; raise `SettingsError` if both are one queue."""
     if source.name == target.name:
         raise SettingsError(f"{source.address} cannot be migrated to itself")
     return hashlib.sha256(target.name.encode()).hexdigest()[:_MOVE_LETTERS]
 
 
 def migrate(
-    source: Source,
-    target: Target,
+    source: TransferSource,
+    target: TransferTarget,
     move: str,
     *,
     wait_s: float = WAIT_S,
     tick: Callable[[int], object] = lambda _: None,
-) -> Report:
-    """Move all that nobody has in hand, and wait for the rest for *wait_s* seconds.
+) -> MigrationReport:
+    """Move all messages that are not in flight, and wait *wait_s* seconds for those that are.
 
-    Whoever is killed leaves one batch in transit, and the next who makes the same move begins with
-    it. Raises `QueueError` if what has come is not what has gone, or the other queue refuses.
+    A migration that is killed leaves one batch in transit; the next run of the same move begins
+    with it. Raises `QueueError` if the tallies of both queues differ, or the target refuses.
     """
     source.count()
     made, moved = target.prepare(), 0
@@ -120,25 +126,25 @@ def migrate(
         left = source.count()
         if deadline.passed or not (left.in_flight or (left.delayed and not target.knows_delays)):
             break
-        time.sleep(min(_LOOK_S, deadline.left_s))
-    gone, come = source.left(move), target.arrivals(_query(batch.run)).tally
-    if gone != come:
+        time.sleep(min(_POLL_S, deadline.left_s))
+    departed, arrived = source.left(move), target.arrivals(_query(batch.run)).tally
+    if departed != arrived:
         raise QueueError(
             target.address.queue,
-            f"{gone.count} messages have left {source.address} and {come.count} have come to "
-            f"{target.address}, with digests {gone.sum:012x} and {come.sum:012x}: was one of the "
-            "servers emptied meanwhile?",
+            f"{departed.count} messages have left {source.address} and {arrived.count} have come "
+            f"to {target.address}, with digests {departed.sum:012x} and {arrived.sum:012x}: was "
+            "one of the servers emptied meanwhile?",
         )
-    # In this order: what the target remembers must outlast what the source may bring again.
+    # In this order: the target's record must outlast a batch that the source may send again.
     if source.over(move, batch.run):
         target.done(_query(batch.run))
-    return Report(moved, left, gone, come, made)
+    return MigrationReport(moved, left, departed, arrived, made)
 
 
-def _taken(source: Source, target: Target, move: str) -> Batch:
-    """Let a batch leave; raise `QueueError` if the target has forgotten the ones before it."""
-    # A new name each time, used only if the move is new: with one that was used before, batches
-    # counted from 1 again would look as if they had come.
+def _taken(source: TransferSource, target: TransferTarget, move: str) -> MoveBatch:
+    """Move a batch into transit; raise `QueueError` if the target has lost earlier ones."""
+    # A new name each time, used only if the move is new: under an old name, batches numbered from
+    # 1 again would look as if they were stored already.
     batch = source.take(move, letters(_RUN_LETTERS), later=False)
     if not batch.rows and target.knows_delays:
         batch = source.take(move, letters(_RUN_LETTERS), later=True)
@@ -152,16 +158,18 @@ def _taken(source: Source, target: Target, move: str) -> Batch:
     return batch
 
 
-def _carry(source: Source, target: Target, move: str, batch: Batch) -> int:
+def _carry(source: TransferSource, target: TransferTarget, move: str, batch: MoveBatch) -> int:
     packed = target.pack(source.items(batch), source.now_ms())
     try:
         target.put(_query(batch.run), batch.number, "", packed)
     except (QueueFull, LocalProtocolError, QueueError) as refusal:
         # `QueueFull` would name options of a client.
-        told = f"{target.address} takes no more" if isinstance(refusal, QueueFull) else str(refusal)
+        reason = (
+            f"{target.address} takes no more" if isinstance(refusal, QueueFull) else str(refusal)
+        )
         raise QueueError(
             target.address.queue,
-            f"{told}; {len(packed)} messages are in transit, and go on when the same command is "
+            f"{reason}; {len(packed)} messages are in transit, and go on when the same command is "
             "run again",
         ) from refusal
     source.arrived(move, batch.number, target.tally(packed))

@@ -1,7 +1,7 @@
-"""What a lake has kept goes into a queue again, in the order and, if wanted, at the pace it had.
+"""Replay of recorded messages from the lake into a queue, in order and, if wanted, at their pace.
 
-A replay has an id. The queue remembers under it how far the replay has come, in the script that
-takes a chunk: run again under the same id, it goes on where it was interrupted.
+A replay has an id. The script that stores a chunk also stores the position of the replay under that
+id, so a replay that is run again with the same id resumes where it was interrupted.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import msgspec
 
 from tambomq.clock import now_ms
 from tambomq.errors import InvalidFormat, JournalFull, QueueError, SettingsError
-from tambomq.pipeline.bodies import from_payload
-from tambomq.pipeline.moving import Item, Payload, Target
-from tambomq.pipeline.picks import expression, quieten, sql_fault
+from tambomq.pipeline.dlq.selection import expression, quieten, sql_fault
+from tambomq.pipeline.transfer.bodies import from_payload
+from tambomq.pipeline.transfer.endpoints import RawPayload, TransferItem, TransferTarget
 from tambomq.rsmq.keys import check_lease
 
 WHAT: Final = {"sent": "event = 'sent'", "dead": "source = 'dlq'", "all": "true"}
-"""Which rows with bodies: those of sends, those of dead letters, or all."""
+"""Conditions for rows with bodies: of sends, of dead letters, or all."""
 COLUMNS: Final = (
     "protocol",
     "queue",
@@ -34,7 +34,7 @@ COLUMNS: Final = (
     "coalesce(delay_ms, 0L) AS delay_ms",
     "body",
 )
-# Entries of one millisecond differ in what stands behind it, a number that may be longer.
+# Entry ids of one millisecond differ in their sequence number: the longer one is larger.
 ORDER: Final = (
     "coalesce(at, recorded_at)",
     "recorded_at",
@@ -46,10 +46,10 @@ ORDER: Final = (
 )
 _CHUNK, _CHUNK_BYTES = 500, 1 << 20
 _SOON_S: Final = 0.05
-"""What is due so soon goes now: one script for each message would be ten times the work."""
+"""Rows due within this time go together: one script call for each would cost ten times as much."""
 
 
-class Recorded(msgspec.Struct, frozen=True):
+class RecordedMessage(msgspec.Struct, frozen=True):
     """A row of bronze that has a body."""
 
     protocol: str
@@ -64,24 +64,24 @@ class Recorded(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> bytes:
-        """Where it was read: no other row was read there."""
+        """The position where it was read: unique in the lake."""
         return f"{self.protocol}:{self.source}:{self.queue}:{self.entry_id}\n".encode()
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
-    """What a replay did."""
+class ReplayResult:
+    """The result of a replay."""
 
     id: str
     sent: int
-    """In this run."""
+    """Messages sent by this run."""
     before: int
-    """In those before it, under the same id."""
+    """Messages sent by earlier runs with the same id."""
     origins: str
-    """Where it stands what messages were called before; '' if their ids say it."""
+    """The key that maps new ids to old ones; '' if new ids contain the old."""
 
 
-def rows(bronze: Any, where: str, what: str = "sent") -> Iterator[Recorded]:
+def rows(bronze: Any, condition: str, what: str = "sent") -> Iterator[RecordedMessage]:
     """Yield the rows of *bronze*, a DataFrame, in order of time.
 
     Raises `SettingsError` for SQL that is wrong.
@@ -89,11 +89,11 @@ def rows(bronze: Any, where: str, what: str = "sent") -> Iterator[Recorded]:
     quieten()
     try:
         found = bronze.where("body IS NOT NULL").where(WHAT[what])
-        if where:
-            found = found.where(f"({where}\n)")
+        if condition:
+            found = found.where(f"({condition}\n)")
         found = found.orderBy(*map(expression, ORDER)).selectExpr(*COLUMNS)
         for row in found.toLocalIterator(prefetchPartitions=True):
-            yield Recorded(*(*row[:-1], bytes(row[-1])))
+            yield RecordedMessage(*(*row[:-1], bytes(row[-1])))
     except Exception as error:
         if (fault := sql_fault(error)) is None:
             raise
@@ -101,14 +101,14 @@ def rows(bronze: Any, where: str, what: str = "sent") -> Iterator[Recorded]:
 
 
 def replay(
-    recorded: Iterable[Recorded],
-    target: Target,
+    recorded: Iterable[RecordedMessage],
+    target: TransferTarget,
     id: str,
     *,
     speed: float | None = None,
     tick: Callable[[int], object] = lambda _: None,
-) -> Replayed:
-    """Send *recorded* to *target*, *speed* times as fast as it was; `None` for as fast as can be.
+) -> ReplayResult:
+    """Send *recorded* to *target* at *speed* times its original pace; `None` for no pauses.
 
     Raises `QueueError` if other rows than these were replayed under *id* before, or the queue's
     journal is full.
@@ -128,17 +128,17 @@ class _Run:
     """One run of a replay."""
 
     def __init__(
-        self, target: Target, id: str, speed: float | None, tick: Callable[[int], object]
+        self, target: TransferTarget, id: str, speed: float | None, tick: Callable[[int], object]
     ) -> None:
         self._target, self._id, self._speed, self._tick = target, id, speed, tick
         self._query = f"replay-{id}"
         self._known = target.arrivals(self._query)
-        self._position, self._mark, self._sent = 0, 0, 0
-        self._held: list[Item] = []
+        self._position, self._checksum, self._sent = 0, 0, 0
+        self._held: list[TransferItem] = []
         self._size = 0
         self._begun: tuple[int, float] | None = None
 
-    def through(self, recorded: Iterable[Recorded]) -> Replayed:
+    def through(self, recorded: Iterable[RecordedMessage]) -> ReplayResult:
         """Send all that was not sent before."""
         for row in recorded:
             if self._position >= self._known.last:
@@ -146,8 +146,11 @@ class _Run:
                 self._held.append(self._item(row))
                 self._size += len(row.body)
             self._position += 1
-            self._mark = crc32(row.place, self._mark)
-            if self._position == self._known.last and self._known.mark != f"{self._mark:08x}":
+            self._checksum = crc32(row.place, self._checksum)
+            if (
+                self._position == self._known.last
+                and self._known.checksum != f"{self._checksum:08x}"
+            ):
                 raise self._others()
             if len(self._held) >= _CHUNK or self._size >= _CHUNK_BYTES:
                 self._flush()
@@ -156,10 +159,10 @@ class _Run:
         self._flush()
         self._target.done(self._query)
         origins = self._target.origins(self._query)
-        return Replayed(self._id, self._sent, self._known.last, origins)
+        return ReplayResult(self._id, self._sent, self._known.last, origins)
 
-    def _await(self, row: Recorded) -> None:
-        """Wait until it is time for *row*; what is held goes first."""
+    def _await(self, row: RecordedMessage) -> None:
+        """Flush, then sleep until *row* is due."""
         if self._speed is None:
             return
         if self._begun is None:
@@ -174,35 +177,35 @@ class _Run:
         if not self._held:
             return
         if not self._sent:
-            # Not before: who chooses nothing makes nothing.
+            # Only now, so that a replay without rows creates no queue.
             self._target.prepare()
         packed = self._target.pack(self._held, 0)
         try:
-            self._target.put(self._query, self._position, f"{self._mark:08x}", packed)
+            self._target.put(self._query, self._position, f"{self._checksum:08x}", packed)
         except JournalFull as full:
             raise self._unrecorded(full) from full
         self._sent += len(packed)
         self._held, self._size = [], 0
         self._tick(self._sent)
 
-    def _item(self, row: Recorded) -> Item:
+    def _item(self, row: RecordedMessage) -> TransferItem:
         is_job = row.protocol == "chasqui"
         old = row.id or row.place.decode().strip()
-        return Item(
+        return TransferItem(
             from_payload(row.body) if is_job else row.body,
-            # What it was called, and that it is not that one.
+            # The old id, with a suffix that makes it another message.
             f"{old}~{self._id}.{self._position + 1}",
             row.name,
             now_ms(),
             int(row.delay_ms / self._speed) if self._speed else 0,
             old,
-            Payload(row.body) if is_job else None,
+            RawPayload(row.body) if is_job else None,
         )
 
     def _unrecorded(self, full: JournalFull) -> QueueError:
         sent = self._known.last + self._sent
-        told = f"{full}; {sent} messages were sent, go on with --id {self._id}"
-        return QueueError(self._target.address.queue, told)
+        reason = f"{full}; {sent} messages were sent, go on with --id {self._id}"
+        return QueueError(self._target.address.queue, reason)
 
     def _others(self) -> QueueError:
         return QueueError(

@@ -1,4 +1,4 @@
-"""A report as one HTML file, which needs nothing else: figures, charts, colours and all."""
+"""The report as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Final
 
 import msgspec
 
-from tambomq.pipeline.charts import HALF, Series, bars, lines, short
-from tambomq.pipeline.figures import Figures, Line, Spread
+from tambomq.pipeline.report.charts import HALF, Series, bars, lines, short
+from tambomq.pipeline.report.figures import FigureRow, Figures, Spread
 
 NOTHING: Final = "\N{EN DASH}"
 _STEPS: Final = {60: "minute", 3600: "hour", 86_400: "day", 7 * 86_400: "week"}
 _SPREADS: Final = ("p50", "p95", "p99")
 _NAMED: Final = 10
-"""So many queues are named that are not followed."""
+"""Queues named that are not followed."""
 _COLUMNS: Final = (
     *("entered", "done", "failed", "retried", "dead", "backlog", "oldest"),
     *("wait p50", "p95", "p99", "run p50", "p95", "p99"),
@@ -44,18 +44,18 @@ def html(figures: Figures) -> str:
         table=_table(figures.lines),
         notes=_notes(figures),
         footer=escape(f"From {figures.lake}, made {_moment(figures.made_ms)} by TamboMQ."),
-        # Whatever a queue is called, it does not end the script.
+        # No queue name may end the script element.
         json=msgspec.json.encode(figures).decode().replace("<", "\\u003c"),
     )
 
 
 def period(figures: Figures) -> str:
-    """Return the time that is reported on, in words."""
+    """Return the period of the report, in words."""
     return f"{_moment(figures.from_ms)} to {_moment(figures.until_ms)}"
 
 
 def step(step_s: int) -> str:
-    """Return how long a step is, in words."""
+    """Return the length of a step, in words."""
     if step_s in _STEPS:
         return _STEPS[step_s]
     for size, unit in ((3600, "hours"), (60, "minutes")):
@@ -65,7 +65,7 @@ def step(step_s: int) -> str:
 
 
 def duration(ms: int | None) -> str:
-    """Return how long something took, in few letters."""
+    """Return a duration in short form."""
     if ms is None:
         return NOTHING
     for size, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")):
@@ -74,19 +74,19 @@ def duration(ms: int | None) -> str:
     return f"{ms} ms"
 
 
-def named(line: Line) -> str:
-    """Return what a line is about."""
+def named(line: FigureRow) -> str:
+    """Return the label of a row: name and queue."""
     return ", ".join(filter(None, (line.name, f"{line.protocol}:{line.queue}")))
 
 
-def oldest(line: Line) -> str:
-    """Return how long ago the oldest came in that has not ended."""
+def oldest(line: FigureRow) -> str:
+    """Return the age of the oldest job that has not ended."""
     known = line.backlog and line.oldest_age_s is not None
     return duration((line.oldest_age_s or 0) * 1000) if known else NOTHING
 
 
 def unfollowed(figures: Figures) -> str:
-    """Return which queues were counted and not followed, in words; empty if none."""
+    """Return the queues that are counted and not followed, in words; empty if none."""
     found = figures.unfollowed
     if not found:
         return ""
@@ -148,7 +148,7 @@ def _reasons(figures: Figures) -> str:
     if not figures.reasons:
         return '<p class="none">Nothing has died.</p>'
     rows = [
-        (": ".join(filter(None, (each.reason, each.error))) or "(none told)", each.dead)
+        (": ".join(filter(None, (each.reason, each.error))) or "(no reason recorded)", each.dead)
         for each in figures.reasons
     ]
     return bars([(name, dead, f"{dead:,}") for name, dead in rows], "dead")
@@ -161,7 +161,7 @@ def _slowest(figures: Figures) -> str:
     return bars([(name, ms, duration(ms)) for name, ms in rows], "p95")
 
 
-def _table(found: Sequence[Line]) -> str:
+def _table(found: Sequence[FigureRow]) -> str:
     head = "".join(f"<th>{name}</th>" for name in _COLUMNS)
     rows = "".join(f"<tr>{_row(line)}</tr>" for line in found)
     words = '<th class="text">queue</th><th class="text">name</th>'
@@ -173,13 +173,13 @@ def _notes(figures: Figures) -> str:
     notes = [
         f"The backlog was counted in the queues themselves at {_moment(counted)}."
         if counted is not None
-        else "The backlog is what events tell: queues were not counted.",
+        else "The backlog is computed from events: queues were not counted.",
         unfollowed(figures),
     ]
     return "".join(f'<p class="none">{escape(note)}</p>' for note in notes if note)
 
 
-def _row(line: Line) -> str:
+def _row(line: FigureRow) -> str:
     counts = line.counts
     place = escape(f"{line.protocol}:{line.queue}")
     cells = [f'<td class="text" title="{place}">{place}</td>']

@@ -1,0 +1,1 @@
+"""Dead letters: lists, counts, redrives and discards them."""

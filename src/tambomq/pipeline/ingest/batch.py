@@ -1,0 +1,226 @@
+"""Writes one batch of the pipeline into all tables of the lake, in one commit of the lake's log.
+
+1. The rows are written to bronze, in a staging directory, and moved into the lake (`_adopt`).
+2. They are folded into the lifecycles that were open before. A lifecycle that ended before the
+   watermark, or of which nothing was heard for `LifecycleTimeouts.give_up_ms`, is closed.
+3. Rows about jobs whose lifecycle was closed in an earlier batch go to the table ``late``.
+4. Lifecycles that were closed now, and failed runs, are summed up per minute for gold.
+5. One log entry adds all these files and removes the previous open lifecycles. The log records the
+   query and the batch number, so a batch that Spark repeats after a crash is skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (everybody calls it so)
+
+from tambomq.clock import now_ms
+from tambomq.errors import LakeError
+from tambomq.pipeline.ingest import gold, lifecycles, silver
+from tambomq.pipeline.ingest.depths import DepthSnapshot
+from tambomq.pipeline.ingest.sources import Stream
+from tambomq.pipeline.lake import folders
+from tambomq.pipeline.lake.lake import BRONZE, CLOSED, DEPTHS, LATE, MINUTES, OPEN, Lake
+from tambomq.pipeline.lake.log import LakeFile, LakeVersion, LogEntry, by_table
+from tambomq.spark.tail import offsets as tail_offsets
+
+log = logging.getLogger(__name__)
+
+WATERMARK, LATE_ROWS = "watermark_ms", "late_rows"
+"""Facts in the log: the time up to which lifecycles are closed, and the number of late rows."""
+_CHECKPOINT: Final = "v1"
+_NO_DATE: Final = "1970-01-01"
+
+
+@dataclass(frozen=True, slots=True)
+class LifecycleTimeouts:
+    """When a lifecycle is closed."""
+
+    watermark_ms: int
+    """After its terminal event, so that events of other streams can still arrive."""
+    give_up_ms: int
+    """After its last event of any kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchInfo:
+    """A batch of a streaming query, as its checkpoint has it."""
+
+    query: str
+    number: int
+    end: dict[str, Any]
+    """The end offset of each stream, as `tail_offsets` writes it."""
+
+
+def batch_info(checkpoint: Path, number: int) -> BatchInfo:
+    """Return what Spark recorded of batch *number* before it started; raise `LakeError`."""
+    try:
+        query = json.loads((checkpoint / "metadata").read_text("utf-8"))["id"]
+        version, _, end = (checkpoint / "offsets" / str(number)).read_text("utf-8").splitlines()
+        offset = json.loads(end)
+    except (OSError, ValueError, KeyError) as error:
+        raise LakeError(f"the checkpoint {checkpoint} cannot be read: {error}") from error
+    if version != _CHECKPOINT:
+        raise LakeError(f"the checkpoint {checkpoint} is of version {version}, not {_CHECKPOINT}")
+    return BatchInfo(query, number, offset)
+
+
+def reached_ms(end: Mapping[str, Any]) -> int:
+    """Return the time up to which all streams have been read, by the clock of Redis.
+
+    Only streams with unread entries hold it back. If there are none, it is the newest entry of all.
+    """
+    offsets = tail_offsets.decode(end).values()
+    # The upper 64 bits of an entry id are milliseconds.
+    behind = [each.id >> 64 for each in offsets if each.added is None]
+    return min(behind) if behind else max((each.id >> 64 for each in offsets), default=0)
+
+
+class LakeBatchWriter:
+    """Writes one batch into the lake: all of it or, if anything fails, nothing."""
+
+    def __init__(
+        self,
+        lake: Lake,
+        spark: SparkSession,
+        timeouts: LifecycleTimeouts,
+        batch: BatchInfo,
+        snapshot: DepthSnapshot | None = None,
+    ) -> None:
+        """*snapshot* has the depths of the queues at the start of the batch."""
+        self._lake, self._spark, self._batch, self._snapshot = lake, spark, batch, snapshot
+        self._before = lake.log.version()
+        self._adopted_files: list[LakeFile] = []
+        # An entry added with an explicit id may lie in the future.
+        reached = min(reached_ms(batch.end), now_ms())
+        # The watermark never moves back, also when other queues are followed from now on.
+        self._watermark = max(reached - timeouts.watermark_ms, self._before.facts.get(WATERMARK, 0))
+        self._give_up_before = reached - timeouts.give_up_ms
+
+    @property
+    def is_repetition(self) -> bool:
+        """Whether the lake had this batch before: Spark repeats one whose commit it missed."""
+        return self._before.batches.get(self._batch.query, -1) >= self._batch.number
+
+    def run(self, rows: DataFrame) -> LakeVersion:
+        """Write *rows*; return the version of the lake that has them. A repetition does nothing."""
+        if self.is_repetition:
+            return self._before
+        done = self._before.batches
+        if done and self._batch.query not in done:
+            raise LakeError(
+                f"the lake {self._lake.path} was filled with another checkpoint than the one in "
+                f"{self._lake.checkpoint}: put that back, or choose another --lake"
+            )
+        with self._lake.writing():
+            try:
+                with self._lake.staged() as staging:
+                    add, late_rows = self._write(rows, staging)
+                return self._lake.log.commit(self._entry(add, late_rows))
+            except BaseException:
+                self._lake.discard(self._adopted_files)
+                raise
+
+    def _entry(self, add: dict[str, list[LakeFile]], late_rows: int) -> LogEntry:
+        return LogEntry(
+            at_ms=now_ms(),
+            by=self._batch.query,
+            batch=self._batch.number,
+            add={table: files for table, files in add.items() if files},
+            remove=by_table({OPEN: self._before.of(OPEN)}),
+            offset=self._batch.end,
+            facts={
+                WATERMARK: self._watermark,
+                LATE_ROWS: self._before.facts.get(LATE_ROWS, 0) + late_rows,
+            },
+        )
+
+    def _write(self, rows: DataFrame, staging: Path) -> tuple[dict[str, list[LakeFile]], int]:
+        """Write all files; return them by table, and the number of late rows."""
+        dated = rows.withColumn("date", F.to_date("recorded_at"))
+        self._write_by_queue(dated, staging / BRONZE)
+        bronze = self._adopt(BRONZE, staging / BRONZE)
+        fresh = self._lake.rows(self._spark, BRONZE, bronze)
+        late_rows = self._write_folded(fresh, staging)
+        folded = staging / "lifecycles"
+        closed = self._adopt(CLOSED, folded / "part=closed")
+        states = self._lake.rows(self._spark, CLOSED, closed)
+        parts = gold.of_lifecycles(states, closed=True).unionByName(gold.of_runs(fresh))
+        gold.summed(parts).write.partitionBy("date").parquet(str(staging / MINUTES))
+        if self._snapshot is not None:
+            self._snapshot.write(staging / DEPTHS)
+        add = {
+            BRONZE: bronze,
+            OPEN: self._adopt(OPEN, folded / "part=open" / f"date={_NO_DATE}"),
+            CLOSED: closed,
+            LATE: late_rows,
+            MINUTES: self._adopt(MINUTES, staging / MINUTES),
+            DEPTHS: self._adopt(DEPTHS, staging / DEPTHS),
+        }
+        return add, sum(file.rows for file in late_rows)
+
+    def _write_by_queue(self, rows: DataFrame, to: Path) -> None:
+        queues = (Stream.parse(name).queue for name in self._batch.end)
+        found = folders.stored(rows, queues)
+        found.write.partitionBy("protocol", "queue", "date").parquet(str(to))
+
+    def _adopt(self, table: str, written: Path) -> list[LakeFile]:
+        found = self._lake.adopt(table, written)
+        self._adopted_files += found
+        return found
+
+    # ── lifecycles ────────────────────────────────────────────────────────────────
+
+    def _write_folded(self, fresh: DataFrame, staging: Path) -> list[LakeFile]:
+        """Write lifecycles as they are after *fresh* rows; return the files of late rows.
+
+        First as if every job had one lifecycle. Jobs for which that may be wrong are looked at
+        again, with their closed lifecycles, and all is written once more if there are such jobs.
+        """
+        to = staging / "lifecycles"
+        parts = lifecycles.parts(self._table_rows(OPEN), fresh)
+        self._write_lifecycles(lifecycles.folded(parts), to)
+        found = self._spark.read.schema(lifecycles.FOLDED).parquet(str(to))
+        maybe_closed_before = self._maybe_closed_before()
+        if found.where(lifecycles.reentered() | maybe_closed_before).isEmpty():
+            return []
+        jobs = lifecycles.ambiguous_jobs(found, self._table_rows(CLOSED), maybe_closed_before)
+        # Written and read back, since Spark would compute it anew for each of its three uses.
+        path = str(staging / "ambiguous")
+        jobs.write.parquet(path)
+        ambiguous = self._spark.read.schema(lifecycles.AMBIGUOUS).parquet(path)
+        if ambiguous.isEmpty():
+            return []
+        self._write_lifecycles(lifecycles.folded(lifecycles.split_lifecycles(parts, ambiguous)), to)
+        late_rows = lifecycles.late_rows(fresh, ambiguous)
+        self._write_by_queue(late_rows, staging / LATE)
+        if found_late := self._adopt(LATE, staging / LATE):
+            log.warning("events came for jobs that are closed already: see the table late")
+        return found_late
+
+    def _maybe_closed_before(self) -> Column:
+        """Whether a job may have a closed lifecycle; false if its rows alone rule that out."""
+        if not self._before.of(CLOSED):
+            return F.expr("false")
+        since = F.lit(self._before.facts.get(WATERMARK, 0))
+        return ~F.col("was_open") & ~silver.is_new_since(since)
+
+    def _table_rows(self, table: str) -> DataFrame:
+        return self._lake.rows(self._spark, table, self._before.of(table))
+
+    def _write_lifecycles(self, found: DataFrame, to: Path) -> None:
+        ended = silver.finished_ms().isNotNull() & (F.col("seen_ms") < self._watermark)
+        is_over = ended | (F.col("seen_ms") < self._give_up_before) | F.col("superseded")
+        ended_on = F.to_date(F.timestamp_millis(silver.ended_or_seen_ms()))
+        found.select(
+            "*",
+            F.when(is_over, "closed").otherwise("open").alias("part"),
+            F.when(is_over, ended_on).otherwise(F.lit(_NO_DATE).cast("date")).alias("date"),
+        ).write.mode("overwrite").partitionBy("part", "date").parquet(str(to))

@@ -1,0 +1,88 @@
+"""Takes snapshots of queue depths for the lake: with each batch, or alone while no batch comes."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+from typing import Final
+
+from tambomq.clock import now_ms
+from tambomq.errors import StoreError
+from tambomq.pipeline.ingest import depths
+from tambomq.pipeline.ingest.depths import Depth, DepthSnapshot
+from tambomq.pipeline.lake.lake import DEPTHS, Lake
+from tambomq.pipeline.lake.log import LakeFile, LakeVersion, LogEntry
+from tambomq.spark.core.options import QueueSelector
+from tambomq.store.sync import Store
+
+log = logging.getLogger(__name__)
+
+_PATIENCE_S: Final = 1.0
+"""A batch does not wait long: the next one takes a snapshot as well."""
+_QueueKey = tuple[str, str]
+
+
+class Snapshots:
+    """Takes snapshots of the queues at *url* that are *wanted*, into *lake*."""
+
+    def __init__(self, lake: Lake, url: str, wanted: QueueSelector) -> None:
+        self._lake, self._url, self._wanted = lake, url, wanted
+        files = lake.log.version().of(DEPTHS)
+        last_day = max((Path(file.path).parent for file in files), default=None)
+        newest = [lake.path / file.path for file in files if Path(file.path).parent == last_day]
+        # Queues that are no longer selected are not counted any more: they are not empty.
+        self._last = _by_queue(
+            [
+                each
+                for each in depths.latest_depths(newest)
+                if depths.is_selected(each.protocol, each.queue, wanted)
+            ]
+        )
+        self._taken_at = time.monotonic()
+
+    def take(self) -> DepthSnapshot | None:
+        """Return the depths now; `None`, with a warning, if Redis does not answer."""
+        self._taken_at = time.monotonic()
+        store = Store(self._url, patience_s=_PATIENCE_S)
+        try:
+            found = depths.queue_depths(store, self._wanted)
+        except StoreError as error:
+            log.warning("the depths of the queues could not be counted: %s", error)
+            return None
+        finally:
+            store.close()
+        previously_filled = [queue for queue, each in self._last.items() if each.backlog]
+        return DepthSnapshot(now_ms(), found, previously_filled)
+
+    def committed(self, snapshot: DepthSnapshot) -> None:
+        """Remember *snapshot*, which the lake has by now, as the last one."""
+        self._last = _by_queue(snapshot.depths)
+
+    def is_due(self, every_s: float) -> bool:
+        """Whether the last snapshot is at least *every_s* seconds old."""
+        return time.monotonic() - self._taken_at >= every_s
+
+    def commit_alone(self) -> LakeVersion | None:
+        """Commit a snapshot without a batch; return the version, or `None` if nothing changed."""
+        snapshot = self.take()
+        if snapshot is None or _by_queue(snapshot.depths) == self._last:
+            return None
+        made: list[LakeFile] = []
+        with self._lake.writing():
+            try:
+                with self._lake.staged() as staging:
+                    snapshot.write(staging)
+                    made = self._lake.adopt(DEPTHS, staging)
+                entry = LogEntry(at_ms=now_ms(), by="depths", add={DEPTHS: made})
+                version = self._lake.log.commit(entry) if made else None
+            except BaseException:
+                self._lake.discard(made)
+                raise
+        self.committed(snapshot)
+        return version
+
+
+def _by_queue(found: list[Depth]) -> dict[_QueueKey, Depth]:
+    """Return *found* by protocol and queue, without those that are empty and not followed."""
+    return {(each.protocol, each.queue): each for each in found if each.backlog or each.followed}

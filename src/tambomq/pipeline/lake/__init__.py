@@ -1,0 +1,1 @@
+"""The lake: tables of Parquet files with a commit log."""

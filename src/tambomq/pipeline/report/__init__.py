@@ -1,0 +1,1 @@
+"""The report: figures and charts of a lake, as one HTML page."""

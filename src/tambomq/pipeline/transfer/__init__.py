@@ -1,0 +1,1 @@
+"""Moves messages between queues: migrate and replay."""
