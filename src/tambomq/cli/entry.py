@@ -1,4 +1,4 @@
-"""Where the installed commands begin. Without the extra that brings them, they say what to install.
+"""The entry points of the installed commands. Without their extra, they say what to install.
 
 Nothing of an extra is imported here: the package without any has these commands too.
 """
@@ -28,7 +28,7 @@ def chasqui() -> None:
 
 def rsmqctl() -> None:
     """Run ``rsmqctl``."""
-    _run("rsmqctl", "tambomq.cli.rsmqctl", "cli")
+    _run("rsmqctl", "tambomq.cli.rsmq.rsmqctl", "cli")
 
 
 def _run(prog: str, module: str, extra: str) -> None:

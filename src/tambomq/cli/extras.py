@@ -1,4 +1,4 @@
-"""What a command says when a module of an extra is not installed."""
+"""The error of a command whose extra is not installed."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typing import BinaryIO, cast
 import click
 
 Tick = Callable[[int, int], object]
-"""Told how many have been sent, and how far in the input that is."""
+"""Called with the number sent so far, and the position in the input."""
 
 
 def standard_input() -> BufferedReader:

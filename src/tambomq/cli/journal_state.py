@@ -1,4 +1,4 @@
-"""How the state of a journal looks beside that of its queue."""
+"""The state of a journal in the output about its queue."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def journal_rows(found: State | None) -> Iterator[tuple[str, str]]:
 
 
 def journal_fields(found: State | None) -> dict[str, Any]:
-    """Return what programs get; nothing without a journal."""
+    """Return the fields of the JSON output; none without a journal."""
     return {} if found is None else {"journal": msgspec.to_builtins(found)}

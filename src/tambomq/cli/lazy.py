@@ -13,8 +13,8 @@ import click
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """Where a subcommand is, and its line in the help, which must not cost an import."""
+class LazyCommand:
+    """The module of a subcommand, and its line in the help, which needs no import."""
 
     module: str
     name: str
@@ -24,7 +24,7 @@ class Entry:
 class LazyGroup(click.Group):
     """A group that knows its commands by name and imports the one that is run."""
 
-    def __init__(self, *args: Any, entries: Mapping[str, Entry], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, entries: Mapping[str, LazyCommand], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._entries = entries
 

@@ -8,26 +8,30 @@ from typing import Final
 
 import click
 
-from tambomq.cli.lazy import Entry, LazyGroup
+from tambomq.cli.lazy import LazyCommand, LazyGroup
 from tambomq.cli.output import run, verbose_option
 
 PROG: Final = "tambo"
 
 
 COMMANDS: Final = {
-    "serve": Entry("tambomq.cli.serve", "serve", "Start everything on this machine."),
-    "rsmq": Entry("tambomq.cli.rsmq", "rsmq", "Look into RSMQ queues, fill and empty them."),
-    "chasqui": Entry(
+    "serve": LazyCommand("tambomq.cli.serve", "serve", "Start everything on this machine."),
+    "rsmq": LazyCommand("tambomq.cli.rsmq", "rsmq", "Look into RSMQ queues, fill and empty them."),
+    "chasqui": LazyCommand(
         "tambomq.cli.chasqui", "chasqui", "Look into ChasquiMQ queues and look after their jobs."
     ),
-    "gomq": Entry("tambomq.cli.gomq", "gomq", "Publish to GOMQ keys, subscribe and observe."),
-    "kqueue": Entry(
-        "tambomq.cli.kqueue", "kqueue", "Send messages to KqueueMsgQ queues and receive them."
+    "gomq": LazyCommand(
+        "tambomq.cli.brokers.gomq", "gomq", "Publish to GOMQ keys, subscribe and observe."
     ),
-    "pipeline": Entry(
+    "kqueue": LazyCommand(
+        "tambomq.cli.brokers.kqueue",
+        "kqueue",
+        "Send messages to KqueueMsgQ queues and receive them.",
+    ),
+    "pipeline": LazyCommand(
         "tambomq.cli.pipeline", "pipeline", "Archive, look at, mend and move what is in queues."
     ),
-    "demo": Entry("tambomq.cli.demo", "demo", "Send some traffic through every door."),
+    "demo": LazyCommand("tambomq.cli.demo", "demo", "Send some traffic through every protocol."),
 }
 
 
@@ -42,7 +46,7 @@ COMMANDS: Final = {
 def tambo() -> None:
     """Message queues on one Redis or Valkey, in protocols that others speak too.
 
-    `tambo serve` starts a server of its own and tells where it is.
+    `tambo serve` starts a server of its own and prints its address.
     """
 
 

@@ -1,7 +1,7 @@
-"""How every command speaks: results on stdout, faults on stderr, and the exit codes.
+"""The output of all commands: results on stdout, errors on stderr, and the exit codes.
 
-Results go through `emit`, `emit_json` and `emit_table`, so that a body or a name that somebody
-else put into Redis cannot steer the reader's terminal. Faults are raised, never printed: `run` is
+Results go through `emit`, `emit_json` and `emit_table`, so that control characters in a body or a
+name cannot steer the reader's terminal. Faults are raised, never printed: `run` is
 the one place that turns an exception into a line and a number.
 """
 
@@ -32,7 +32,8 @@ from tambomq.errors import (
     StoreUnavailable,
     TamboError,
 )
-from tambomq.forms import LAST_PORT
+from tambomq.settings.types import LAST_PORT
+from tambomq.text import format_address
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -61,7 +62,7 @@ class NothingThere(Exception):
 
 
 @dataclasses.dataclass(slots=True)
-class Manner:
+class CliState:
     """How one run of a command treats its faults; travels as click's context object."""
 
     verbose: bool = False
@@ -174,12 +175,12 @@ def run(command: click.Command, prog: str, args: Sequence[str] | None = None) ->
     *args* are those of the process unless given. A bug is not a fault: its traceback passes.
     """
     _fill_standard_files()
-    # gRPC's core would tell on stderr, in its own words, of every server that goes away.
+    # gRPC's core would log every lost connection to stderr.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-    manner = Manner()
+    state = CliState()
     try:
         with extras_required():
-            code = command.main(args, prog_name=prog, standalone_mode=False, obj=manner)
+            code = command.main(args, prog_name=prog, standalone_mode=False, obj=state)
     except BrokenPipeError:
         forget_reader()
         return FAILED
@@ -193,7 +194,7 @@ def run(command: click.Command, prog: str, args: Sequence[str] | None = None) ->
         wrong.show()
         return wrong.exit_code
     except TamboError as error:
-        if manner.verbose:
+        if state.verbose:
             traceback.print_exception(error)
         click.echo(f"{prog}: {explain(error)}", err=True)
         return _exit_code(error)
@@ -210,7 +211,7 @@ def _exit_code(error: TamboError) -> int:
 
 
 def forget_reader() -> None:
-    """Carry on after nobody reads our output any more (`BrokenPipeError`).
+    """Carry on after the reader of our output has ended (`BrokenPipeError`).
 
     What is still to be printed is lost, and the interpreter does not complain on its way out.
     """
@@ -230,7 +231,7 @@ def _advice(error: TamboError) -> str | None:
     match error:
         case PortTaken(host=host, port=port):
             return (
-                f"use it with --redis-url redis://{host}:{port}, "
+                f"use it with --redis-url redis://{format_address(host, port)}, "
                 f"or choose another port with --redis-port {_next_port(port)}"
             )
         case DataDirBusy():
@@ -253,7 +254,7 @@ def _next_port(port: int) -> int:
 
 def _be_verbose(ctx: click.Context, _param: click.Parameter, value: object) -> None:
     if value:
-        ctx.ensure_object(Manner).verbose = True
+        ctx.ensure_object(CliState).verbose = True
 
 
 def _plain(value: object) -> object:

@@ -1,4 +1,4 @@
-"""``tambo serve``: settings in, a running process out, and where to find it."""
+"""``tambo serve``: loads settings, runs the process, and prints its endpoints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typing import Final
 import click
 
 import tambomq
-from tambomq import log, settings
+from tambomq import log
+from tambomq.cli.durations import METAVAR, seconds
 from tambomq.cli.output import (
     Command,
     emit,
@@ -23,10 +24,11 @@ from tambomq.cli.output import (
     json_option,
     verbose_option,
 )
-from tambomq.forms import Flag, Names
 from tambomq.serve import process
-from tambomq.serve.door import Endpoint
-from tambomq.serve.ready import report
+from tambomq.serve.component import ServedEndpoint
+from tambomq.serve.ready_file import report
+from tambomq.settings import load as settings
+from tambomq.settings.types import Flag, Names, Seconds
 
 _log: Final = logging.getLogger(__name__)
 
@@ -35,7 +37,7 @@ _OF_DEMO: Final = {
     "gomq": ("--gomq-address", "127.0.0.1:10001"),
     "kqueue": ("--kqueue-address", "127.0.0.1:8000"),
 }
-"""What `tambo demo` speaks with: the flag that tells where it is, and where it is looked for."""
+"""The components that `tambo demo` needs: its flag for the address, and the default."""
 
 
 class GroupedCommand(click.Command):
@@ -56,13 +58,14 @@ class GroupedCommand(click.Command):
 def setting_options(command: Command) -> Command:
     """Give *command* a flag for every setting; values arrive by their `Spec.name`, unread."""
     for spec in reversed(list(settings.specs())):
-        is_switch = isinstance(spec.form, Flag)
+        is_switch, is_duration = isinstance(spec.form, Flag), isinstance(spec.form, Seconds)
         command = click.option(
             *spec.spellings,
             spec.name,
             default=None,
             multiple=isinstance(spec.form, Names),
-            metavar=None if is_switch else spec.form.metavar,
+            type=seconds if is_duration else None,
+            metavar=None if is_switch else METAVAR if is_duration else spec.form.metavar,
             help=f"{spec.about} [{_default(spec)}]",
         )(command)
     return command
@@ -97,19 +100,19 @@ def serve(config: Path | None, ready_file: Path | None, *, as_json: bool, **flag
 
     Without --redis-url the data lives in an embedded server, in the data directory.
     """
-    told = settings.load(config, flags=flags)
-    log.set_up(told.log.level, told.log.format)
+    loaded = settings.load(config, flags=flags)
+    log.set_up(loaded.log.level, loaded.log.format)
     for sentence in settings.unknown_variables():
         _log.warning("%s", sentence)
 
-    def on_ready(endpoints: Sequence[Endpoint]) -> None:
+    def on_ready(endpoints: Sequence[ServedEndpoint]) -> None:
         announce(endpoints, as_json=as_json)
 
-    process.run(told, on_ready=on_ready, ready_path=ready_file)
+    process.run(loaded, on_ready=on_ready, ready_path=ready_file)
 
 
-def announce(endpoints: Sequence[Endpoint], *, as_json: bool) -> None:
-    """Print where everything is; that nobody reads it is no reason to stop serving."""
+def announce(endpoints: Sequence[ServedEndpoint], *, as_json: bool) -> None:
+    """Print the endpoints; a closed stdout does not stop the process."""
     try:
         if as_json:
             emit_json(report(endpoints))
@@ -119,7 +122,7 @@ def announce(endpoints: Sequence[Endpoint], *, as_json: bool) -> None:
         forget_reader()
 
 
-def _say_ready(endpoints: Sequence[Endpoint]) -> None:
+def _say_ready(endpoints: Sequence[ServedEndpoint]) -> None:
     """Print what there is, then each command on a line of its own: no terminal wraps it."""
     emit(f"TamboMQ {tambomq.__version__} is ready. Ctrl-C stops it.\n")
     emit_table(("what", "where", "about"), [(e.name, e.address, e.about) for e in endpoints])
@@ -131,10 +134,10 @@ def _say_ready(endpoints: Sequence[Endpoint]) -> None:
         emit(f"\n{text}" + (f"\n  {command}" if command else ""))
 
 
-def demo_command(endpoints: Sequence[Endpoint]) -> Sequence[str]:
+def demo_command(endpoints: Sequence[ServedEndpoint]) -> Sequence[str]:
     """Return ``tambo demo`` with the addresses that it cannot guess.
 
-    Nothing where a door is missing, or where it needs a password or a certificate too.
+    Nothing where a component is missing, or where it needs a password or a certificate too.
     """
     found = {each.name: each.address for each in endpoints}
     needs_more = any("--tls" in each.try_it or "***" in each.address for each in endpoints)

@@ -1,6 +1,6 @@
-"""Where the bodies come from that ``gomq publish`` and ``kqueue produce`` send, in batches.
+"""The bodies that ``gomq publish`` and ``kqueue produce`` read and send, in batches.
 
-Lines of standard input go out as soon as they are there, so that a pipe may stay open for days.
+Lines of standard input are sent as soon as they are read, so that a pipe may stay open for days.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import BinaryIO, Final, NamedTuple
 
 import click
 
-from tambomq.cli.long_input import Tick, progress, size_of, standard_input
+from tambomq.cli.input import Tick, progress, size_of, standard_input
 from tambomq.cli.output import Command
 from tambomq.errors import BrokerError, TamboError
 
 READ_BYTES: Final = 256 * 1024
-# Every server takes such a batch: none can be told to take less than 64 KiB at once.
+# Every server accepts such a batch: the lowest limit that can be configured is 64 KiB.
 BATCH_BYTES: Final = 48 * 1024
-# What a body may cost beside itself and its key or queue.
+# The overhead of a body on the wire, beside its key or queue.
 _FRAME_BYTES: Final = 16
 
 Send = Callable[[list[bytes]], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """What the command line says about bodies."""
+class BodyArguments:
+    """The bodies of the command line."""
 
     texts: tuple[str, ...]
     file: BinaryIO | None
@@ -39,13 +39,13 @@ class Given:
         return self.file is None and self.texts in ((), ("-",))
 
 
-class Line(NamedTuple):
-    """A body, and where it came from."""
+class BodyLine(NamedTuple):
+    """A body, and the line it was read from."""
 
     number: int
     body: bytes
     end: int
-    """How many bytes had been read with it."""
+    """Bytes read up to the end of the line."""
 
 
 def file_option(command: Command) -> Command:
@@ -55,20 +55,20 @@ def file_option(command: Command) -> Command:
     )(command)
 
 
-def given(texts: tuple[str, ...], file: BinaryIO | None) -> Given:
-    """Return where the bodies are. Raises `click.UsageError` if that is two places."""
+def given(texts: tuple[str, ...], file: BinaryIO | None) -> BodyArguments:
+    """Return the source of the bodies. Raises `click.UsageError` if there are two."""
     if file is not None and texts:
         raise click.UsageError("give bodies in one place: as arguments, or with --file")
-    return Given(texts, file)
+    return BodyArguments(texts, file)
 
 
-def send_all(source: Given, send: Send, *, extra: int, verb: str) -> int:
+def send_all(source: BodyArguments, send: Send, *, extra: int, verb: str) -> int:
     """Send all bodies of *source*, in batches; return how many.
 
-    *extra*: bytes that each costs beside itself. Whatever stops it, it is told up to which line all
-    is sent, so that the rest can be sent later.
+    *extra*: overhead of each in bytes. An error or interrupt reports the last line that was sent,
+    so that the rest can be sent later.
     """
-    sent, done, batch = 0, 0, list[Line]()
+    sent, done, batch = 0, 0, list[BodyLine]()
     try:
         with _progress(source) as tick:
             for batch in _batches(_lines(source), extra + _FRAME_BYTES):
@@ -88,19 +88,19 @@ def send_all(source: Given, send: Send, *, extra: int, verb: str) -> int:
     return sent
 
 
-def _lines(source: Given) -> Iterator[list[Line]]:
-    """Yield what can go out now, again and again."""
+def _lines(source: BodyArguments) -> Iterator[list[BodyLine]]:
+    """Yield the lines that can be sent now, again and again."""
     if source.are_lines:
         yield from _lines_of(standard_input())
     elif source.file is not None:
-        yield [Line(1, source.file.read(), 0)]
+        yield [BodyLine(1, source.file.read(), 0)]
     else:
-        # Bytes of the command line that are no text arrive as surrogates; they leave as they came.
+        # Arguments that are not UTF-8 arrive with surrogates; encode them back to the same bytes.
         stored = [text.encode("utf-8", "surrogateescape") for text in source.texts]
-        yield [Line(number, body, 0) for number, body in enumerate(stored, 1)]
+        yield [BodyLine(number, body, 0) for number, body in enumerate(stored, 1)]
 
 
-def _lines_of(stream: BufferedReader) -> Iterator[list[Line]]:
+def _lines_of(stream: BufferedReader) -> Iterator[list[BodyLine]]:
     number, end, rest = 0, 0, bytearray()
     while True:
         chunk = stream.read1(READ_BYTES)
@@ -108,21 +108,21 @@ def _lines_of(stream: BufferedReader) -> Iterator[list[Line]]:
         if chunk and not newline:
             rest += chunk
             continue
-        found: list[Line] = []
+        found: list[BodyLine] = []
         rest += head
         for body in bytes(rest).split(b"\n"):
             number, end = number + 1, end + len(body) + 1
             if body:
-                found.append(Line(number, body, end))
+                found.append(BodyLine(number, body, end))
         yield found
         if not chunk:
             return
         rest = bytearray(tail)
 
 
-def _batches(available: Iterable[list[Line]], extra: int) -> Iterator[list[Line]]:
+def _batches(available: Iterable[list[BodyLine]], extra: int) -> Iterator[list[BodyLine]]:
     for lines in available:
-        batch, size = list[Line](), 0
+        batch, size = list[BodyLine](), 0
         for line in lines:
             cost = len(line.body) + extra
             if batch and size + cost > BATCH_BYTES:
@@ -134,7 +134,7 @@ def _batches(available: Iterable[list[Line]], extra: int) -> Iterator[list[Line]
             yield batch
 
 
-def _progress(source: Given) -> AbstractContextManager[Tick]:
+def _progress(source: BodyArguments) -> AbstractContextManager[Tick]:
     lines = source.are_lines
     total = size_of(standard_input()) if lines else None
     return progress("sending", "messages", total, shown=lines)

@@ -1,6 +1,6 @@
-"""What ``tambo gomq``, ``tambo kqueue`` and ``tambo demo`` are told about servers, and show alike.
+"""The server options that ``tambo gomq``, ``tambo kqueue`` and ``tambo demo`` share.
 
-An option may stand before or after the subcommand; what is said closer to the command wins.
+An option may stand before or after the subcommand; the one closer to the command wins.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from typing import Any, Final
 import click
 
 from tambomq.cli.output import Command, emit, visible
-from tambomq.forms import LAST_PORT
-from tambomq.store.connect import Tls
+from tambomq.settings.types import LAST_PORT
+from tambomq.store.endpoint import Tls
 
-_TOLD: Final = "tambomq.broker."
+_META_PREFIX: Final = "tambomq.broker."
 
 
-def told_option(*flags: str, **how: Any) -> Callable[[Command], Command]:
-    """Make a decorator for an option whose value is asked for with `told`."""
+def remembered_option(*flags: str, **how: Any) -> Callable[[Command], Command]:
+    """Return a decorator for an option whose value is read with `option_value`."""
     return click.option(*flags, expose_value=False, callback=_remember, **how)
 
 
-def told(name: str, default: Any = None) -> Any:
-    """Return what the command line says about *name*, an option in Python's spelling."""
-    return click.get_current_context().meta.get(_TOLD + name, default)
+def option_value(name: str, default: Any = None) -> Any:
+    """Return the value of the option *name*, with underscores, on the command line."""
+    return click.get_current_context().meta.get(_META_PREFIX + name, default)
 
 
 def address_option(flag: str, default: str, what: str) -> Callable[[Command], Command]:
-    """Make a decorator that lets a command be told where *what* is; it arrives as text."""
-    return told_option(
+    """Return a decorator that adds an option for the address of *what*, as text."""
+    return remembered_option(
         flag, type=_address, metavar="HOST:PORT", help=f"Where {what} is. [{default}]"
     )
 
@@ -38,25 +38,27 @@ def address_option(flag: str, default: str, what: str) -> Callable[[Command], Co
 def tls_options(command: Command) -> Command:
     """Give *command* ``--tls`` and the files it may need, for `tls`."""
     for option in (
-        told_option("--tls-key", metavar="FILE", help="The key of that certificate."),
-        told_option("--tls-cert", metavar="FILE", help="Our certificate; implies --tls."),
-        told_option("--tls-ca", metavar="FILE", help="Who signed the server's; implies --tls."),
-        told_option("--tls", is_flag=True, default=None, help="Speak TLS."),
+        remembered_option("--tls-key", metavar="FILE", help="The key of that certificate."),
+        remembered_option("--tls-cert", metavar="FILE", help="Our certificate; implies --tls."),
+        remembered_option(
+            "--tls-ca", metavar="FILE", help="The CA of the server's certificate; implies --tls."
+        ),
+        remembered_option("--tls", is_flag=True, default=None, help="Connect with TLS."),
     ):
         command = option(command)
     return command
 
 
 def tls() -> Tls | None:
-    """Return what the command line says about TLS; `None` if it is not spoken."""
-    ca, cert, key = (told(name) for name in ("tls_ca", "tls_cert", "tls_key"))
+    """Return the TLS settings of the command line; `None` without TLS."""
+    ca, cert, key = (option_value(name) for name in ("tls_ca", "tls_cert", "tls_key"))
     if key and not cert:
         raise click.UsageError("--tls-key goes with --tls-cert")
-    return Tls(ca, cert, key) if ca or cert or told("tls") else None
+    return Tls(ca, cert, key) if ca or cert or option_value("tls") else None
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Return the parts of an address that was told."""
+    """Return host and port of an address."""
     host, _, port = address.rpartition(":")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
@@ -86,4 +88,4 @@ def _address(text: str) -> str:
 
 def _remember(ctx: click.Context, param: click.Parameter, value: object) -> None:
     if value:
-        ctx.meta[f"{_TOLD}{param.name}"] = value
+        ctx.meta[f"{_META_PREFIX}{param.name}"] = value

@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
-from tambomq.cli import broker_bodies, gomq_observe
-from tambomq.cli.broker_client import address_option, tls, tls_options, told, told_option
+from tambomq.cli.brokers import bodies as broker_bodies
+from tambomq.cli.brokers import gomq_observe
+from tambomq.cli.brokers.client import (
+    address_option,
+    option_value,
+    remembered_option,
+    tls,
+    tls_options,
+)
 from tambomq.cli.output import (
     Command,
     NothingThere,
@@ -21,9 +28,9 @@ from tambomq.cli.output import (
     json_option,
     verbose_option,
 )
-from tambomq.cli.rsmq_client import open_store, url_option
+from tambomq.cli.rsmq.client import open_store, url_option
 from tambomq.errors import BrokerRefused
-from tambomq.settings import GomqSettings
+from tambomq.settings.load import GomqSettings
 
 if TYPE_CHECKING:
     from tambomq.gomq.client import GomqClient
@@ -34,22 +41,22 @@ _PEER_CHARS: Final = 128
 
 
 def connection_options(*, env: str | None = None) -> Callable[[Command], Command]:
-    """Make a decorator that lets a command, or its group, be told the server and who calls.
+    """Return a decorator that adds the server and peer options to a command or its group.
 
-    The token may be told in *env*.
+    The token may be in the variable *env*.
     """
 
     def decorate(command: Command) -> Command:
         command = tls_options(command)
         for option in (
-            told_option(
+            remembered_option(
                 "--token",
                 metavar="TEXT",
                 envvar=env,
                 show_envvar=env is not None,
                 help="The server's bearer token.",
             ),
-            told_option(
+            remembered_option(
                 "--peer",
                 metavar="NAME",
                 help="Who calls: the commands of one name share what waits. [tambo-USER@HOST]",
@@ -84,7 +91,10 @@ def open_client() -> GomqClient:
     from tambomq.gomq.client import GomqClient
 
     return GomqClient(
-        told("address", ADDRESS), peer=told("peer", default_peer()), token=told("token"), tls=tls()
+        option_value("address", ADDRESS),
+        peer=option_value("peer", default_peer()),
+        token=option_value("token"),
+        tls=tls(),
     )
 
 
@@ -102,7 +112,7 @@ def gomq() -> None:
     """Publish to GOMQ keys, subscribe to them and observe them.
 
     Payloads are any bytes. A consumer's every peer gets every payload; all commands of a user on
-    one machine are one peer, unless --peer tells them apart.
+    one machine are one peer, unless --peer names them differently.
     """
 
 
@@ -168,7 +178,7 @@ def subscribe(key: str, consumer: str, *, as_json: bool) -> None:
     """
     with open_client() as client:
         client.subscribe(key, consumer)
-        _tell(key, consumer, client.peer, "receives", as_json=as_json)
+        _show_subscription(key, consumer, client.peer, "receives", as_json=as_json)
 
 
 @gomq.command(epilog=example("tambo gomq unsubscribe greetings alice"))
@@ -179,7 +189,7 @@ def unsubscribe(key: str, consumer: str, *, as_json: bool) -> None:
     """Let a consumer, with all its peers, receive a key no more."""
     with open_client() as client:
         client.unsubscribe(key, consumer)
-        _tell(key, consumer, client.peer, "no longer receives", as_json=as_json)
+        _show_subscription(key, consumer, client.peer, "no longer receives", as_json=as_json)
 
 
 @gomq.command(
@@ -221,13 +231,13 @@ def observe(consumer: str, *, follow: bool, as_json: bool, **how: Any) -> None:
 @verbose_option
 @json_option
 def stats(*, as_json: bool) -> None:
-    """Show keys, who receives them, and what waits for whom, as Redis has it.
+    """Show keys, their consumers and peers, and the messages that wait for each, from Redis.
 
     Exit 3 when there are no keys.
     """
     import msgspec
 
-    from tambomq.gomq import admin_ops
+    from tambomq.gomq.ops import admin as admin_ops
 
     store = open_store()
     click.get_current_context().call_on_close(store.close)
@@ -248,7 +258,7 @@ def stats(*, as_json: bool) -> None:
 
 
 def _receivers(key: Any) -> list[tuple[str | None, str | None, int | None]]:
-    """Return a row for each peer, or one for who has none, or one for nobody."""
+    """Return a row for each peer; one for a consumer without peers, one for a key without."""
     rows = [
         (consumer.name, peer, owed)
         for consumer in key.consumers
@@ -257,7 +267,7 @@ def _receivers(key: Any) -> list[tuple[str | None, str | None, int | None]]:
     return rows or [(None, None, None)]
 
 
-def _tell(key: str, consumer: str, peer: str, verb: str, *, as_json: bool) -> None:
+def _show_subscription(key: str, consumer: str, peer: str, verb: str, *, as_json: bool) -> None:
     if as_json:
         emit_json({"key": key, "consumer": consumer, "peer": peer})
     else:

@@ -1,4 +1,4 @@
-"""How ``tambo gomq observe`` gets its records, and how it shows them."""
+"""The loop of ``tambo gomq observe``: fetches records and prints them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from tambomq.cli.broker_client import emit_raw, one_line
+from tambomq.cli.brokers.client import emit_raw, one_line
 from tambomq.cli.output import emit, emit_json, explain
-from tambomq.clock import pauses
+from tambomq.clock import backoff_delays
 from tambomq.errors import BrokerUnavailable
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Somebody watches: soon enough for eyes, and ten calls a second cost a server nothing.
 LOOK_EVERY_S: Final = 0.1
 # Servers have a limit of their own, which is lower.
-_MOST_AT_ONCE: Final = 1000
+_MAX_AT_ONCE: Final = 1000
 
 Show = Callable[["Record"], None]
 
@@ -49,7 +49,7 @@ def take(client: GomqClient, consumer: str, show: Show, *, count: int | None, wa
     seen = 0
     try:
         while count is None or seen < count:
-            limit = None if count is None else min(count - seen, _MOST_AT_ONCE)
+            limit = None if count is None else min(count - seen, _MAX_AT_ONCE)
             found = client.observe(consumer, limit=limit)
             for record in found:
                 show(record)
@@ -71,7 +71,7 @@ def follow(client: GomqClient, consumer: str, show: Show) -> int:
     for, one that was not there at all is an error.
     """
     seen = take(client, consumer, show, count=None, wait=False)
-    ended, away, waits = False, False, pauses(LOOK_EVERY_S)
+    ended, away, waits = False, False, backoff_delays(LOOK_EVERY_S)
     try:
         while True:
             before = seen

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
-from tambomq.cli import broker_bodies
-from tambomq.cli.broker_client import (
+from tambomq.cli.brokers import bodies as broker_bodies
+from tambomq.cli.brokers.client import (
     address_option,
     emit_raw,
     host_and_port,
     one_line,
+    option_value,
     tls,
     tls_options,
-    told,
 )
+from tambomq.cli.durations import METAVAR, positive_seconds
 from tambomq.cli.output import (
     Command,
     NothingThere,
@@ -29,9 +30,9 @@ from tambomq.cli.output import (
     json_option,
     verbose_option,
 )
-from tambomq.clock import Deadline, pauses
+from tambomq.clock import Deadline, backoff_delays
 from tambomq.errors import BrokerError, BrokerUnavailable
-from tambomq.settings import HttpSettings, KqueueSettings
+from tambomq.settings.load import HttpSettings, KqueueSettings
 
 if TYPE_CHECKING:
     from tambomq.kqueue.client import Consumer
@@ -44,7 +45,7 @@ _FIRST_PAUSE_S: Final = 0.1
 
 
 def connection_options(command: Command) -> Command:
-    """Let *command*, or its group, be told the server."""
+    """Give *command*, or its group, the server option."""
     return address_option("--address", ADDRESS, "the server")(tls_options(command))
 
 
@@ -86,13 +87,13 @@ def kqueue() -> None:
 def produce(queue: str, *, body: tuple[str, ...], file: BinaryIO | None, as_json: bool) -> None:
     """Send messages to a queue, and print how many.
 
-    Without BODY, or with -, each line of standard input that is not empty is one. That they were
-    sent does not tell that anybody received them.
+    Without BODY, or with -, each line of standard input that is not empty is one. They may
+    be sent without being received: KqueueMsgQ has no acks.
     """
     from tambomq.kqueue.client import Producer
 
     source, name = broker_bodies.given(body, file), _name(queue)
-    host, port = host_and_port(told("address", ADDRESS))
+    host, port = host_and_port(option_value("address", ADDRESS))
     with Producer(host, port, tls=tls()) as producer:
         sent = broker_bodies.send_all(
             source,
@@ -119,9 +120,9 @@ def produce(queue: str, *, body: tuple[str, ...], file: BinaryIO | None, as_json
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    help="End when nothing has come for so long.",
+    type=positive_seconds,
+    metavar=METAVAR,
+    help="End when nothing has come for so long: 10 (seconds), 5m.",
 )
 @click.option("--raw", is_flag=True, help="Print bodies alone.")
 @every_command
@@ -139,7 +140,7 @@ def consume(
     from tambomq.kqueue.client import Consumer
 
     show, names = _printer(as_json=as_json, raw=raw), [_name(each) for each in queue]
-    host, port = host_and_port(told("address", ADDRESS))
+    host, port = host_and_port(option_value("address", ADDRESS))
     with Consumer(host, port, tls=tls()) as consumer:
         if names:
             consumer.subscribe(*names)
@@ -152,20 +153,22 @@ def consume(
 
 @kqueue.command(epilog=example("tambo kqueue stats", "tambo kqueue stats --http http://host:8090"))
 @click.option(
-    "--http", default=HTTP, metavar="URL", help=f"Where the server tells its numbers. [{HTTP}]"
+    "--http", default=HTTP, metavar="URL", help=f"The URL of the server's metrics. [{HTTP}]"
 )
 @verbose_option
 @json_option
 def stats(*, http: str, as_json: bool) -> None:
     """Show what a server holds and what it has done since its start.
 
-    `tambo serve` tells it over HTTP.
+    `tambo serve` publishes it over HTTP.
     """
     if not http.startswith(("http://", "https://")):
         raise click.UsageError(f"--http {http}: expected a URL, such as {HTTP}")
     found = _asked(http.rstrip("/") + "/stats").get("kqueue")
     if not isinstance(found, dict):
-        raise BrokerError(f"{http} does not tell about KqueueMsgQ: is that door open?")
+        raise BrokerError(
+            f"{http} has no numbers of KqueueMsgQ: is `tambo serve` running with --no-kqueue?"
+        )
     if as_json:
         emit_json(found)
     else:
@@ -210,16 +213,16 @@ def _consume(
 def _received(consumer: Consumer, timeout: float | None) -> Message | None:
     """Return the next message, however often the server goes away; `None` after *timeout*."""
     silence = None if timeout is None else Deadline(timeout)
-    waits, told_so = pauses(_FIRST_PAUSE_S), False
+    waits, has_warned = backoff_delays(_FIRST_PAUSE_S), False
     while True:
         try:
             return consumer.receive(silence.left_s if silence else None)
         except BrokerUnavailable as error:
             if silence and silence.passed:
                 return None
-            if not told_so:
+            if not has_warned:
                 click.echo(f"{explain(error)}; still trying", err=True)
-                told_so = True
+                has_warned = True
             time.sleep(next(waits))
 
 

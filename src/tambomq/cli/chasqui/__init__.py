@@ -8,17 +8,15 @@ from typing import Final
 
 import click
 
-from tambomq.cli import (
-    chasqui_add,
-    chasqui_dlq,
-    chasqui_jobs,
-    chasqui_lead,
-    chasqui_listen,
-    chasqui_look,
-    chasqui_manage,
-    chasqui_repeat,
-)
-from tambomq.cli.chasqui_client import ENV, url_option
+from tambomq.cli.chasqui import add as chasqui_add
+from tambomq.cli.chasqui import dlq as chasqui_dlq
+from tambomq.cli.chasqui import events as chasqui_listen
+from tambomq.cli.chasqui import inspect as chasqui_look
+from tambomq.cli.chasqui import jobs as chasqui_jobs
+from tambomq.cli.chasqui import leaders as chasqui_lead
+from tambomq.cli.chasqui import manage as chasqui_manage
+from tambomq.cli.chasqui import repeat as chasqui_repeat
+from tambomq.cli.chasqui.client import ENV, url_option
 from tambomq.cli.output import example, run, verbose_option
 
 PROG: Final = "chasqui"

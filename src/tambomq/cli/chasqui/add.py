@@ -10,19 +10,20 @@ from typing import Any
 import click
 
 from tambomq.chasqui.job import Job
-from tambomq.chasqui.ops import MAX_STREAM_LEN
+from tambomq.chasqui.ops.add import MAX_STREAM_LEN
 from tambomq.chasqui.repeat import RepeatPattern
-from tambomq.cli import chasqui_bulk
-from tambomq.cli.chasqui_client import (
-    Desk,
+from tambomq.cli.chasqui import bulk as chasqui_bulk
+from tambomq.cli.chasqui.client import (
+    InteractiveQueue,
     every_command,
     flags_in_faults,
     jobs,
     open_queue,
     queue_argument,
 )
-from tambomq.cli.chasqui_values import backoff, duration, moment, payload
-from tambomq.cli.long_input import size_of, standard_input
+from tambomq.cli.chasqui.values import backoff, moment, payload
+from tambomq.cli.durations import METAVAR, milliseconds
+from tambomq.cli.input import size_of, standard_input
 from tambomq.cli.output import Command, emit, emit_json, example
 
 
@@ -52,7 +53,10 @@ def repeat_options(command: Command) -> Command:
         click.option("--tz", metavar="ZONE", help="Of the cron expression: Europe/Berlin. [UTC]"),
         click.option("--cron", metavar="EXPRESSION", help="Let it recur: '0 9 * * MON-FRI'."),
         click.option(
-            "--every", type=duration, metavar="DURATION", help="Let it recur: 30s, 5m, 1h."
+            "--every",
+            type=milliseconds,
+            metavar=METAVAR,
+            help="Let it recur: 90 (seconds), 500ms, 5m, 1h.",
         ),
     ):
         command = option(command)
@@ -115,9 +119,9 @@ def how_options(command: Command) -> Command:
 @click.option(
     "--delay",
     "delay_ms",
-    type=duration,
-    metavar="DURATION",
-    help="Run it later: 500 (ms), 10s, 5m, 2h.",
+    type=milliseconds,
+    metavar=METAVAR,
+    help="Run it later: 90 (seconds), 500ms, 5m, 2h.",
 )
 @click.option(
     "--at", type=moment, metavar="TIME", help="Run it then: 2030-01-31T09:00+01:00. [UTC]"
@@ -146,23 +150,23 @@ def add(queue: str, name: str | None, data: str | None, *, as_json: bool, **give
     _check(name, data, repeat, given)
     dedup = "strict" if given["once"] else "window"
     how = {key: given[key] for key in ("max_stream_len", "overflow", "dialect", "journal")}
-    desk = open_queue(queue, dedup=dedup, **how)
+    client = open_queue(queue, dedup=dedup, **how)
     options = _options(given)
     if given["bulk"] or given["count"]:
-        _tell_many(queue, _add_many(desk, name, data, options, given), as_json=as_json)
+        _show_count(queue, _add_many(client, name, data, options, given), as_json=as_json)
         return
     with flags_in_faults():
         is_unique = "job_id" in options and repeat is None
-        add_it = desk.add_unique if is_unique else partial(desk.add, repeat=repeat)
+        add_it = client.add_unique if is_unique else partial(client.add, repeat=repeat)
         job = add_it(name or "", payload(data), **options)
-    tell_added(queue, job, recurs=repeat is not None, as_json=as_json)
+    show_added(queue, job, recurs=repeat is not None, as_json=as_json)
 
 
-def tell_added(queue: str, job: Job, *, recurs: bool, as_json: bool) -> None:
+def show_added(queue: str, job: Job, *, recurs: bool, as_json: bool) -> None:
     """Print the id of a job, or the key of one that recurs."""
     if as_json:
-        told = {"queue": queue, "key" if recurs else "id": job.id, "name": job.name}
-        emit_json(told if job.added is None else {**told, "added": job.added})
+        shown = {"queue": queue, "key" if recurs else "id": job.id, "name": job.name}
+        emit_json(shown if job.added is None else {**shown, "added": job.added})
     else:
         emit(job.id)
 
@@ -202,16 +206,20 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _add_many(
-    desk: Desk, name: str | None, data: str | None, options: dict[str, Any], given: Any
+    client: InteractiveQueue,
+    name: str | None,
+    data: str | None,
+    options: dict[str, Any],
+    given: Any,
 ) -> int:
     if given["bulk"]:
         size = size_of(standard_input())
-        return chasqui_bulk.add_all(desk, chasqui_bulk.read_lines(name, options), size)
+        return chasqui_bulk.add_all(client, chasqui_bulk.read_lines(name, options), size)
     job = {"name": name, "data": payload(data), **options}
-    return chasqui_bulk.add_all(desk, chasqui_bulk.copies(job, given["count"]), given["count"])
+    return chasqui_bulk.add_all(client, chasqui_bulk.copies(job, given["count"]), given["count"])
 
 
-def _tell_many(queue: str, added: int, *, as_json: bool) -> None:
+def _show_count(queue: str, added: int, *, as_json: bool) -> None:
     if as_json:
         emit_json({"queue": queue, "added": added})
     else:

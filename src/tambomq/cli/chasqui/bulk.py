@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import click
 
-from tambomq.chasqui.ops import CHUNK
-from tambomq.cli.chasqui_client import Desk, flags_in_faults, jobs
-from tambomq.cli.long_input import progress, standard_input
+from tambomq.chasqui.ops.add import CHUNK
+from tambomq.cli.chasqui.client import InteractiveQueue, flags_in_faults, jobs
+from tambomq.cli.input import progress, standard_input
 from tambomq.errors import (
     BatchIncomplete,
     LocalProtocolError,
@@ -26,20 +26,20 @@ BATCH_BYTES: Final = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """A job, and where it came from."""
+class JobLine:
+    """A job, and the line it was read from."""
 
     number: int
     job: dict[str, Any]
     end: int
-    """How far one had to read for it: bytes, or jobs where nothing is read."""
+    """Bytes read up to the end of the line, or the number of copies made."""
 
 
 class NotAJob(ValueError):
     """A line is not JSON, or not what a job is made of."""
 
 
-def read_lines(name: str | None, options: dict[str, Any]) -> Iterator[Line]:
+def read_lines(name: str | None, options: dict[str, Any]) -> Iterator[JobLine]:
     """Yield a job for each line of standard input that is not empty.
 
     With *name* a line is the data of a job; without, an object with ``name``, ``data`` and options
@@ -49,25 +49,25 @@ def read_lines(name: str | None, options: dict[str, Any]) -> Iterator[Line]:
     for number, raw in enumerate(standard_input(), 1):
         end += len(raw)
         if raw.strip():
-            yield Line(number, options | _job(number, raw, name), end)
+            yield JobLine(number, options | _job(number, raw, name), end)
 
 
-def copies(job: dict[str, Any], count: int) -> Iterator[Line]:
+def copies(job: dict[str, Any], count: int) -> Iterator[JobLine]:
     """Yield the same job again and again."""
-    return (Line(number, job, number) for number in range(1, count + 1))
+    return (JobLine(number, job, number) for number in range(1, count + 1))
 
 
-def add_all(desk: Desk, lines: Iterable[Line], total: int | None) -> int:
+def add_all(client: InteractiveQueue, lines: Iterable[JobLine], total: int | None) -> int:
     """Add jobs in batches; return how many.
 
-    Whatever stops it, it is told up to which line all are added, so that the rest can be added
-    later. *total* is how far there is to go, if that is known.
+    An error or interrupt reports the last line that was added, so that the rest can be added
+    later. *total* is the size of the input, if that is known.
     """
-    added, done, batch = 0, 0, list[Line]()
+    added, done, batch = 0, 0, list[JobLine]()
     try:
         with progress("adding", "jobs", total) as tick, flags_in_faults():
             for batch in _batches(lines):
-                desk.add_bulk([line.job for line in batch])
+                client.add_bulk([line.job for line in batch])
                 added, done = added + len(batch), batch[-1].number
                 tick(added, batch[-1].end)
     except (TamboError, NotAJob, KeyboardInterrupt) as stop:
@@ -76,7 +76,9 @@ def add_all(desk: Desk, lines: Iterable[Line], total: int | None) -> int:
         if isinstance(stop, KeyboardInterrupt):
             click.echo(so_far, err=True)
             raise
-        raise QueueError(desk.name, f"{_where(desk, stop, unsure)}{stop}; {so_far}") from stop
+        raise QueueError(
+            client.name, f"{_line_prefix(client, stop, unsure)}{stop}; {so_far}"
+        ) from stop
     return added
 
 
@@ -95,8 +97,8 @@ def _job(number: int, raw: bytes, name: str | None) -> dict[str, Any]:
     return {"data": None, **value}
 
 
-def _batches(lines: Iterable[Line]) -> Iterator[list[Line]]:
-    batch, start = list[Line](), 0
+def _batches(lines: Iterable[JobLine]) -> Iterator[list[JobLine]]:
+    batch, start = list[JobLine](), 0
     for line in lines:
         batch.append(line)
         if len(batch) == BATCH_JOBS or line.end - start >= BATCH_BYTES:
@@ -106,14 +108,14 @@ def _batches(lines: Iterable[Line]) -> Iterator[list[Line]]:
         yield batch
 
 
-def _where(desk: Desk, stop: Exception, batch: list[Line]) -> str:
+def _line_prefix(client: InteractiveQueue, stop: Exception, batch: list[JobLine]) -> str:
     if isinstance(stop, LocalProtocolError) and batch:
-        return f"line {batch[desk.wrong_among([line.job for line in batch])].number}: "
+        return f"line {batch[client.wrong_among([line.job for line in batch])].number}: "
     return ""
 
 
-def _maybe(stop: BaseException, batch: list[Line]) -> str:
-    """What is known about the jobs of the batch that was on its way."""
+def _maybe(stop: BaseException, batch: list[JobLine]) -> str:
+    """Return what is known about the batch that was being added."""
     if isinstance(stop, BatchIncomplete):
         return f"; of the next {len(stop.ids)}, {len(stop.ids) - stop.ids.count(None)}"
     if batch and isinstance(stop, ReplyLost | KeyboardInterrupt):

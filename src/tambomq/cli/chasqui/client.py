@@ -1,6 +1,6 @@
-"""Which server and queue ``chasqui`` is told, and what all its commands share.
+"""The server and queue options of ``chasqui``, and helpers that all its commands share.
 
-Every command asks here for its store or queue; both are closed when the command ends.
+Every command opens its store or queue here; both are closed when the command ends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tambomq.errors import (
     QueueNotFound,
 )
 from tambomq.store.call import Call
-from tambomq.store.connect import URL
+from tambomq.store.endpoint import URL
 from tambomq.store.sync import Store
 
 # Somebody sits and waits: long enough for a server that restarts, short enough to ask again.
@@ -35,7 +35,7 @@ _URL: Final = "tambomq.chasqui.redis_url"
 _STORE: Final = "tambomq.chasqui.store"
 
 
-class Desk(BlockingQueue):
+class InteractiveQueue(BlockingQueue):
     """A queue for somebody who sits and waits: it gives up soon."""
 
     def __init__(self, name: str, store: Store, **options: Any) -> None:
@@ -47,14 +47,14 @@ class Desk(BlockingQueue):
         for place, job in enumerate(jobs):
             try:
                 # The plan checks the job before it asks for its first trip.
-                next(self._production.add_bulk(now_ms(), [job]))
+                next(self._producer.add_bulk(now_ms(), [job]))
             except LocalProtocolError:
                 return place
         return 0
 
 
 def url_option(*, env: Sequence[str] = ()) -> Callable[[Command], Command]:
-    """Make a decorator that lets a command, or its group, be told the server."""
+    """Return a decorator that adds the server option to a command or its group."""
     return click.option(
         "--redis-url",
         metavar="URL",
@@ -101,13 +101,13 @@ def open_store() -> Store:
     return found
 
 
-def open_queue(queue: str, **options: Any) -> Desk:
+def open_queue(queue: str, **options: Any) -> InteractiveQueue:
     """Return a queue of the server; *options* are those of `BlockingQueue`."""
-    return Desk(queue, open_store(), **options)
+    return InteractiveQueue(queue, open_store(), **options)
 
 
 def is_there(queue: str) -> bool:
-    """Return whether anybody has ever used *queue*, and not all of that is gone."""
+    """Return whether *queue* has any key in Redis."""
     keys = Keys(queue)
     parts = (keys.stream, keys.delayed, keys.dlq, keys.repeat, keys.events, keys.paused)
     return bool(open_store().run(Call("EXISTS", parts, (), int, repeatable=True)))
@@ -133,7 +133,7 @@ def confirm_name(question: str, name: str, *, yes: bool) -> None:
 
 @contextmanager
 def flags_in_faults() -> Iterator[None]:
-    """Let faults name the flags that help, where the library names its own options."""
+    """Replace errors that name options of the library by errors that name flags."""
     try:
         yield
     except ForeignLeader as error:

@@ -9,9 +9,9 @@ from typing import Any, Final
 import click
 
 from tambomq.chasqui.job import DeadLetter
-from tambomq.chasqui.packing import decode_payload
-from tambomq.chasqui.wire import decode_envelope
-from tambomq.cli.chasqui_client import (
+from tambomq.chasqui.wire.envelope import decode_envelope
+from tambomq.chasqui.wire.msgpack import decode_payload
+from tambomq.cli.chasqui.client import (
     confirm,
     every_command,
     flags_in_faults,
@@ -19,8 +19,8 @@ from tambomq.cli.chasqui_client import (
     queue_argument,
     require_queue,
 )
-from tambomq.cli.chasqui_tables import emit_rows
-from tambomq.cli.chasqui_values import with_text_keys
+from tambomq.cli.chasqui.tables import emit_rows
+from tambomq.cli.chasqui.values import with_text_keys
 from tambomq.cli.output import NothingThere, emit, emit_json, example, yes_option
 from tambomq.errors import RemoteProtocolError
 
@@ -94,17 +94,17 @@ def replay(queue: str, *, limit: int | None, yes: bool, as_json: bool, **chosen:
     Letters that are no jobs stay where they are. Exit 3 when one that --id names was not there.
     """
     ids = set(chosen["ids"])
-    most = limit if limit is not None else len(ids) or REPLAY_LIMIT
-    confirm(f"Replay up to {most} DLQ entries on queue {queue}?", yes=yes)
+    max_count = limit if limit is not None else len(ids) or REPLAY_LIMIT
+    confirm(f"Replay up to {max_count} DLQ entries on queue {queue}?", yes=yes)
     with flags_in_faults():
         done = open_queue(queue).replay_dlq(
-            most, ids=ids or None, where=_filter(chosen["reasons"], chosen["names"])
+            max_count, ids=ids or None, where=_filter(chosen["reasons"], chosen["names"])
         )
     if as_json:
-        emit_json({"queue": queue, "replayed": done, "limit": most})
+        emit_json({"queue": queue, "replayed": done, "limit": max_count})
     else:
-        emit(f"replayed {done} of {most} entries")
-    if ids and done < min(most, len(ids)):
+        emit(f"replayed {done} of {max_count} entries")
+    if ids and done < min(max_count, len(ids)):
         left = "not all of these are in the DLQ, or they are no jobs: see `chasqui dlq peek`"
         raise NothingThere("" if as_json else left)
 

@@ -8,11 +8,18 @@ from typing import Final
 
 import click
 
-from tambomq.chasqui import event_ops
 from tambomq.chasqui.job import QueueEvent
 from tambomq.chasqui.keys import Keys
-from tambomq.cli.chasqui_client import Desk, every_command, open_queue, open_store, queue_argument
-from tambomq.cli.chasqui_values import with_text_keys
+from tambomq.chasqui.ops import events as event_ops
+from tambomq.cli.chasqui.client import (
+    InteractiveQueue,
+    every_command,
+    open_queue,
+    open_store,
+    queue_argument,
+)
+from tambomq.cli.chasqui.values import with_text_keys
+from tambomq.cli.durations import METAVAR, seconds
 from tambomq.cli.output import NothingThere, emit, emit_json, example, explain
 from tambomq.cli.times import utc
 from tambomq.errors import StoreRefused, StoreUnavailable
@@ -67,7 +74,11 @@ def events(queue: str, *, after: str, as_json: bool) -> None:
 @queue_argument
 @click.argument("id")
 @click.option(
-    "--wait", default=0.0, metavar="SECONDS", help="Wait for the job to be done, so long at most."
+    "--wait",
+    type=seconds,
+    default="0",
+    metavar=METAVAR,
+    help="Wait for the job to be done, at most for so long: 30 (seconds), 5m. [0]",
 )
 @every_command
 def result(queue: str, id: str, *, wait: float, as_json: bool) -> None:
@@ -75,14 +86,14 @@ def result(queue: str, id: str, *, wait: float, as_json: bool) -> None:
 
     Results are there if the worker stores them, and until they expire. Exit 3 when there is none.
     """
-    desk = open_queue(queue)
-    value = _result(desk, id, wait)
+    client = open_queue(queue)
+    value = _result(client, id, wait)
     if as_json:
         emit_json({"queue": queue, "id": id, "result": with_text_keys(value)})
     elif value is not None:
         emit_json(with_text_keys(value))
     if value is None:
-        raise NothingThere("" if as_json else _why_not(desk, id))
+        raise NothingThere("" if as_json else _why_not(client, id))
 
 
 def _next_page(keys: Keys, after: str) -> tuple[list[QueueEvent], str]:
@@ -126,24 +137,24 @@ _OURS: Final = frozenset(("time", "event_id", "event", "job_id", "job_name"))
 
 
 def _time_ms(event: QueueEvent) -> int:
-    told = event.fields.get("ts")
-    return told if isinstance(told, int) else int(event.event_id.partition("-")[0])
+    recorded_ms = event.fields.get("ts")
+    return recorded_ms if isinstance(recorded_ms, int) else int(event.event_id.partition("-")[0])
 
 
 def _cut(value: str) -> str:
     return value if len(value) <= VALUE_LENGTH else value[:VALUE_LENGTH] + "..."
 
 
-def _result(desk: Desk, id: str, wait_s: float) -> object:
+def _result(client: InteractiveQueue, id: str, wait_s: float) -> object:
     if wait_s <= 0:
-        return desk.get_job_result(id)
+        return client.get_job_result(id)
     try:
-        return desk.wait_for_result(id, timeout=wait_s)
+        return client.wait_for_result(id, timeout=wait_s)
     except TimeoutError:
         return None
 
 
-def _why_not(desk: Desk, id: str) -> str:
-    percent = desk.get_progress(id)
+def _why_not(client: InteractiveQueue, id: str) -> str:
+    percent = client.get_progress(id)
     done = "" if percent is None else f"; the job said it is {percent} % done"
-    return f"no result of job {id} on the queue {desk.name}{done}"
+    return f"no result of job {id} on the queue {client.name}{done}"

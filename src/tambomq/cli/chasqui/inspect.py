@@ -9,10 +9,10 @@ from typing import Final
 
 import click
 
-from tambomq.chasqui import admin_ops
 from tambomq.chasqui.job import JobCounts
 from tambomq.chasqui.keys import Keys
-from tambomq.cli.chasqui_client import (
+from tambomq.chasqui.ops import admin as admin_ops
+from tambomq.cli.chasqui.client import (
     every_command,
     group_option,
     is_there,
@@ -20,7 +20,7 @@ from tambomq.cli.chasqui_client import (
     queue_argument,
     require_queue,
 )
-from tambomq.cli.chasqui_tables import emit_rows, rows_text
+from tambomq.cli.chasqui.tables import emit_rows, rows_text
 from tambomq.cli.journal_state import journal_fields, journal_rows
 from tambomq.cli.output import NothingThere, emit, emit_json, example, explain
 from tambomq.cli.times import utc
@@ -35,7 +35,7 @@ INTERVAL_MS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class QueueSnapshot:
     """A queue at one moment."""
 
     depth: int
@@ -44,7 +44,7 @@ class Seen:
 
     @property
     def fields(self) -> dict[str, object]:
-        """As programs get it."""
+        """The fields of the JSON output."""
         found = self.counts
         return {
             "stream_depth": self.depth,
@@ -69,12 +69,12 @@ def inspect(queue: str, *, group: str, as_json: bool) -> None:
     too. Exit 3 when there is no such queue.
     """
     require_queue(queue)
-    seen = _look(queue, group)
+    snapshot = _look(queue, group)
     journal = open_store().run(journal_ops.state(JournalKeys("chasqui", queue)))
     if as_json:
-        emit_json({"queue": queue, "group": group, **seen.fields, **journal_fields(journal)})
+        emit_json({"queue": queue, "group": group, **snapshot.fields, **journal_fields(journal)})
     else:
-        emit_rows(_header(queue, group), [*_rows(seen), *journal_rows(journal)])
+        emit_rows(_header(queue, group), [*_rows(snapshot), *journal_rows(journal)])
 
 
 @click.command(epilog=example("chasqui watch emails --interval-ms 500"))
@@ -91,7 +91,7 @@ def inspect(queue: str, *, group: str, as_json: bool) -> None:
 def watch(queue: str, *, interval_ms: int, group: str, as_json: bool) -> None:
     """Show what is in a queue, again and again, until Ctrl-C.
 
-    From the second look on, the last column tells what has changed. With --json each look is one
+    From the second look on, the last column shows what has changed. With --json each look is one
     line. A server that goes away is waited for.
     """
     before, now = None, _look(queue, group)
@@ -133,17 +133,17 @@ def counts(names: Sequence[str], *, group: str, as_json: bool) -> None:
         raise QueueNotFound(missing[0])
 
 
-def _look(queue: str, group: str) -> Seen:
+def _look(queue: str, group: str) -> QueueSnapshot:
     store, keys = open_store(), Keys(queue)
     found = store.follow(admin_ops.counts(keys, group))
     # Jobs that were trimmed while they ran are pending and no longer in the stream.
     depth = found.waiting + found.active
     if not found.waiting and found.active:
         depth = store.run(Call("XLEN", (keys.stream,), (), int, repeatable=True))
-    return Seen(depth, found)
+    return QueueSnapshot(depth, found)
 
 
-def _look_again(queue: str, group: str) -> Seen:
+def _look_again(queue: str, group: str) -> QueueSnapshot:
     """Look, whatever time it takes for the server to be there."""
     while True:
         try:
@@ -156,10 +156,10 @@ def _header(queue: str, group: str) -> tuple[str, str]:
     return f"queue: {queue}", f"group: {group}"
 
 
-def _rows(seen: Seen) -> list[tuple[str, object]]:
-    found = seen.counts
+def _rows(snapshot: QueueSnapshot) -> list[tuple[str, object]]:
+    found = snapshot.counts
     return [
-        ("stream depth", seen.depth),
+        ("stream depth", snapshot.depth),
         ("pending", found.active if found.has_group else f"{found.active} (group not created)"),
         ("DLQ depth", found.dead),
         ("delayed depth", found.delayed),
@@ -169,7 +169,13 @@ def _rows(seen: Seen) -> list[tuple[str, object]]:
 
 
 def _show_look(
-    queue: str, group: str, interval_ms: int, before: Seen | None, now: Seen, *, as_json: bool
+    queue: str,
+    group: str,
+    interval_ms: int,
+    before: QueueSnapshot | None,
+    now: QueueSnapshot,
+    *,
+    as_json: bool,
 ) -> None:
     if as_json:
         emit_json({"time": utc(now_ms()), "queue": queue, "group": group, **now.fields})
@@ -183,7 +189,7 @@ def _show_look(
             "DLQ depth": now.counts.dead - before.counts.dead,
         }
         rows = [(*row, _change(changes.get(str(row[0])))) for row in rows]
-    # Drawn before the screen is cleared: nobody sees it empty.
+    # Drawn before the screen is cleared, so that it does not flicker.
     table = rows_text(header, rows)
     click.clear()
     emit(f"chasqui watch {queue}  refresh={interval_ms}ms  {utc(now_ms())}  (Ctrl+C to exit)")
@@ -203,28 +209,28 @@ def _show_counts(
         name: QueueNotFound(name) if name in missing else _counted(name, group) for name in names
     }
     if as_json:
-        emit_json([_listed(name, seen) for name, seen in found.items()])
+        emit_json([_listed(name, counts) for name, counts in found.items()])
         return
-    good = {name: seen for name, seen in found.items() if isinstance(seen, JobCounts)}
+    good = {name: counts for name, counts in found.items() if isinstance(counts, JobCounts)}
     if good:
         emit_rows(
             ("queue", "waiting", "active", "delayed", "dead", "repeatable", "paused"),
             [
                 (
                     name,
-                    seen.waiting,
-                    seen.active,
-                    seen.delayed,
-                    seen.dead,
-                    seen.repeatable,
-                    "yes" if seen.paused else "no",
+                    counts.waiting,
+                    counts.active,
+                    counts.delayed,
+                    counts.dead,
+                    counts.repeatable,
+                    "yes" if counts.paused else "no",
                 )
-                for name, seen in good.items()
+                for name, counts in good.items()
             ],
         )
-    for name, seen in found.items():
-        if isinstance(seen, TamboError) and name not in missing:
-            emit(spelled_out(f"{name}: {seen}"))
+    for name, counts in found.items():
+        if isinstance(counts, TamboError) and name not in missing:
+            emit(spelled_out(f"{name}: {counts}"))
 
 
 def _counted(name: str, group: str) -> JobCounts | TamboError:
@@ -236,7 +242,10 @@ def _counted(name: str, group: str) -> JobCounts | TamboError:
         return error
 
 
-def _listed(name: str, seen: JobCounts | TamboError) -> dict[str, object]:
-    if isinstance(seen, TamboError):
-        return {"queue": name, "error": str(seen)}
-    return {"queue": name, **{field: getattr(seen, field) for field in seen.__struct_fields__}}
+def _listed(name: str, counts: JobCounts | TamboError) -> dict[str, object]:
+    if isinstance(counts, TamboError):
+        return {"queue": name, "error": str(counts)}
+    return {
+        "queue": name,
+        **{field: getattr(counts, field) for field in counts.__struct_fields__},
+    }

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from tambomq.chasqui.job_info import JobInfo, WorkerInfo
-from tambomq.cli.chasqui_client import (
+from tambomq.cli.chasqui.client import (
     confirm,
     every_command,
     flags_in_faults,
@@ -18,8 +18,8 @@ from tambomq.cli.chasqui_client import (
     open_queue,
     queue_argument,
 )
-from tambomq.cli.chasqui_tables import emit_rows
-from tambomq.cli.chasqui_values import with_text_keys
+from tambomq.cli.chasqui.tables import emit_rows
+from tambomq.cli.chasqui.values import with_text_keys
 from tambomq.cli.output import NothingThere, emit, emit_json, example, yes_option
 from tambomq.cli.times import utc
 
@@ -69,8 +69,10 @@ def remove(queue: str, ids: Sequence[str], *, yes: bool, as_json: bool) -> None:
     Exit 3 when one was not there; the others are deleted all the same.
     """
     confirm(f"Delete {jobs(len(ids))} of queue {queue}?", yes=yes)
-    desk = open_queue(queue)
-    _tell(queue, {id: desk.remove_job(id) for id in ids}, "deleted", "not there", as_json=as_json)
+    client = open_queue(queue)
+    _show_done(
+        queue, {id: client.remove_job(id) for id in ids}, "deleted", "not there", as_json=as_json
+    )
 
 
 @job.command(epilog=example("chasqui job retry emails welcome-42"))
@@ -82,10 +84,10 @@ def retry(queue: str, ids: Sequence[str], *, as_json: bool) -> None:
 
     Exit 3 when one is neither; the others run all the same.
     """
-    desk = open_queue(queue)
+    client = open_queue(queue)
     with flags_in_faults():
-        done = {id: desk.retry_job(id) for id in ids}
-    _tell(queue, done, "retried", "neither dead nor delayed", as_json=as_json)
+        done = {id: client.retry_job(id) for id in ids}
+    _show_done(queue, done, "retried", "neither dead nor delayed", as_json=as_json)
 
 
 @click.command(epilog=example("chasqui workers emails", "chasqui workers emails --json"))
@@ -133,7 +135,9 @@ def _shown(name: str, value: Any) -> object:
     return "below" if name == "traceback" else value
 
 
-def _tell(queue: str, done: dict[str, bool], verb: str, why_not: str, *, as_json: bool) -> None:
+def _show_done(
+    queue: str, done: dict[str, bool], verb: str, why_not: str, *, as_json: bool
+) -> None:
     some = [id for id, was_done in done.items() if was_done]
     others = [id for id, was_done in done.items() if not was_done]
     if as_json:

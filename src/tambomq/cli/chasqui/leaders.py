@@ -11,29 +11,29 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.ops import MAX_STREAM_LEN, OURS
-from tambomq.cli.chasqui_client import PATIENCE_S, every_command, redis_url
+from tambomq.chasqui.ops.add import CONSUMER_PREFIX, MAX_STREAM_LEN
+from tambomq.cli.chasqui.client import PATIENCE_S, every_command, redis_url
 from tambomq.cli.output import Command, example
 
 if TYPE_CHECKING:
-    from tambomq.chasqui.lead_ops import Office
-    from tambomq.chasqui.leader import Leader
+    from tambomq.chasqui.leader.leader import Leader
+    from tambomq.chasqui.ops.leader import LeaderConfig
     from tambomq.store.aio import AsyncStore
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 
-Start = Callable[["AsyncStore", "Office"], "Leader"]
+Start = Callable[["AsyncStore", "LeaderConfig"], "Leader"]
 
 
 def leader_options(command: Command) -> Command:
-    """Give *command* its queues and what all leaders are told."""
+    """Give *command* its queues and the options of all leaders."""
     for option in (
         every_command,
         click.option(
             "--log-level",
             type=click.Choice(LEVELS),
             default="info",
-            help="The least that is told. [info]",
+            help="The lowest level that is logged. [info]",
         ),
         click.option(
             "--max-stream-len",
@@ -54,14 +54,14 @@ def leader_options(command: Command) -> Command:
 def promoter(**given: Any) -> None:
     """Release delayed jobs when they are due, until Ctrl-C.
 
-    Workers do that too, unless they are told not to: one process leads a queue at a time, and
-    another takes over when it ends. What happens is told on stderr, with --json as JSON lines.
+    Workers do that too, unless that is disabled: one process leads a queue at a time, and
+    another takes over when it ends. Logs go to stderr, with --json as JSON lines.
     """
 
-    def start(store: AsyncStore, office: Office) -> Leader:
-        from tambomq.chasqui.promoter import Promoter
+    def start(store: AsyncStore, config: LeaderConfig) -> Leader:
+        from tambomq.chasqui.leader.promoter import Promoter
 
-        return Promoter(store, office)
+        return Promoter(store, config)
 
     _lead("promoter", start, **given)
 
@@ -72,14 +72,14 @@ def promoter(**given: Any) -> None:
 def scheduler(**given: Any) -> None:
     """Make the jobs that recur when it is time, until Ctrl-C.
 
-    Workers do that too, unless they are told not to: one process leads a queue at a time, and
-    another takes over when it ends. What happens is told on stderr, with --json as JSON lines.
+    Workers do that too, unless that is disabled: one process leads a queue at a time, and
+    another takes over when it ends. Logs go to stderr, with --json as JSON lines.
     """
 
-    def start(store: AsyncStore, office: Office) -> Leader:
-        from tambomq.chasqui.scheduler import Scheduler
+    def start(store: AsyncStore, config: LeaderConfig) -> Leader:
+        from tambomq.chasqui.leader.scheduler import Scheduler
 
-        return Scheduler(store, office)
+        return Scheduler(store, config)
 
     _lead("scheduler", start, **given)
 
@@ -97,19 +97,26 @@ def _lead(
     import asyncio
 
     from tambomq import log
-    from tambomq.chasqui.lead_ops import Office
-    from tambomq.journal.recording import bounds_of
+    from tambomq.chasqui.ops.leader import LeaderConfig
+    from tambomq.journal.policy import JournalPolicy
 
     log.set_up(log_level, "json" if as_json else "text")
     # Two containers may have the same host name and the same pid.
-    holder = f"{OURS}{duty}-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    holder = f"{CONSUMER_PREFIX}{duty}-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     # A queue that is named twice is led once.
-    names, bounds = dict.fromkeys(queues), bounds_of(journal)
-    offices = [Office(Keys(name), holder, cap=cap, journal=bounds) for name in names]
+    offices = [
+        LeaderConfig(
+            Keys(name),
+            holder,
+            cap=cap,
+            journal=JournalPolicy.for_queue("chasqui", name, journal),
+        )
+        for name in dict.fromkeys(queues)
+    ]
     asyncio.run(_until_signal(start, offices))
 
 
-async def _until_signal(start: Start, offices: Sequence[Office]) -> None:
+async def _until_signal(start: Start, offices: Sequence[LeaderConfig]) -> None:
     import asyncio
     import logging
     import signal
@@ -118,7 +125,7 @@ async def _until_signal(start: Start, offices: Sequence[Office]) -> None:
 
     say = logging.getLogger(__name__).info
     store = AsyncStore(redis_url(), patience_s=PATIENCE_S)
-    leaders = [start(store, office) for office in offices]
+    leaders = [start(store, config) for config in offices]
 
     def on_signal(number: int) -> None:
         say("stopping on %s; once more to stop at once", signal.Signals(number).name)
@@ -130,8 +137,8 @@ async def _until_signal(start: Start, offices: Sequence[Office]) -> None:
     loop = asyncio.get_running_loop()
     for each in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(each, on_signal, each)
-    names = ", ".join(office.keys.queue for office in offices)
-    say("the %s of %s is up, on %s", leaders[0].duty, names, store.endpoint)
+    names = ", ".join(config.keys.queue for config in offices)
+    say("the %s of %s is up, on %s", leaders[0].role, names, store.endpoint)
     try:
         await asyncio.gather(*(leader.run() for leader in leaders))
     finally:

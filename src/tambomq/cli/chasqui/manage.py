@@ -7,8 +7,8 @@ from typing import Final
 
 import click
 
-from tambomq.chasqui.admin_ops import STATES
-from tambomq.cli.chasqui_client import (
+from tambomq.chasqui.ops.admin import STATES
+from tambomq.cli.chasqui.client import (
     confirm,
     confirm_name,
     every_command,
@@ -18,7 +18,7 @@ from tambomq.cli.chasqui_client import (
     open_queue,
     queue_argument,
 )
-from tambomq.cli.chasqui_values import duration
+from tambomq.cli.durations import METAVAR, milliseconds
 from tambomq.cli.output import NothingThere, emit, emit_json, example, yes_option
 from tambomq.errors import QueueBusy
 
@@ -63,12 +63,12 @@ def cancel(queue: str, ids: Sequence[str], *, as_json: bool) -> None:
     cancelled all the same.
     """
     done = open_queue(queue).cancel_delayed_bulk(ids)
-    gone = [id for id, there in zip(ids, done, strict=True) if there]
+    cancelled = [id for id, there in zip(ids, done, strict=True) if there]
     missing = [id for id, there in zip(ids, done, strict=True) if not there]
     if as_json:
-        emit_json({"queue": queue, "cancelled": gone, "missing": missing})
-    elif gone:
-        emit("\n".join(f"cancelled {id}" for id in gone))
+        emit_json({"queue": queue, "cancelled": cancelled, "missing": missing})
+    elif cancelled:
+        emit("\n".join(f"cancelled {id}" for id in cancelled))
     if missing:
         text = f"not delayed under this id on the queue {queue}: {', '.join(missing)}"
         raise NothingThere("" if as_json else text)
@@ -82,13 +82,13 @@ def cancel(queue: str, ids: Sequence[str], *, as_json: bool) -> None:
 @every_command
 def drain(queue: str, *, delayed: bool, yes: bool, group: str, as_json: bool) -> None:
     """Delete the jobs that wait for a worker; those that run go on."""
-    desk = open_queue(queue, group=group)
+    client = open_queue(queue, group=group)
     if not yes:
-        found = desk.get_job_counts()
+        found = client.get_job_counts()
         count = found.waiting + (found.delayed if delayed else 0)
         which = "waiting or delayed" if delayed else "waiting"
         confirm(f"Delete {jobs(count, which)} of queue {queue}?", yes=yes)
-    _tell_deleted(queue, desk.drain(delayed=delayed), as_json=as_json)
+    _show_deleted(queue, client.drain(delayed=delayed), as_json=as_json)
 
 
 @click.command(
@@ -107,10 +107,10 @@ def drain(queue: str, *, delayed: bool, yes: bool, group: str, as_json: bool) ->
 @click.option(
     "--older-than",
     "grace_ms",
-    type=duration,
+    type=milliseconds,
     default="0",
-    metavar="DURATION",
-    help="Only jobs that are there for longer: 250 (ms), 10s, 5m, 2h, 7d. [0]",
+    metavar=METAVAR,
+    help="Only jobs that are there for longer: 90 (seconds), 5m, 2h, 7d. [0]",
 )
 @click.option(
     "--limit",
@@ -131,8 +131,8 @@ def clean(
     """
     which = {"dlq": "dead letters", "waiting": "waiting jobs", "delayed": "delayed jobs"}[state]
     confirm(f"Delete up to {limit} {which} of queue {queue}?", yes=yes)
-    desk = open_queue(queue, group=group)
-    _tell_deleted(queue, desk.clean(grace_ms, limit=limit, state=state), as_json=as_json)
+    client = open_queue(queue, group=group)
+    _show_deleted(queue, client.clean(grace_ms, limit=limit, state=state), as_json=as_json)
 
 
 @click.command(epilog=example("chasqui obliterate emails", "chasqui obliterate emails --yes"))
@@ -147,25 +147,25 @@ def obliterate(queue: str, *, force: bool, yes: bool, group: str, as_json: bool)
     Jobs, dead letters, what recurs, results and events are gone for good. Refused while jobs run,
     unless --force. Exit 3 when there is nothing of this name.
     """
-    desk = open_queue(queue, group=group)
+    client = open_queue(queue, group=group)
     with flags_in_faults():
         if not yes:
-            found = desk.get_job_counts()
+            found = client.get_job_counts()
             if found.active and not force:
                 raise QueueBusy(queue, found.active)
             total = found.waiting + found.active + found.delayed + found.dead
             question = f"This deletes the queue {queue} with {jobs(total)}. Type its name to go on:"
             confirm_name(question, queue, yes=yes)
-        gone = desk.obliterate(force=force)
+        deleted_keys = client.obliterate(force=force)
     if as_json:
-        emit_json({"queue": queue, "deleted_keys": gone})
-    elif gone:
-        emit(f"deleted the queue {queue} ({gone} keys)")
-    if not gone:
+        emit_json({"queue": queue, "deleted_keys": deleted_keys})
+    elif deleted_keys:
+        emit(f"deleted the queue {queue} ({deleted_keys} keys)")
+    if not deleted_keys:
         raise NothingThere("" if as_json else f"there is no queue {queue}; see `chasqui queues`")
 
 
-def _tell_deleted(queue: str, count: int, *, as_json: bool) -> None:
+def _show_deleted(queue: str, count: int, *, as_json: bool) -> None:
     if as_json:
         emit_json({"queue": queue, "deleted": count})
     else:

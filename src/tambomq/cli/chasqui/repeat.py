@@ -8,10 +8,10 @@ from typing import Any, Final
 import click
 
 from tambomq.chasqui.repeat import RepeatableMeta, RepeatPattern
-from tambomq.cli.chasqui_add import pattern_of, repeat_options, retry_options, tell_added
-from tambomq.cli.chasqui_client import every_command, open_queue, queue_argument, require_queue
-from tambomq.cli.chasqui_tables import emit_rows, is_tambo
-from tambomq.cli.chasqui_values import missed_fires, moment, payload
+from tambomq.cli.chasqui.add import pattern_of, repeat_options, retry_options, show_added
+from tambomq.cli.chasqui.client import every_command, open_queue, queue_argument, require_queue
+from tambomq.cli.chasqui.tables import emit_rows, is_tambo
+from tambomq.cli.chasqui.values import missed_fires, moment, payload
 from tambomq.cli.output import NothingThere, emit, emit_json, example
 from tambomq.cli.times import utc
 
@@ -87,7 +87,7 @@ def add(queue: str, name: str, data: str | None, *, as_json: bool, **given: Any)
         job_id=given["key"],
         missed_fires=given["missed"],
     )
-    tell_added(queue, job, recurs=True, as_json=as_json)
+    show_added(queue, job, recurs=True, as_json=as_json)
 
 
 @repeatable.command(epilog=example("chasqui repeatable remove reports daily::cron:0 9 * * *:UTC"))

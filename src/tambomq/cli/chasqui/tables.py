@@ -1,4 +1,4 @@
-"""How ``chasqui`` draws tables: a solid frame, a double rule below the header, dashed columns.
+"""The tables of ``chasqui``: a solid frame, a double rule below the header, dashed columns.
 
 ``tambo chasqui`` draws them as all of ``tambo`` does.
 """

@@ -1,9 +1,11 @@
-"""How times, durations, backoffs and payloads are written on the command line of ``chasqui``."""
+"""Values on the command line of ``chasqui``: times, backoffs, policies and payloads.
+
+Durations are those of `tambomq.cli.durations`.
+"""
 
 from __future__ import annotations
 
 import json
-import re
 import sys
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -12,49 +14,46 @@ import click
 
 from tambomq.chasqui.job import U32, BackoffSpec
 from tambomq.chasqui.repeat import MissedFiresPolicy
+from tambomq.cli.durations import milliseconds
 
-_UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_DURATION: Final = re.compile(r"(\d{1,18})(?:\.(\d{1,9}))? *(ms|s|m|h|d)?")
-_WAITS: Final = {"fixed": 1, "exponential": 2}
-"""How many durations a kind of backoff takes at most."""
-
-
-def duration(text: str) -> int:
-    """Return milliseconds: ``250``, ``250ms``, ``10s``, ``5m``, ``1.5h``, ``7d``."""
-    if (ms := _milliseconds(text)) is None:
-        raise click.BadParameter(f"{text!r} is no duration: write 250 (ms), 10s, 5m, 2h or 7d")
-    return ms
+_DELAYS: Final = {"fixed": 1, "exponential": 2}
+"""The number of durations that a kind of backoff takes at most."""
 
 
 def moment(text: str) -> datetime:
     """Return a time in ISO 8601; one without an offset is in UTC."""
     try:
-        told = datetime.fromisoformat(text)
+        parsed = datetime.fromisoformat(text)
     except ValueError as error:
         raise click.BadParameter(
             f"{text!r} is no ISO 8601 time: write 2030-01-31T09:00:00Z, or +01:00 for Z"
         ) from error
-    return told if told.tzinfo else told.replace(tzinfo=UTC)
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
 def backoff(text: str) -> BackoffSpec:
     """Return the backoff: ``5s``, ``exponential:1s``, or ``exponential:1s:10m`` with a limit."""
     kind, colon, rest = text.partition(":")
     kind, rest = (kind, rest) if colon else ("fixed", text)
-    waits = [_milliseconds(part) for part in rest.split(":")]
-    first, most = waits[0], waits[-1]
-    if first is None or most is None or len(waits) > _WAITS.get(kind, 0):
-        raise click.BadParameter(
-            f"{text!r} is no backoff: write 5s, exponential:1s or exponential:1s:10m"
-        )
-    return BackoffSpec(kind, first, most if waits[1:] else None)
+    parts = rest.split(":")
+    if len(parts) > _DELAYS.get(kind, 0):
+        raise click.BadParameter(_not_a_backoff(text))
+    try:
+        delay_ms, *max_delay_ms = map(milliseconds, parts)
+    except click.BadParameter as error:
+        raise click.BadParameter(_not_a_backoff(text)) from error
+    return BackoffSpec(kind, delay_ms, *max_delay_ms)
+
+
+def _not_a_backoff(text: str) -> str:
+    return f"{text!r} is not a backoff: write 5s, exponential:1s or exponential:1s:10m"
 
 
 def missed_fires(text: str) -> MissedFiresPolicy:
     """Return the policy: ``skip``, ``fire-once``, or ``fire-all:100`` with a limit."""
-    kind, _, most = text.partition(":")
-    if kind == "fire-all" and most.isdecimal() and 0 < int(most) <= U32:
-        return MissedFiresPolicy.fire_all(int(most))
+    kind, _, max_fires = text.partition(":")
+    if kind == "fire-all" and max_fires.isdecimal() and 0 < int(max_fires) <= U32:
+        return MissedFiresPolicy.fire_all(int(max_fires))
     if text not in ("skip", "fire-once"):
         raise click.BadParameter(f"{text!r} is none of skip, fire-once and fire-all:100")
     return MissedFiresPolicy(text)
@@ -89,11 +88,3 @@ def with_text_keys(value: Any) -> Any:
 
 def _key(key: Any) -> str:
     return key.decode("utf-8", "backslashreplace") if isinstance(key, bytes) else str(key)
-
-
-def _milliseconds(text: str) -> int | None:
-    if (match := _DURATION.fullmatch(text.strip())) is None:
-        return None
-    whole, fraction, unit = match.groups()
-    size = _UNITS_MS[unit or "ms"]
-    return int(whole) * size + int(float(f"0.{fraction or 0}") * size)

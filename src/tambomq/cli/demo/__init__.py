@@ -1,4 +1,4 @@
-"""``tambo demo``: a few seconds of traffic through every door of a running ``tambo serve``."""
+"""``tambo demo``: a few seconds of traffic through every protocol of a running ``tambo serve``."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from tambomq.cli import gomq, kqueue
-from tambomq.cli.broker_client import (
+from tambomq.cli.brokers import gomq, kqueue
+from tambomq.cli.brokers.client import (
     address_option,
     host_and_port,
+    option_value,
+    remembered_option,
     tls,
     tls_options,
-    told,
-    told_option,
 )
+from tambomq.cli.durations import METAVAR
+from tambomq.cli.durations import seconds as duration_seconds
 from tambomq.cli.output import (
     FAILED,
     OK,
@@ -32,12 +34,12 @@ from tambomq.cli.output import (
 )
 from tambomq.errors import BrokerError, SettingsError
 from tambomq.ids import letters
-from tambomq.store.connect import URL
+from tambomq.store.endpoint import URL
 
 if TYPE_CHECKING:
-    from tambomq.cli.demo_stage import Outcome, Plan
+    from tambomq.cli.demo.display import DemoPlan, DemoResult
 
-DOORS: Final = ("rsmq", "chasqui", "gomq", "kqueue")
+PROTOCOLS: Final = ("rsmq", "chasqui", "gomq", "kqueue")
 NAME: Final = "tambo-demo"
 _NAME_LETTERS: Final = 8
 _ENV: Final = ("TAMBO_REDIS_URL", "REDIS_URL")
@@ -56,31 +58,31 @@ _ENV: Final = ("TAMBO_REDIS_URL", "REDIS_URL")
     default=100,
     type=click.IntRange(min=1, max=1_000_000),
     metavar="COUNT",
-    help="Messages for each door. [100]",
+    help="Messages for each protocol. [100]",
 )
 @click.option(
     "--seconds",
-    default=4.0,
-    type=click.FloatRange(min=0),
-    metavar="SECONDS",
-    help="Take so long to send them; 0 for as fast as it goes. [4]",
+    default="4",
+    type=duration_seconds,
+    metavar=METAVAR,
+    help="Take so long to send them: 4 (seconds), 1m; 0 for as fast as it goes. [4]",
 )
 @click.option(
     "--ready-file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Find the doors in what `tambo serve --ready-file` wrote.",
+    help="Find the protocols in what `tambo serve --ready-file` wrote.",
 )
-@told_option(
+@remembered_option(
     "--redis-url", metavar="URL", help=f"The server. [$TAMBO_REDIS_URL, $REDIS_URL, {URL}]"
 )
 @address_option("--gomq-address", gomq.ADDRESS, "GOMQ")
 @address_option("--kqueue-address", kqueue.ADDRESS, "KqueueMsgQ")
-@told_option(
+@remembered_option(
     "--token", metavar="TEXT", envvar=gomq.ENV, show_envvar=True, help="GOMQ's bearer token."
 )
 @tls_options
-@click.option("--skip-missing", is_flag=True, help="Leave out the doors that are not open.")
+@click.option("--skip-missing", is_flag=True, help="Leave out the protocols that are not open.")
 @click.option(
     "--keep", is_flag=True, help="Leave queues and journals behind, for `tambo pipeline`."
 )
@@ -95,24 +97,26 @@ def demo(
     keep: bool,
     as_json: bool,
 ) -> int:
-    """Send a few seconds of traffic through every door, and tell whether all came as expected.
+    """Send a few seconds of traffic through every protocol, and check that all of it arrived.
 
-    Doors are those of a running `tambo serve`, which `make run` starts. Everything that is made in
-    Redis has a name of its own and, without --keep, is deleted at the end, also after Ctrl-C. Exit
-    1 if something was not as expected.
+    It needs a running `tambo serve`, which `make run` starts. Everything that it makes in Redis has
+    a name of its own and, without --keep, is deleted at the end, also after Ctrl-C. Exit 1 if
+    something was not as expected.
     """
     import asyncio
 
-    from tambomq.cli import demo_run
+    from tambomq.cli.demo import run as demo_run
 
     places = _places(ready_file)
     plan = replace(_plan(places, count, seconds), keep=keep)
     missing = asyncio.run(demo_run.missing(plan))
-    missing |= {door: "it is not in the ready file" for door in DOORS if door not in places}
-    if missing and (not skip_missing or len(missing) == len(DOORS)):
+    missing |= {
+        protocol: "it is not in the ready file" for protocol in PROTOCOLS if protocol not in places
+    }
+    if missing and (not skip_missing or len(missing) == len(PROTOCOLS)):
         raise BrokerError(_advice(missing, skip_missing=skip_missing))
     try:
-        outcomes = asyncio.run(demo_run.perform(plan, [d for d in DOORS if d not in missing]))
+        outcomes = asyncio.run(demo_run.perform(plan, [d for d in PROTOCOLS if d not in missing]))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     if as_json:
@@ -122,30 +126,30 @@ def demo(
     return FAILED if any(outcome.wrong for outcome in outcomes) else OK
 
 
-def _plan(places: Mapping[str, str], count: int, seconds: float) -> Plan:
-    from tambomq.cli.demo_stage import Plan
+def _plan(places: Mapping[str, str], count: int, seconds: float) -> DemoPlan:
+    from tambomq.cli.demo.display import DemoPlan
 
-    return Plan(
+    return DemoPlan(
         name=f"{NAME}-{letters(_NAME_LETTERS)}",
         count=count,
         seconds=seconds,
         redis_url=places.get("redis", URL),
         gomq=places.get("gomq", gomq.ADDRESS),
         kqueue=host_and_port(places.get("kqueue", kqueue.ADDRESS)),
-        token=told("token"),
+        token=option_value("token"),
         tls=tls(),
     )
 
 
 def _places(ready_file: Path | None) -> dict[str, str]:
-    """Return where each door is, by its name; what the ready file does not name is missing."""
-    flags = {"redis": told("redis_url"), "gomq": told("gomq_address")}
-    flags["kqueue"] = told("kqueue_address")
-    told_so = {name: address for name, address in flags.items() if address}
+    """Return where each protocol is, by its name; what the ready file does not name is missing."""
+    flags = {"redis": option_value("redis_url"), "gomq": option_value("gomq_address")}
+    flags["kqueue"] = option_value("kqueue_address")
+    from_flags = {name: address for name, address in flags.items() if address}
     environment = next(filter(None, map(os.environ.get, _ENV)), URL)
     found = {"redis": environment, "gomq": gomq.ADDRESS, "kqueue": kqueue.ADDRESS}
     found |= dict.fromkeys(("rsmq", "chasqui"), environment)
-    return found | told_so if ready_file is None else _read(ready_file) | told_so
+    return found | from_flags if ready_file is None else _read(ready_file) | from_flags
 
 
 def _read(path: Path) -> dict[str, str]:
@@ -162,15 +166,15 @@ def _read(path: Path) -> dict[str, str]:
 
 
 def _advice(missing: Mapping[str, str], *, skip_missing: bool) -> str:
-    closed = ", ".join(f"{door} ({why})" for door, why in missing.items())
+    closed = ", ".join(f"{protocol} ({why})" for protocol, why in missing.items())
     other = "" if skip_missing else ", or leave them out with --skip-missing"
     return f"not open: {closed}: start them with `make run` or `tambo serve`{other}"
 
 
-def _show(outcomes: Sequence[Outcome], missing: Mapping[str, str], plan: Plan) -> None:
+def _show(outcomes: Sequence[DemoResult], missing: Mapping[str, str], plan: DemoPlan) -> None:
     rows: list[tuple[object, ...]] = [
         (
-            outcome.door,
+            outcome.protocol,
             outcome.sent,
             outcome.received,
             ", ".join(f"{count} {what}" for what, count in outcome.notes.items()),
@@ -179,17 +183,19 @@ def _show(outcomes: Sequence[Outcome], missing: Mapping[str, str], plan: Plan) -
         )
         for outcome in outcomes
     ]
-    rows += [(door, None, None, None, None, f"left out: {why}") for door, why in missing.items()]
-    emit_table(("door", "sent", "received", "of them", "time", "verdict"), rows)
+    rows += [
+        (protocol, None, None, None, None, f"left out: {why}") for protocol, why in missing.items()
+    ]
+    emit_table(("protocol", "sent", "received", "of them", "time", "verdict"), rows)
     if plan.keep:
         emit(f"kept for `tambo pipeline`: the queues {plan.name} of rsmq and chasqui")
     elif not any(outcome.wrong for outcome in outcomes):
         emit("everything that was made in Redis is deleted")
 
 
-def _show_json(outcomes: Sequence[Outcome], missing: Mapping[str, str]) -> None:
-    doors: dict[str, Any] = {
-        outcome.door: {
+def _show_json(outcomes: Sequence[DemoResult], missing: Mapping[str, str]) -> None:
+    protocols: dict[str, Any] = {
+        outcome.protocol: {
             "sent": outcome.sent,
             "received": outcome.received,
             **{what.replace(" ", "_"): count for what, count in outcome.notes.items()},
@@ -199,4 +205,4 @@ def _show_json(outcomes: Sequence[Outcome], missing: Mapping[str, str]) -> None:
         for outcome in outcomes
     }
     ok = not any(outcome.wrong for outcome in outcomes)
-    emit_json({"ok": ok, "doors": doors, "left_out": dict(missing)})
+    emit_json({"ok": ok, "protocols": protocols, "left_out": dict(missing)})

@@ -1,4 +1,4 @@
-"""What ``tambo demo`` does with GOMQ and KqueueMsgQ. Each leaves nothing, however it ends."""
+"""The traffic of ``tambo demo`` through GOMQ and KqueueMsgQ. Both leave nothing behind."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from contextlib import AsyncExitStack, suppress
 from typing import Final
 
-from tambomq.cli.demo_stage import Outcome, Plan, together
+from tambomq.cli.demo.display import DemoPlan, DemoResult, together
 from tambomq.errors import BrokerError, StoreError
 from tambomq.gomq import keys
 from tambomq.gomq.async_client import AsyncGomqClient
@@ -18,7 +18,7 @@ _LOOK_EVERY_S: Final = 0.05
 _READY: Final = b"ready?"
 
 
-async def gomq(plan: Plan, outcome: Outcome) -> None:
+async def gomq(plan: DemoPlan, outcome: DemoResult) -> None:
     """Publish to two consumers: one observes, the other one watches."""
     outcome.expect(2 * plan.count, "observed", "watched")
     key, names = plan.name, (f"{plan.name}-observes", f"{plan.name}-watches")
@@ -41,12 +41,12 @@ async def gomq(plan: Plan, outcome: Outcome) -> None:
         )
 
 
-async def _publish(client: AsyncGomqClient, plan: Plan, outcome: Outcome) -> None:
+async def _publish(client: AsyncGomqClient, plan: DemoPlan, outcome: DemoResult) -> None:
     async for numbers in plan.steps():
         outcome.sent += await client.publish_many((plan.name, str(n)) for n in numbers)
 
 
-async def _observe(client: AsyncGomqClient, name: str, plan: Plan, outcome: Outcome) -> None:
+async def _observe(client: AsyncGomqClient, name: str, plan: DemoPlan, outcome: DemoResult) -> None:
     found: list[str] = []
     while len(found) < plan.count:
         records = await client.observe(name)
@@ -59,7 +59,7 @@ async def _observe(client: AsyncGomqClient, name: str, plan: Plan, outcome: Outc
     outcome.say("the observer has all")
 
 
-async def _watch(client: AsyncGomqClient, name: str, plan: Plan, outcome: Outcome) -> None:
+async def _watch(client: AsyncGomqClient, name: str, plan: DemoPlan, outcome: DemoResult) -> None:
     found: list[str] = []
     async for record in client.watch(name):
         found.append(record.text)
@@ -78,8 +78,8 @@ async def _leave(client: AsyncGomqClient, key: str, name: str) -> None:
     await client.close()
 
 
-async def _forget(plan: Plan, outcome: Outcome, names: tuple[str, ...]) -> None:
-    """Delete what unsubscribing leaves: payloads that nobody got, and when peers were seen."""
+async def _forget(plan: DemoPlan, outcome: DemoResult, names: tuple[str, ...]) -> None:
+    """Delete what unsubscribing leaves: undelivered payloads, and the last action of peers."""
     left = [keys.queue(plan.name), keys.consumers(plan.name), keys.tally(plan.name)]
     for name in names:
         left += [keys.subscriptions(name), keys.peers(name), keys.last_action(name)]
@@ -95,7 +95,7 @@ async def _forget(plan: Plan, outcome: Outcome, names: tuple[str, ...]) -> None:
         await store.close()
 
 
-async def kqueue(plan: Plan, outcome: Outcome) -> None:
+async def kqueue(plan: DemoPlan, outcome: DemoResult) -> None:
     """Send to two queues; one consumer receives the first, another one both."""
     names = tuple(f"{plan.name}-{n}".encode() for n in (1, 2))
     host, port = plan.kqueue
@@ -119,7 +119,7 @@ async def kqueue(plan: Plan, outcome: Outcome) -> None:
 async def _until_ready(
     producer: AsyncProducer, queue: bytes, consumers: tuple[AsyncConsumer, ...]
 ) -> None:
-    """Send until all consumers receive: nobody else tells when a subscription counts."""
+    """Send until all consumers receive: the protocol does not confirm a subscription."""
     for consumer in consumers:
         while True:
             await producer.send(queue, _READY)
@@ -129,7 +129,7 @@ async def _until_ready(
 
 
 async def _produce(
-    producer: AsyncProducer, queues: tuple[bytes, ...], plan: Plan, outcome: Outcome
+    producer: AsyncProducer, queues: tuple[bytes, ...], plan: DemoPlan, outcome: DemoResult
 ) -> None:
     async for numbers in plan.steps():
         for queue in queues:
@@ -137,13 +137,13 @@ async def _produce(
 
 
 async def _consume(
-    consumer: AsyncConsumer, queues: tuple[bytes, ...], plan: Plan, outcome: Outcome
+    consumer: AsyncConsumer, queues: tuple[bytes, ...], plan: DemoPlan, outcome: DemoResult
 ) -> None:
     found: dict[bytes, list[str]] = {queue: [] for queue in queues}
     total = plan.count * len(queues)
     while sum(map(len, found.values())) < total:
         message = await consumer.receive()
-        # Whoever is subscribed to all queues hears others, too.
+        # A subscription to all queues receives foreign messages too.
         if message is None or message.queue not in found or message.body == _READY:
             continue
         found[message.queue].append(message.text)
@@ -155,5 +155,5 @@ async def _consume(
     outcome.say(f"{who} has all")
 
 
-def _numbers(plan: Plan) -> list[str]:
+def _numbers(plan: DemoPlan) -> list[str]:
     return [str(n) for n in range(plan.count)]

@@ -1,4 +1,4 @@
-"""What ``tambo demo`` shows while it runs, and what it remembers of each door.
+"""The display of ``tambo demo`` while it runs, and the result of each protocol.
 
 Everything here goes to stderr: bars on a terminal, else a line for each thing that happens.
 """
@@ -18,7 +18,7 @@ import click
 from tambomq.cli.output import visible
 from tambomq.errors import TamboError
 from tambomq.log import mask_url
-from tambomq.store.connect import Tls
+from tambomq.store.endpoint import Tls
 
 T = TypeVar("T")
 
@@ -26,15 +26,15 @@ T = TypeVar("T")
 _STEPS_A_SECOND: Final = 10
 # Beyond the time for sending: what a busy machine may need.
 PATIENCE_S: Final = 20.0
-LEAST_A_SECOND: Final = 500
+MIN_PER_SECOND: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What is to be done, and where."""
+class DemoPlan:
+    """The traffic of a demo, and the servers it goes to."""
 
     name: str
-    """Of every queue, key and consumer that is made: nobody else has it."""
+    """The unique name of every queue, key and consumer that is created."""
     count: int
     seconds: float
     """Over which sending is spread."""
@@ -49,7 +49,7 @@ class Plan:
     @property
     def within_s(self) -> float:
         """After so long it is given up."""
-        return self.seconds + PATIENCE_S + self.count / LEAST_A_SECOND
+        return self.seconds + PATIENCE_S + self.count / MIN_PER_SECOND
 
     async def steps(self) -> AsyncIterator[range]:
         """Yield the numbers below `count` in runs, spread over the time."""
@@ -60,11 +60,11 @@ class Plan:
 
 
 @dataclass(slots=True)
-class Outcome:
-    """What has become of the traffic through one door."""
+class DemoResult:
+    """The result of the traffic through one protocol."""
 
-    door: str
-    stage: Stage = field(repr=False)
+    protocol: str
+    stage: DemoDisplay = field(repr=False)
     total: int = 0
     """How many are expected to be received."""
     sent: int = 0
@@ -75,7 +75,7 @@ class Outcome:
     seconds: float = 0.0
 
     def expect(self, total: int, *notes: str) -> None:
-        """Draw the bar so long, and count what else is worth *notes*."""
+        """Set the length of the bar, and the names of further counters."""
         self.total, self.notes = total, dict.fromkeys(notes, 0)
         self.stage.draw(self)
 
@@ -85,17 +85,17 @@ class Outcome:
         self.stage.draw(self)
 
     def note(self, what: str, text: str = "") -> None:
-        """Count something else; the first time, tell it with *text*."""
+        """Increment a further counter; show *text* the first time."""
         self.notes[what] += 1
         if text and self.notes[what] == 1:
             self.say(text)
 
     def say(self, text: str) -> None:
-        """Tell what happens."""
+        """Show a line of progress."""
         self.stage.say(self, text)
 
     def check(self, fact: object, otherwise: str) -> None:
-        """Remember what is wrong, unless *fact* is true."""
+        """Record an error unless *fact* is true."""
         if not fact:
             self.wrong.append(otherwise)
 
@@ -114,7 +114,7 @@ class Outcome:
         return self
 
 
-class Stage:
+class DemoDisplay:
     """The place where outcomes are seen as they become."""
 
     def __init__(self) -> None:
@@ -138,22 +138,24 @@ class Stage:
         if self._bars is not None:
             self._bars.stop()
 
-    def draw(self, outcome: Outcome) -> None:
+    def draw(self, outcome: DemoResult) -> None:
         """Show how far it is."""
         if self._bars is not None:
             self._bars.update(self._task(outcome), completed=outcome.received, total=outcome.total)
 
-    def say(self, outcome: Outcome, text: str) -> None:
+    def say(self, outcome: DemoResult, text: str) -> None:
         """Show what happens."""
         if self._bars is None:
-            click.echo(f"{outcome.door}: {visible(text)}", err=True)
+            click.echo(f"{outcome.protocol}: {visible(text)}", err=True)
         else:
             self._bars.update(self._task(outcome), said=visible(text))
 
-    def _task(self, outcome: Outcome) -> Any:
-        if outcome.door not in self._tasks:
-            self._tasks[outcome.door] = self._bars.add_task(outcome.door, total=None, said="")
-        return self._tasks[outcome.door]
+    def _task(self, outcome: DemoResult) -> Any:
+        if outcome.protocol not in self._tasks:
+            self._tasks[outcome.protocol] = self._bars.add_task(
+                outcome.protocol, total=None, said=""
+            )
+        return self._tasks[outcome.protocol]
 
 
 async def together(*work: Coroutine[Any, Any, T]) -> list[T]:

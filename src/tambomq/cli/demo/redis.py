@@ -1,4 +1,4 @@
-"""What ``tambo demo`` does with RSMQ and ChasquiMQ, which delete what they made, however they end.
+"""The traffic of ``tambo demo`` through RSMQ and ChasquiMQ. Both delete what they created.
 
 Unless it is to be kept: then a journal tells of it too.
 """
@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from tambomq.chasqui import BackoffSpec, Job, Queue, UnrecoverableError, Worker
-from tambomq.cli.demo_stage import Outcome, Plan, together
+from tambomq.cli.demo.display import DemoPlan, DemoResult, together
 from tambomq.errors import QueueNotFound
 from tambomq.rsmq import AsyncRsmq, Message
 
@@ -25,7 +25,7 @@ _AT_ONCE: Final = 50
 _TAKES_S: Final = {"greet": 0.02, "remind": 0.06, "flaky": 0.1}
 
 
-async def rsmq(plan: Plan, outcome: Outcome) -> None:
+async def rsmq(plan: DemoPlan, outcome: DemoResult) -> None:
     """Send, receive and delete messages; one is not deleted, and comes again."""
     queue = plan.name
     outcome.expect(plan.count + 1, "came again")
@@ -43,12 +43,12 @@ async def rsmq(plan: Plan, outcome: Outcome) -> None:
                     await client.delete_queue(queue)
 
 
-async def _send(client: AsyncRsmq, plan: Plan, outcome: Outcome) -> None:
+async def _send(client: AsyncRsmq, plan: DemoPlan, outcome: DemoResult) -> None:
     async for numbers in plan.steps():
         outcome.sent += len(await client.send_messages(plan.name, map(str, numbers)))
 
 
-async def _receive(client: AsyncRsmq, plan: Plan, outcome: Outcome) -> None:
+async def _receive(client: AsyncRsmq, plan: DemoPlan, outcome: DemoResult) -> None:
     first: list[str] = []
     while outcome.received < outcome.total:
         done: list[Message] = []
@@ -70,7 +70,7 @@ async def _receive(client: AsyncRsmq, plan: Plan, outcome: Outcome) -> None:
     outcome.check(again == 1, f"{again} messages came again, not 1")
 
 
-async def chasqui(plan: Plan, outcome: Outcome) -> None:
+async def chasqui(plan: DemoPlan, outcome: DemoResult) -> None:
     """Run jobs: some at once, some later, some that fail at first, and one that is hopeless."""
     work = _Work(plan, outcome)
     outcome.expect(plan.count + 2 * work.some, "delayed", "retried", "dead")
@@ -90,7 +90,7 @@ async def chasqui(plan: Plan, outcome: Outcome) -> None:
 class _Work:
     """The jobs, and the worker that runs them."""
 
-    def __init__(self, plan: Plan, outcome: Outcome) -> None:
+    def __init__(self, plan: DemoPlan, outcome: DemoResult) -> None:
         self._plan, self._outcome = plan, outcome
         self.some = max(1, plan.count // 10)
         """How many are delayed, and how many fail at first."""

@@ -1,4 +1,4 @@
-"""Runs what ``tambo demo`` does with each door, all at the same time, and sees which are open."""
+"""The run of ``tambo demo``: the traffic of all protocols at once, and which of them are served."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import Any, Final
 
 import click
 
-from tambomq.cli import demo_brokers, demo_redis
-from tambomq.cli.broker_client import host_and_port
-from tambomq.cli.demo_stage import Outcome, Plan, Stage, together
+from tambomq.cli.brokers.client import host_and_port
+from tambomq.cli.demo import brokers as demo_brokers
+from tambomq.cli.demo import redis as demo_redis
+from tambomq.cli.demo.display import DemoDisplay, DemoPlan, DemoResult, together
 from tambomq.errors import StoreError
 from tambomq.log import mask_url
 from tambomq.store.aio import AsyncStore
@@ -21,10 +22,10 @@ from tambomq.store.call import Call
 
 _OPEN_WITHIN_S: Final = 2.0
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-# Some who send a signal send it twice; whoever goes on wants us gone.
+# Some senders repeat a signal once; a third one ends the process at once.
 _INSISTENT: Final = 2
 
-PLAYS: Final[dict[str, Callable[[Plan, Outcome], Coroutine[Any, Any, None]]]] = {
+PLAYS: Final[dict[str, Callable[[DemoPlan, DemoResult], Coroutine[Any, Any, None]]]] = {
     "rsmq": demo_redis.rsmq,
     "chasqui": demo_redis.chasqui,
     "gomq": demo_brokers.gomq,
@@ -32,8 +33,8 @@ PLAYS: Final[dict[str, Callable[[Plan, Outcome], Coroutine[Any, Any, None]]]] = 
 }
 
 
-async def missing(plan: Plan) -> dict[str, str]:
-    """Return which doors are not open, and why."""
+async def missing(plan: DemoPlan) -> dict[str, str]:
+    """Return which protocols are not open, and why."""
     redis = await _why_no_redis(plan.redis_url)
     found = {
         "rsmq": redis,
@@ -41,19 +42,19 @@ async def missing(plan: Plan) -> dict[str, str]:
         "gomq": await _why_no_listener(*host_and_port(plan.gomq)),
         "kqueue": await _why_no_listener(*plan.kqueue),
     }
-    return {door: why for door, why in found.items() if why}
+    return {protocol: why for protocol, why in found.items() if why}
 
 
-async def perform(plan: Plan, doors: Sequence[str]) -> list[Outcome]:
-    """Let traffic run through *doors* and return what has become of it.
+async def perform(plan: DemoPlan, protocols: Sequence[str]) -> list[DemoResult]:
+    """Let traffic run through *protocols* and return what has become of it.
 
     SIGINT and SIGTERM cancel it; what was made is deleted all the same.
     """
-    with Stage() as stage, _signals():
-        outcomes = [Outcome(door, stage) for door in doors]
+    with DemoDisplay() as stage, _signals():
+        outcomes = [DemoResult(protocol, stage) for protocol in protocols]
         try:
             return await together(
-                *(each.of(PLAYS[each.door](plan, each), plan.within_s) for each in outcomes)
+                *(each.of(PLAYS[each.protocol](plan, each), plan.within_s) for each in outcomes)
             )
         except asyncio.CancelledError:
             left = [each for outcome in outcomes for each in outcome.wrong]

@@ -1,4 +1,4 @@
-"""``tambo pipeline audit``: whether all that must hold in Redis does, and mending what does not."""
+"""``tambo pipeline audit``: checks the invariants of all protocols, and repairs violations."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import click
 
-from tambomq.cli.long_input import progress
+from tambomq.bulk.audit import Finding
+from tambomq.cli.input import progress
 from tambomq.cli.output import emit, emit_json, emit_table, example, yes_option
-from tambomq.cli.pipeline_client import confirm, counted, every_command, open_store
+from tambomq.cli.pipeline.client import confirm, counted, every_command, open_store
 from tambomq.pipeline.audit import PARTS, RULES, Audit
 from tambomq.rsmq.keys import NAMESPACE
-from tambomq.store.findings import Finding
 
 FOUND: Final = 4
 SHOWN: Final = 200
@@ -28,8 +28,8 @@ SHOWN: Final = 200
 )
 @click.argument("parts", nargs=-1, type=click.Choice(PARTS), metavar="[PROTOCOL]...")
 @click.option("--ns", default=NAMESPACE, metavar="NAME", help=f"RSMQ's namespace. [{NAMESPACE}]")
-@click.option("--repair", is_flag=True, help="Mend what can be mended, after showing what it is.")
-@click.option("--rules", is_flag=True, help="Show what is looked for, and stop.")
+@click.option("--repair", is_flag=True, help="Repair what can be repaired, after showing it.")
+@click.option("--rules", is_flag=True, help="Show all rules, and stop.")
 @yes_option
 @every_command
 @click.pass_context
@@ -77,7 +77,7 @@ def _mend(work: Audit, found: list[Finding], *, yes: bool, quiet: bool) -> Count
     confirm(f"Mend {len(able)} of {len(found)}?", yes=yes)
     with progress("mending", "findings", len(able), shown=not quiet) as tick:
         for place, each in enumerate(able, 1):
-            # What is right by now, somebody else has mended.
+            # Sound by now: another process has repaired it.
             work.mend(each)
             mended[each.rule.name] += 1
             tick(place, place)
@@ -91,7 +91,7 @@ def _show(queues: int, found: list[Finding]) -> None:
         emit(f"Looked at {counted(queues, 'queue')}: all is well.")
         return
     rows = [
-        (each.rule.name, each.where, each.told, each.rule.repair or "(look yourself)")
+        (each.rule.name, each.location, each.detail, each.rule.repair or "(look yourself)")
         for each in found[:SHOWN]
     ]
     emit_table(("rule", "where", "found", "repair"), rows)
@@ -120,7 +120,7 @@ def _object(finding: Finding) -> dict[str, Any]:
         "queue": finding.queue,
         "key": finding.key,
         "item": finding.item,
-        "found": finding.told,
+        "found": finding.detail,
         "meaning": finding.rule.meaning,
         "repair": finding.rule.repair,
     }

@@ -1,4 +1,4 @@
-"""Which server ``tambo pipeline`` is told, and what all its commands share."""
+"""The server options of ``tambo pipeline``, and helpers that all its commands share."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Final
 
 import click
 
-from tambomq.cli.chasqui_client import confirm
+from tambomq.cli.chasqui.client import confirm
 from tambomq.cli.output import Command, json_option, verbose_option
-from tambomq.store.connect import URL
+from tambomq.store.endpoint import URL
 from tambomq.store.sync import Store
 
 __all__ = ["confirm", "counted", "every_command", "journal_option", "open_store", "redis_url"]

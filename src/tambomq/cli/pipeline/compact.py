@@ -7,27 +7,16 @@ from pathlib import Path
 
 import click
 
-from tambomq.cli.chasqui_values import duration
+from tambomq.cli.durations import whole_days
 from tambomq.cli.output import emit, emit_json, example, json_option, verbose_option
-from tambomq.cli.pipeline_client import counted
-from tambomq.cli.pipeline_spark import lake_option, open_lake
-
-_DAY_MS = 86_400_000
-
-
-def _days(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | None:
-    if text is None:
-        return None
-    days, rest = divmod(duration(text), _DAY_MS)
-    if rest or not days:
-        raise click.BadParameter(f"{text!r} is not a number of days: write 30d")
-    return days
+from tambomq.cli.pipeline.client import counted
+from tambomq.cli.pipeline.spark import lake_option, open_lake
 
 
 @click.command(epilog=example("tambo pipeline compact", "tambo pipeline compact --retain 30d"))
 @click.option(
     "--retain",
-    callback=_days,
+    type=whole_days,
     metavar="DAYS",
     help="Forget all that was recorded or ended before so many days: 30d. [keep all]",
 )
@@ -35,13 +24,13 @@ def _days(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int
 @json_option
 @verbose_option
 def compact(*, retain: int | None, lake: Path | None, as_json: bool) -> None:
-    """Put the lake's small files together, and delete what nobody needs any more.
+    """Merge the lake's small files, and delete files that are not used any more.
 
     The pipeline may run meanwhile. Files are deleted an hour after they were replaced.
     """
-    # This one tells if Spark is not installed, whose columns the lake has.
-    import_module("tambomq.spark.driver")
-    from tambomq.pipeline.compact import compact as work
+    # Reports a missing Spark, which the lake's columns need.
+    import_module("tambomq.spark.launch.session")
+    from tambomq.pipeline.lake.compact import compact as work
 
     done = work(open_lake(lake), retain_days=retain)
     if as_json:
@@ -52,5 +41,5 @@ def compact(*, retain: int | None, lake: Path | None, as_json: bool) -> None:
         rows = counted(done.dropped_rows, "row")
         days = counted(done.dropped_days, "day was", "days were")
         emit(f"{rows} of {days} let go.")
-    gone = counted(done.deleted, "file that nobody needs was", "files that nobody needs were")
-    emit(f"{gone} deleted, {counted(done.freed_bytes, 'byte')}.")
+    deleted = counted(done.deleted, "file that nobody needs was", "files that nobody needs were")
+    emit(f"{deleted} deleted, {counted(done.freed_bytes, 'byte')}.")

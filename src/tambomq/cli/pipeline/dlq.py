@@ -1,4 +1,4 @@
-"""``tambo pipeline dlq``: what died of what, and the way back into the queues."""
+"""``tambo pipeline dlq``: dead letters counted by error, their redrives, and undoing these."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any, Final
 
 import click
 
+from tambomq.bulk.redrives import Redrive
 from tambomq.cli.output import NothingThere, emit, emit_json, emit_table, example
-from tambomq.cli.pipeline_client import counted, every_command, open_store, redis_url
-from tambomq.cli.pipeline_redrive import redrive
+from tambomq.cli.pipeline.client import counted, every_command, open_store, redis_url
+from tambomq.cli.pipeline.redrive import redrive
 from tambomq.cli.times import utc
 from tambomq.errors import QueueError, WrongType
 from tambomq.pipeline.address import address, numbered
-from tambomq.pipeline.dead import Kind, Letter, histogram
-from tambomq.pipeline.graves import PROTOCOLS, Grave, Yard
+from tambomq.pipeline.dlq.histogram import DeadLetterGroup, DeadLetterInfo, histogram
+from tambomq.pipeline.dlq.queues import PROTOCOLS, DeadLetterQueue, DeadLetterQueues
 from tambomq.rsmq.keys import NAMESPACE
-from tambomq.store.redrives import Redrive
 from tambomq.text import spelled_out
 
 SHOWN: Final = 40
@@ -25,10 +25,10 @@ _DEFAULT: Final = "show"
 
 
 class _Dlq(click.Group):
-    """A group that shows what there is if it is not told a command."""
+    """A group whose default command is ``show``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take whatever is no command for an argument of the usual one."""
+        """Take anything but a command for an argument of ``show``."""
         if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
             args = [_DEFAULT, *args]
         return super().parse_args(ctx, args)
@@ -45,7 +45,7 @@ class _Dlq(click.Group):
     ),
 )
 def dlq() -> None:
-    """Count dead letters by what they died of; let them be delivered again, and regret it."""
+    """Count dead letters by error, redrive them to their queues, and undo that."""
 
 
 dlq.add_command(redrive)
@@ -67,9 +67,9 @@ def show(queues: tuple[str, ...], *, ns: str, dead: str, as_json: bool) -> None:
 
     QUEUE is chasqui:orders or rsmq:orders; without, all of both protocols.
     """
-    yard = Yard(open_store(), redis_url(), ns=ns, dead=dead)
-    graves = [yard.grave(address(each, PROTOCOLS)) for each in queues] or yard.graves()
-    kinds = histogram(_letters(graves, are_named=bool(queues)))
+    every = DeadLetterQueues(open_store(), redis_url(), ns=ns, dead=dead)
+    found = [every.of(address(each, PROTOCOLS)) for each in queues] or every.all()
+    kinds = histogram(_letters(found, are_named=bool(queues)))
     if as_json:
         emit_json({"letters": sum(each.count for each in kinds), "kinds": list(map(_kind, kinds))})
         return
@@ -87,21 +87,21 @@ def show(queues: tuple[str, ...], *, ns: str, dead: str, as_json: bool) -> None:
 @every_command
 def redrives(queues: tuple[str, ...], *, ns: str, as_json: bool) -> None:
     """List the redrives of the last week, and how far each has come."""
-    yard = Yard(open_store(), redis_url(), ns=ns)
-    graves = [yard.grave(address(each, PROTOCOLS)) for each in queues] or yard.graves()
-    found = list(_redrives(graves, are_named=bool(queues)))
+    every = DeadLetterQueues(open_store(), redis_url(), ns=ns)
+    found = [every.of(address(each, PROTOCOLS)) for each in queues] or every.all()
+    started = list(_redrives(found, are_named=bool(queues)))
     if as_json:
-        emit_json([_redrive(grave, each) for grave, each in found])
+        emit_json([_redrive(dead_letters, each) for dead_letters, each in started])
         return
-    if not found:
+    if not started:
         raise NothingThere("no redrives")
     columns = ("id", "state", "begun", "selected", "moved", "put back", "where")
     rows = [
         (
-            *(f"{grave.address}/{each.id}", each.state, utc(each.begun_ms)),
+            *(f"{dead_letters.address}/{each.id}", each.state, utc(each.begun_ms)),
             *(each.selected, each.moved, each.undone, each.where),
         )
-        for grave, each in found
+        for dead_letters, each in started
     ]
     emit_table(columns, rows)
 
@@ -110,59 +110,63 @@ def redrives(queues: tuple[str, ...], *, ns: str, as_json: bool) -> None:
 @click.argument("id")
 @_ns_option
 @click.option(
-    "--journal", is_flag=True, help="Tell RSMQ's journal who is dead again. [ChasquiMQ's events do]"
+    "--journal",
+    is_flag=True,
+    help="Record in RSMQ's journal what is dead again. [ChasquiMQ has events]",
 )
 @every_command
 def undo(id: str, *, ns: str, journal: bool, as_json: bool) -> None:
-    """Put back what a redrive moved and nobody has taken yet, with its reason and its bytes.
+    """Move what a redrive moved, and no worker has taken yet, back to the dead letters.
 
-    ID is what redrive and redrives tell: chasqui:orders/<id>.
+    ID is the one that redrive and redrives print: chasqui:orders/<id>.
     """
     queue, name = numbered(id, PROTOCOLS)
-    grave = Yard(open_store(), redis_url(), ns=ns, journal=journal).grave(queue)
-    told = next((each for each in grave.known() if each.id == name), None)
-    if told is None:
-        raise QueueError(queue.queue, f"{queue} knows of no redrive {name!r}: see dlq redrives")
-    done = grave.undo(told)
+    dead_letters = DeadLetterQueues(open_store(), redis_url(), ns=ns, journal=journal).of(queue)
+    redrive = next((each for each in dead_letters.known() if each.id == name), None)
+    if redrive is None:
+        raise QueueError(queue.queue, f"{queue} has no redrive {name!r}: see `dlq redrives`")
+    done = dead_letters.undo(redrive)
     if as_json:
         counts = {"put_back": done.back, "running": done.running, "consumed": done.consumed}
         emit_json({"id": id, **counts})
         return
-    running, gone = (counted(count, "is", "are") for count in (done.running, done.consumed))
-    emit(f"{done.back} put back, {running} in workers' hands, {gone} gone")
+    running, consumed = (counted(count, "is", "are") for count in (done.running, done.consumed))
+    emit(f"{done.back} put back, {running} running, {consumed} consumed")
 
 
-def _letters(graves: Iterable[Grave], *, are_named: bool) -> Iterator[Letter]:
-    for grave in graves:
-        with _left_out(grave, unless=are_named):
-            yield from grave.letters()
+def _letters(found: Iterable[DeadLetterQueue], *, are_named: bool) -> Iterator[DeadLetterInfo]:
+    for dead_letters in found:
+        with _left_out(dead_letters, unless=are_named):
+            yield from dead_letters.letters()
 
 
-def _redrives(graves: Iterable[Grave], *, are_named: bool) -> Iterator[tuple[Grave, Redrive]]:
-    for grave in graves:
-        with _left_out(grave, unless=are_named):
-            yield from ((grave, each) for each in grave.known())
+def _redrives(
+    found: Iterable[DeadLetterQueue], *, are_named: bool
+) -> Iterator[tuple[DeadLetterQueue, Redrive]]:
+    for dead_letters in found:
+        with _left_out(dead_letters, unless=are_named):
+            yield from ((dead_letters, each) for each in dead_letters.known())
 
 
 @contextmanager
-def _left_out(grave: Grave, *, unless: bool) -> Iterator[None]:
-    """Go on with the next queue after one whose keys somebody else uses, and say so."""
+def _left_out(dead_letters: DeadLetterQueue, *, unless: bool) -> Iterator[None]:
+    """Warn about a queue whose keys are of another type, and go on with the next."""
     try:
         yield
     except WrongType as error:
         if unless:
             raise
-        click.echo(spelled_out(f"tambo: {grave.address} is left out: {error}"), err=True)
+        click.echo(spelled_out(f"tambo: {dead_letters.address} is left out: {error}"), err=True)
 
 
-def _row(kind: Kind) -> tuple[object, ...]:
+def _row(kind: DeadLetterGroup) -> tuple[object, ...]:
     return (
         *(kind.queue, kind.count, kind.reason or None, kind.name or None, kind.shape or None),
         *(utc(kind.first_ms), utc(kind.last_ms), kind.samples[0].id),
     )
 
 
-def _kind(kind: Kind) -> dict[str, Any]:
+def _kind(kind: DeadLetterGroup) -> dict[str, Any]:
     return {
         "queue": kind.queue,
         "count": kind.count,
@@ -183,16 +187,16 @@ def _kind(kind: Kind) -> dict[str, Any]:
     }
 
 
-def _redrive(grave: Grave, told: Redrive) -> dict[str, Any]:
+def _redrive(dead_letters: DeadLetterQueue, redrive: Redrive) -> dict[str, Any]:
     return {
-        "id": f"{grave.address}/{told.id}",
-        "state": told.state,
-        "begun": utc(told.begun_ms),
-        "where": told.where,
-        "set": told.rewrite,
-        "attempts": told.attempts,
-        "selected": told.selected,
-        "canary": told.canary,
-        "moved": told.moved,
-        "put_back": told.undone,
+        "id": f"{dead_letters.address}/{redrive.id}",
+        "state": redrive.state,
+        "begun": utc(redrive.begun_ms),
+        "where": redrive.where,
+        "set": redrive.rewrite,
+        "attempts": redrive.attempts,
+        "selected": redrive.selected,
+        "canary": redrive.canary,
+        "moved": redrive.moved,
+        "put_back": redrive.undone,
     }

@@ -7,10 +7,10 @@ from typing import Any, Final
 import click
 
 from tambomq.cli.output import NothingThere, emit, emit_json, emit_table, example, yes_option
-from tambomq.cli.pipeline_client import confirm, counted, every_command, open_store
+from tambomq.cli.pipeline.client import confirm, counted, every_command, open_store
 from tambomq.clock import now_ms
 from tambomq.pipeline.address import address
-from tambomq.pipeline.leases import DEAD, EveryLease, Held
+from tambomq.pipeline.leases import DEAD, EveryLease, FoundLease
 from tambomq.rsmq.keys import NAMESPACE
 
 _NS: Final = click.option(
@@ -27,7 +27,7 @@ _NS: Final = click.option(
     )
 )
 def leases() -> None:
-    """Look at what streaming queries have taken, and end leases that nobody has."""
+    """Show what streaming queries have taken, and end leases without a live query."""
 
 
 @leases.command("list")
@@ -71,7 +71,7 @@ def show(queue: str | None, *, ns: str, as_json: bool) -> None:
 def release(
     queue: str | None, lease: str | None, *, dead: bool, ns: str, yes: bool, as_json: bool
 ) -> None:
-    """Give back the messages of a LEASE on QUEUE that nobody holds.
+    """Return the messages of a LEASE on QUEUE that no live query holds.
 
     A query that comes back to it finds that they are lost to it.
     """
@@ -85,7 +85,7 @@ def release(
     if not found:
         raise NothingThere("no lease is dead")
     confirm(f"Release {len(found)}?", yes=yes)
-    counts = {f"{where} {name}": known.release(where, name) for where, name in found}
+    counts = {f"{target} {name}": known.release(target, name) for target, name in found}
     if as_json:
         emit_json(counts)
         return
@@ -102,14 +102,14 @@ def release(
 @every_command
 def forget(queue: str, lease: str, *, give_back: bool, ns: str, yes: bool, as_json: bool) -> None:
     """Remove a LEASE on QUEUE for good, as if its query had never been."""
-    where = address(queue)
-    confirm(f"Forget the lease {lease} on {where}?", yes=yes)
-    if not _known(ns).forget(where, lease, give_back=give_back):
-        raise NothingThere(f"there is no lease {lease} on {where}")
+    target = address(queue)
+    confirm(f"Forget the lease {lease} on {target}?", yes=yes)
+    if not _known(ns).forget(target, lease, give_back=give_back):
+        raise NothingThere(f"there is no lease {lease} on {target}")
     if as_json:
-        emit_json({"queue": str(where), "lease": lease})
+        emit_json({"queue": str(target), "lease": lease})
     else:
-        emit(f"forgot the lease {lease} on {where}")
+        emit(f"forgot the lease {lease} on {target}")
 
 
 def _known(ns: str) -> EveryLease:
@@ -118,11 +118,11 @@ def _known(ns: str) -> EveryLease:
     return known
 
 
-def _is_dead(held: Held) -> bool:
+def _is_dead(held: FoundLease) -> bool:
     return held.lease.state == DEAD and bool(held.lease.claim)
 
 
-def _object(held: Held) -> dict[str, Any]:
+def _object(held: FoundLease) -> dict[str, Any]:
     lease = held.lease
     return {
         "queue": str(held.address),

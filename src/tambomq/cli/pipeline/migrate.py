@@ -1,4 +1,4 @@
-"""``tambo pipeline migrate``: all that is in a queue goes to another."""
+"""``tambo pipeline migrate``: moves all messages of a queue to another."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import Any
 
 import click
 
-from tambomq.cli.long_input import progress
+from tambomq.cli.durations import METAVAR, seconds
+from tambomq.cli.input import progress
 from tambomq.cli.output import NothingThere, emit, emit_json, example
-from tambomq.cli.pipeline_client import (
+from tambomq.cli.pipeline.client import (
     PATIENCE_S,
     counted,
     every_command,
@@ -16,11 +17,16 @@ from tambomq.cli.pipeline_client import (
     open_store,
     redis_url,
 )
-from tambomq.pipeline import pace
 from tambomq.pipeline.address import address
-from tambomq.pipeline.bodies import KINDS
-from tambomq.pipeline.migrate import Place, Report, end_of, migrate, move_name
-from tambomq.pipeline.moving import Count
+from tambomq.pipeline.transfer.bodies import KINDS
+from tambomq.pipeline.transfer.endpoints import QueueCounts
+from tambomq.pipeline.transfer.migrate import (
+    MigrationReport,
+    QueueLocation,
+    endpoint_of,
+    migrate,
+    move_name,
+)
 from tambomq.rsmq.keys import NAMESPACE
 from tambomq.store.sync import Store
 
@@ -38,8 +44,14 @@ from tambomq.store.sync import Store
 @click.option("--to-url", metavar="URL", help="The server of TARGET. [that of SOURCE]")
 @click.option("--ns", default=NAMESPACE, metavar="NAME", help=f"RSMQ's namespace. [{NAMESPACE}]")
 @click.option("--to-ns", metavar="NAME", help="The namespace of TARGET. [that of SOURCE]")
-@click.option("--wait", default="10s", metavar="TIME", help="Wait so long for what is held. [10s]")
-@click.option("--name", default="", metavar="NAME", help="What new ChasquiMQ jobs are called.")
+@click.option(
+    "--wait",
+    type=seconds,
+    default="10s",
+    metavar=METAVAR,
+    help="Wait so long for what is in flight: 90 (seconds), 5m. [10s]",
+)
+@click.option("--name", default="", metavar="NAME", help="The dispatch name of new ChasquiMQ jobs.")
 @click.option(
     "--payload",
     "kind",
@@ -48,79 +60,87 @@ from tambomq.store.sync import Store
     help="What bytes become as a job's data: text, the value whose JSON they are, or MessagePack.",
 )
 @journal_option
-@click.option("--dry-run", is_flag=True, help="Tell what would be moved, and move nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be moved, and move nothing.")
 @every_command
 def migrate_command(source: str, target: str, *, as_json: bool, **given: Any) -> None:
     """Move all that is in SOURCE to TARGET: rsmq:…, chasqui:… or gomq:…, in its order.
 
-    Delays go on. What somebody has received is waited for, then left and told. Interrupted, the
-    same command goes on: nothing is lost and nothing comes twice.
+    Delays are kept. It waits for messages in flight; those that stay in flight are reported.
+    After an interrupt the same command resumes: nothing is lost or moved twice.
     """
-    here = Place(address(source), redis_url(), given["ns"])
-    there = Place(address(target), given["to_url"] or here.url, given["to_ns"] or here.ns)
-    way, store = move_name(here, there), open_store()
-    begin = end_of(store, here)
-    count = begin.count()
+    from_queue = QueueLocation(address(source), redis_url(), given["ns"])
+    to_queue = QueueLocation(
+        address(target), given["to_url"] or from_queue.url, given["to_ns"] or from_queue.ns
+    )
+    move, store = move_name(from_queue, to_queue), open_store()
+    endpoint_from = endpoint_of(store, from_queue)
+    count = endpoint_from.count()
     if given["dry_run"]:
-        _show_plan(here, there, count, as_json=as_json)
+        _show_plan(from_queue, to_queue, count, as_json=as_json)
         return
-    other = Store(there.url, patience_s=PATIENCE_S)
+    other = Store(to_queue.url, patience_s=PATIENCE_S)
     click.get_current_context().call_on_close(other.close)
     how = {key: given[key] for key in ("kind", "name", "journal")}
-    end = end_of(other, there, **how)
+    endpoint_to = endpoint_of(other, to_queue, **how)
     total = count.waiting + count.delayed
     with progress("moving", "messages", total, shown=not as_json) as tick:
         done = migrate(
-            begin,
-            end,
-            way,
-            wait_s=pace.seconds(given["wait"]),
+            endpoint_from,
+            endpoint_to,
+            move,
+            wait_s=given["wait"],
             tick=lambda moved: tick(moved, min(moved, total)),
         )
-    _show(here, there, done, as_json=as_json)
+    _show(from_queue, to_queue, done, as_json=as_json)
 
 
-def _show_plan(here: Place, there: Place, count: Count, *, as_json: bool) -> None:
+def _show_plan(
+    source: QueueLocation, target: QueueLocation, count: QueueCounts, *, as_json: bool
+) -> None:
     if as_json:
         counts = {"waiting": count.waiting, "delayed": count.delayed, "held": count.in_flight}
-        emit_json({"from": str(here.address), "to": str(there.address), **counts})
+        emit_json({"from": str(source.address), "to": str(target.address), **counts})
         return
     waiting = counted(count.waiting, "that waits", "that wait")
     delayed = counted(count.delayed, "that is delayed", "that are delayed")
-    emit(f"would move {waiting} and {delayed} from {here.address} to {there.address}")
+    emit(f"would move {waiting} and {delayed} from {source.address} to {target.address}")
     if count.in_flight:
         held = counted(count.in_flight, "is", "are")
         emit(f"{held} in somebody's hands, and would be waited for")
-    if count.delayed and there.address.protocol == "gomq":
+    if count.delayed and target.address.protocol == "gomq":
         emit("GOMQ knows no delays: those that are delayed would stay")
 
 
-def _show(here: Place, there: Place, done: Report, *, as_json: bool) -> None:
+def _show(
+    source: QueueLocation, target: QueueLocation, done: MigrationReport, *, as_json: bool
+) -> None:
     if as_json:
         emit_json(
             {
-                "from": str(here.address),
-                "to": str(there.address),
+                "from": str(source.address),
+                "to": str(target.address),
                 "moved": done.moved,
-                "total": done.gone.count,
-                "digest": f"{done.come.sum:012x}",
+                "total": done.departed.count,
+                "digest": f"{done.arrived.sum:012x}",
                 "left": {"held": done.left.in_flight, "delayed": done.left.delayed},
                 "made": done.made,
             }
         )
         return
-    if not done.gone.count and not done.left.in_flight and not done.left.delayed:
-        raise NothingThere(f"{here.address} is empty: nothing was moved")
-    emit(f"moved {counted(done.moved, 'message')} from {here.address} to {there.address}")
+    if not done.departed.count and not done.left.in_flight and not done.left.delayed:
+        raise NothingThere(f"{source.address} is empty: nothing was moved")
+    emit(f"moved {counted(done.moved, 'message')} from {source.address} to {target.address}")
     if done.made:
-        emit(f"{there.address} was made")
-    gone, come = (counted(each.count, "has", "have") for each in (done.gone, done.come))
-    told = f"{gone} left and {come} come since it began"
-    emit(f"{told}, with the same digest {done.come.sum:012x}")
+        emit(f"{target.address} was made")
+    departed, arrived = (
+        counted(each.count, "has", "have") for each in (done.departed, done.arrived)
+    )
+    summary = f"{departed} left and {arrived} come since it began"
+    emit(f"{summary}, with the same digest {done.arrived.sum:012x}")
     if done.left.in_flight:
         stay = "stays: somebody has it in hand", "stay: somebody has them in hand"
         emit(f"{counted(done.left.in_flight, *stay)}; run it again later")
     if done.left.delayed:
         stay = "stays: it is delayed", "stay: they are delayed"
-        told = f"{there.address.protocol} knows no delays"
-        emit(f"{counted(done.left.delayed, *stay)}, and {told}")
+        summary = f"{target.address.protocol} knows no delays"
+        emit(f"{counted(done.left.delayed, *stay)}, and {summary}")

@@ -1,4 +1,4 @@
-"""``tambo pipeline dlq redrive``: let dead letters be delivered again."""
+"""``tambo pipeline dlq redrive``: moves dead letters back to their queue."""
 
 from __future__ import annotations
 
@@ -6,24 +6,32 @@ from typing import Any, Final
 
 import click
 
-from tambomq.cli.long_input import progress
+from tambomq.bulk.redrives import STOPPED
+from tambomq.cli.durations import METAVAR, seconds
+from tambomq.cli.input import progress
 from tambomq.cli.output import FAILED, NothingThere, emit, emit_json, example
-from tambomq.cli.pipeline_client import (
+from tambomq.cli.pipeline.client import (
     counted,
     every_command,
     journal_option,
     open_store,
     redis_url,
 )
-from tambomq.cli.pipeline_spark import master_option, open_spark
-from tambomq.pipeline import pace
+from tambomq.cli.pipeline.spark import master_option, open_spark
 from tambomq.pipeline.address import Address, address
-from tambomq.pipeline.graves import PROTOCOLS, Yard
-from tambomq.pipeline.issued import Issued
-from tambomq.pipeline.picks import rewriting
-from tambomq.pipeline.redrive import ATTEMPTS, Order, Outcome, Planned, plan, run
+from tambomq.pipeline.dlq.issued import IssuedRedrives
+from tambomq.pipeline.dlq.queues import PROTOCOLS, DeadLetterQueues
+from tambomq.pipeline.dlq.redrive import (
+    ATTEMPTS,
+    RedriveOptions,
+    RedrivePlan,
+    RedriveResult,
+    plan,
+    run,
+)
+from tambomq.pipeline.dlq.selection import rewriting
+from tambomq.pipeline.transfer import pace
 from tambomq.rsmq.keys import NAMESPACE
-from tambomq.store.redrives import STOPPED
 
 _SAMPLES: Final = 5
 
@@ -44,13 +52,19 @@ _SAMPLES: Final = 5
     type=click.Choice(ATTEMPTS),
     help="Give jobs all their attempts again, or let them go on counting. [reset]",
 )
-@click.option("--rate", metavar="COUNT/s", help="So many at most, also per min or h. [no limit]")
-@click.option("--canary", metavar="PERCENT", help="Let so many go ahead, and see how they fare.")
-@click.option("--canary-wait", default="60s", metavar="TIME", help="For so long. [60s]")
+@click.option("--rate", metavar="COUNT/s", help="So many at most; also 60/m, 600/h. [no limit]")
+@click.option("--canary", metavar="PERCENT", help="Move this share first, and watch its outcome.")
+@click.option(
+    "--canary-wait",
+    type=seconds,
+    default="60s",
+    metavar=METAVAR,
+    help="Wait so long for them: 90 (seconds), 5m. [60s]",
+)
 @click.option("--tolerance", default="10%", metavar="PERCENT", help="So many may fail. [10%]")
 @click.option("--limit", type=click.IntRange(min=1), metavar="COUNT", help="The oldest so many.")
 @click.option("--id", metavar="NAME", help="A name for this redrive, or the one to go on with.")
-@click.option("--dry-run", is_flag=True, help="Tell what would be moved, and move nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be moved, and move nothing.")
 @click.option("--ns", default=NAMESPACE, metavar="NAME", help=f"RSMQ's namespace. [{NAMESPACE}]")
 @click.option("--dead", default="", metavar="NAME", help="RSMQ's dead-letter queue. [<queue>-dead]")
 @journal_option
@@ -60,68 +74,74 @@ _SAMPLES: Final = 5
 def redrive(ctx: click.Context, /, queue: str, *, as_json: bool, **given: Any) -> None:
     """Let dead letters of QUEUE (chasqui:orders, rsmq:orders) be delivered again.
 
-    Each is moved in one step and written down. Interrupted, the same command with the --id that it
-    told goes on; somebody else gives the same --where and --set as well. `dlq undo` puts back what
-    nobody has taken yet. Exit 1 if the canary failed.
+    Each is moved and recorded in one step. After an interrupt the same command with the printed
+    --id resumes; another user gives the same --where and --set as well. `dlq undo` moves back what
+    no worker has taken yet. Exit 1 if the canary failed.
     """
-    where, order = address(queue, PROTOCOLS), _order(given)
+    source, options = address(queue, PROTOCOLS), _options(given)
     asked = {key: given[key] for key in ("ns", "dead", "journal")}
-    grave = Yard(open_store(), redis_url(), **asked).grave(where)
-    issued = Issued()
-    planned = plan(grave, lambda: open_spark("tambo pipeline dlq", given["master"]), order, issued)
-    if not planned.picks and not planned.is_known:
-        chosen = f" that {order.where} is true of" if order.where else ""
-        raise NothingThere(f"{where} has no dead letters{chosen}: nothing was moved")
+    dead_letters = DeadLetterQueues(open_store(), redis_url(), **asked).of(source)
+    issued = IssuedRedrives()
+    planned = plan(
+        dead_letters, lambda: open_spark("tambo pipeline dlq", given["master"]), options, issued
+    )
+    if not planned.selections and not planned.is_known:
+        chosen = f" that {options.condition} is true of" if options.condition else ""
+        raise NothingThere(f"{source} has no dead letters{chosen}: nothing was moved")
     if given["dry_run"]:
-        _show_plan(where, planned, order, as_json=as_json)
+        _show_plan(source, planned, options, as_json=as_json)
         return
-    _note(issued, where, planned)
-    # Whoever is interrupted must know how to go on.
-    letters = counted(len(planned.picks), "letter")
-    click.echo(f"redrive {where}/{planned.told.id}: {letters}", err=True)
-    with progress("moving", "letters", planned.told.selected, shown=not as_json) as tick:
-        done = run(grave, planned, order, lambda moved: tick(moved, moved))
-    _show(where, done, as_json=as_json)
+    _note(issued, source, planned)
+    # An interrupted user needs the id to resume.
+    letters = counted(len(planned.selections), "letter")
+    click.echo(f"redrive {source}/{planned.redrive.id}: {letters}", err=True)
+    with progress("moving", "letters", planned.redrive.selected, shown=not as_json) as tick:
+        done = run(dead_letters, planned, options, lambda moved: tick(moved, moved))
+    _show(source, done, as_json=as_json)
     if done.state == STOPPED:
         ctx.exit(FAILED)
 
 
-def _note(issued: Issued, where: Address, planned: Planned) -> None:
+def _note(issued: IssuedRedrives, source: Address, planned: RedrivePlan) -> None:
     try:
-        issued.note(where, planned.told)
+        issued.note(source, planned.redrive)
     except OSError as error:
-        told = f"{issued.path} cannot be written ({error.strerror}): to go on, say --where again"
-        click.echo(f"tambo: {told}", err=True)
+        redrive = f"{issued.path} cannot be written ({error.strerror}): to go on, say --where again"
+        click.echo(f"tambo: {redrive}", err=True)
 
 
-def _order(given: dict[str, Any]) -> Order:
-    return Order(
-        where=given["where"],
+def _options(given: dict[str, Any]) -> RedriveOptions:
+    return RedriveOptions(
+        condition=given["where"],
         rewrite=rewriting(given["rewrite"]) if given["rewrite"] else None,
         attempts=given["attempts"],
         id=given["id"],
         canary=pace.share(given["canary"]) if given["canary"] else None,
-        canary_wait_s=pace.seconds(given["canary_wait"]),
+        canary_wait_s=given["canary_wait"],
         tolerance=pace.share(given["tolerance"]),
         per_s=pace.rate(given["rate"]) if given["rate"] else None,
         limit=given["limit"],
     )
 
 
-def _show_plan(where: Address, planned: Planned, order: Order, *, as_json: bool) -> None:
-    told, count = planned.told, len(planned.picks)
+def _show_plan(
+    source: Address, planned: RedrivePlan, options: RedriveOptions, *, as_json: bool
+) -> None:
+    redrive, count = planned.redrive, len(planned.selections)
     if as_json:
-        samples = [pick.key for pick in planned.picks[:_SAMPLES]]
-        emit_json({"queue": str(where), "letters": count, "canary": told.canary, "first": samples})
+        samples = [selection.key for selection in planned.selections[:_SAMPLES]]
+        emit_json(
+            {"queue": str(source), "letters": count, "canary": redrive.canary, "first": samples}
+        )
         return
-    such = f", such as {planned.picks[0].key}" if planned.picks else ""
-    emit(f"would move {counted(count, 'letter')} of {where}{such}")
-    if told.canary:
-        emit(f"{told.canary} would go ahead and be watched for {order.canary_wait_s:g} s")
+    such = f", such as {planned.selections[0].key}" if planned.selections else ""
+    emit(f"would move {counted(count, 'letter')} of {source}{such}")
+    if redrive.canary:
+        emit(f"{redrive.canary} would go ahead and be watched for {options.canary_wait_s:g} s")
 
 
-def _show(where: Address, done: Outcome, *, as_json: bool) -> None:
-    id = f"{where}/{done.id}"
+def _show(source: Address, done: RedriveResult, *, as_json: bool) -> None:
+    id = f"{source}/{done.id}"
     if as_json:
         emit_json(
             {
@@ -131,16 +151,16 @@ def _show(where: Address, done: Outcome, *, as_json: bool) -> None:
                 "moved": done.moved,
                 "in_hands": done.held,
                 "refused": done.refused,
-                "canary": {"letters": done.canary, **done.fates, "why": done.why or None},
+                "canary": {"letters": done.canary, **done.outcomes, "why": done.why or None},
             }
         )
         return
-    if done.fates:
-        fates = ", ".join(f"{count} {fate}" for fate, count in sorted(done.fates.items()))
-        emit(f"of {done.canary} that went ahead: {fates}")
+    if done.outcomes:
+        outcomes = ", ".join(f"{count} {fate}" for fate, count in sorted(done.outcomes.items()))
+        emit(f"of {done.canary} that went ahead: {outcomes}")
     if done.state == STOPPED:
         emit(f"stopped after {done.moved} of {counted(done.selected, 'letter')}: {done.why}")
-        emit(f"go on: tambo pipeline dlq redrive {where} --id {done.id}")
+        emit(f"go on: tambo pipeline dlq redrive {source} --id {done.id}")
     else:
         emit(f"moved {done.moved} of {counted(done.selected, 'letter')}")
     if done.held:

@@ -1,4 +1,4 @@
-"""``tambo pipeline replay``: what a lake has kept goes into a queue again."""
+"""``tambo pipeline replay``: sends recorded messages of a lake to a queue again."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any, Final
 
 import click
 
-from tambomq.cli.long_input import progress
+from tambomq.cli.input import progress
 from tambomq.cli.output import NothingThere, emit, emit_json, example
-from tambomq.cli.pipeline_client import (
+from tambomq.cli.pipeline.client import (
     counted,
     every_command,
     journal_option,
     open_store,
     redis_url,
 )
-from tambomq.cli.pipeline_spark import lake_option, master_option, open_lake, open_spark
+from tambomq.cli.pipeline.spark import lake_option, master_option, open_lake, open_spark
 from tambomq.ids import letters
-from tambomq.pipeline import pace
 from tambomq.pipeline.address import address
-from tambomq.pipeline.bodies import KINDS
-from tambomq.pipeline.migrate import Place, end_of
+from tambomq.pipeline.transfer import pace
+from tambomq.pipeline.transfer.bodies import KINDS
+from tambomq.pipeline.transfer.migrate import QueueLocation, endpoint_of
 from tambomq.rsmq.keys import NAMESPACE
 
 _ID_LETTERS: Final = 10
@@ -49,32 +49,32 @@ _WHAT: Final = ("sent", "dead", "all")
 @click.option("--speed", default="max", metavar="N", help="1x as it was, 2x, max. [max]")
 @click.option("--id", metavar="NAME", help="A name for this replay, or the one to go on with.")
 @click.option("--ns", default=NAMESPACE, metavar="NAME", help=f"RSMQ's namespace. [{NAMESPACE}]")
-@click.option("--name", default="", metavar="NAME", help="What new ChasquiMQ jobs are called.")
+@click.option("--name", default="", metavar="NAME", help="The dispatch name of new ChasquiMQ jobs.")
 @click.option(
     "--payload", "kind", type=click.Choice(KINDS), default=KINDS[0], help="As in migrate."
 )
 @journal_option
-@click.option("--dry-run", is_flag=True, help="Tell how much would be sent, and send nothing.")
+@click.option("--dry-run", is_flag=True, help="Show how much would be sent, and send nothing.")
 @master_option
 @every_command
 def replay_command(target: str, *, as_json: bool, **given: Any) -> None:
     """Send what a lake has kept once more, in the order it had, under new ids.
 
-    Interrupted, the same command with the --id that it told goes on: nothing is sent twice.
+    After an interrupt the same command with the printed --id resumes: nothing is sent twice.
     """
-    from tambomq.pipeline.replay import check_id, replay, rows
+    from tambomq.pipeline.transfer.replay import check_id, replay, rows
 
-    there = Place(address(target), redis_url(), given["ns"])
+    there = QueueLocation(address(target), redis_url(), given["ns"])
     speed, id = pace.speed(given["speed"]), check_id(given["id"] or letters(_ID_LETTERS))
     how = {key: given[key] for key in ("kind", "name", "journal")}
-    end = end_of(open_store(), there, **how)
+    end = endpoint_of(open_store(), there, **how)
     lake = open_lake(given["lake"])
     spark = open_spark("tambo pipeline replay", given["master"])
     found = rows(lake.read(spark, "bronze"), given["where"], given["what"])
     if given["dry_run"]:
         _show_plan(there, sum(1 for _ in found), as_json=as_json)
         return
-    # Whoever is interrupted must know how to go on.
+    # An interrupted user needs the id to resume.
     click.echo(f"replay {id}", err=True)
     with progress("sending", "messages", None, shown=not as_json) as tick:
         done = replay(found, end, id, speed=speed, tick=lambda sent: tick(sent, sent))
@@ -90,13 +90,13 @@ def replay_command(target: str, *, as_json: bool, **given: Any) -> None:
     emit(f"what they were called: {done.origins or 'their ids begin with it'}")
 
 
-def _show_plan(there: Place, count: int, *, as_json: bool) -> None:
+def _show_plan(there: QueueLocation, count: int, *, as_json: bool) -> None:
     if as_json:
         emit_json({"to": str(there.address), "rows": count})
     else:
         emit(f"would send {counted(count, 'message')} to {there.address}")
 
 
-def _nothing(where: str) -> str:
-    chosen = f" that {where} is true of" if where else ""
+def _nothing(condition: str) -> str:
+    chosen = f" that {condition} is true of" if condition else ""
     return f"the lake has no bodies{chosen}: nothing was sent"

@@ -1,8 +1,7 @@
-"""``tambo pipeline report``: what the lake tells, as a page, as tables and as JSON."""
+"""``tambo pipeline report``: figures from the lake, as a page, as tables and as JSON."""
 
 from __future__ import annotations
 
-import re
 import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -10,34 +9,19 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
+from tambomq.cli.durations import METAVAR, milliseconds
 from tambomq.cli.output import emit, emit_json, emit_table, example
-from tambomq.cli.pipeline_client import every_command
-from tambomq.cli.pipeline_spark import lake_option, master_option, open_lake, open_spark
+from tambomq.cli.pipeline.client import every_command
+from tambomq.cli.pipeline.spark import lake_option, master_option, open_lake, open_spark
 from tambomq.cli.times import utc
 from tambomq.clock import now_ms
 from tambomq.errors import SettingsError
 
 if TYPE_CHECKING:
-    from tambomq.pipeline.figures import Figures, Line
+    from tambomq.pipeline.report.figures import FigureRow, Figures
 
 OUT: Final = "tambo-report.html"
 SHOWN: Final = 30
-_SPAN: Final = re.compile(r"(\d+)([mhdw])")
-_UNITS_MS: Final = {"m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
-
-
-class Span(click.ParamType[int]):
-    """How long ago: ``90m``, ``24h``, ``7d``, ``2w``."""
-
-    name = "span"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> int:
-        """Return milliseconds."""
-        if isinstance(value, int):
-            return value
-        if (found := _SPAN.fullmatch(value)) is None:
-            self.fail(f"{value!r} is no span such as 90m, 24h, 7d or 2w", param, ctx)
-        return int(found[1]) * _UNITS_MS[found[2]]
 
 
 @click.command(
@@ -47,7 +31,12 @@ class Span(click.ParamType[int]):
         "tambo pipeline report --json",
     )
 )
-@click.option("--since", type=Span(), metavar="SPAN", help="Not what is older: 90m, 24h, 7d. [all]")
+@click.option(
+    "--since",
+    type=milliseconds,
+    metavar=METAVAR,
+    help="Only the last 90m, 24h, 7d; a plain number is seconds. [all]",
+)
 @click.option("--queue", "queues", multiple=True, metavar="PATTERN", help="Only these; repeatable.")
 @click.option(
     "--out", default=OUT, metavar="FILE", help=f"Where the page goes; - for nowhere. [{OUT}]"
@@ -70,7 +59,7 @@ def report(
 
     Patterns are as in `chasqui:orders` and `rsmq:*`. Times are of UTC.
     """
-    from tambomq.pipeline.report import figures
+    from tambomq.pipeline.report.report import figures
 
     found_lake = open_lake(lake)
     spark = open_spark("tambo-report", master, over=found_lake)
@@ -88,7 +77,7 @@ def report(
 
 
 def _write(figures: Figures, path: Path) -> Path:
-    from tambomq.pipeline.page import html
+    from tambomq.pipeline.report.page import html
 
     path = path.expanduser().absolute()
     try:
@@ -101,7 +90,7 @@ def _write(figures: Figures, path: Path) -> Path:
 
 
 def _show(figures: Figures) -> None:
-    from tambomq.pipeline.page import duration
+    from tambomq.pipeline.report.page import duration
 
     totals = figures.totals
     runs = "run" if totals.failed == 1 else "runs"
@@ -127,14 +116,14 @@ def _show(figures: Figures) -> None:
 
 
 def _show_unfollowed(figures: Figures) -> None:
-    from tambomq.pipeline.page import unfollowed
+    from tambomq.pipeline.report.page import unfollowed
 
     if text := unfollowed(figures):
         emit(f"\n{text}")
 
 
-def _row(line: Line) -> tuple[Any, ...]:
-    from tambomq.pipeline.page import duration, oldest
+def _row(line: FigureRow) -> tuple[Any, ...]:
+    from tambomq.pipeline.report.page import duration, oldest
 
     counts = line.counts
     spreads = [getattr(each, p) for each in (line.wait, line.run) for p in ("p50", "p95", "p99")]

@@ -1,4 +1,4 @@
-"""``tambo pipeline run``: fill the lake, once or for as long as it is let."""
+"""``tambo pipeline run``: fills the lake, once or until it is stopped."""
 
 from __future__ import annotations
 
@@ -13,34 +13,30 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from tambomq.cli.chasqui_values import duration
+from tambomq.cli.durations import METAVAR, milliseconds, seconds
 from tambomq.cli.output import NothingThere, emit, emit_json, example
-from tambomq.cli.pipeline_client import counted, every_command, redis_url
-from tambomq.cli.pipeline_spark import lake_option, master_option, open_spark
+from tambomq.cli.pipeline.client import counted, every_command, redis_url
+from tambomq.cli.pipeline.spark import lake_option, master_option, open_spark
 
 if TYPE_CHECKING:
     from rich.status import Status
 
-    from tambomq.pipeline.progress import Progress
-    from tambomq.pipeline.run import Plan
+    from tambomq.pipeline.ingest.progress import Progress
+    from tambomq.pipeline.ingest.run import PipelineOptions
 
 _NAMED: Final = 5
-"""So many queues are named that are not followed."""
+"""Queues named that are not followed."""
 _SPINNER: Final = 2
-"""Columns that are taken by what turns before the line."""
+"""Columns of the spinner before the line."""
 
 
-class Shown(NamedTuple):
-    """Where it is told what happens."""
+class ProgressOutput(NamedTuple):
+    """The callbacks that show progress."""
 
     batch: Callable[[Progress, int, int], object]
-    """Told what a batch was, the rows in the lake, and how many came late."""
+    """Called with a batch, the rows in the lake, and those that came late."""
     say: Callable[[str], object] = lambda _: None
-    """Told what is waited for, where somebody watches."""
-
-
-def _milliseconds(_ctx: click.Context, _param: click.Parameter, text: str) -> int:
-    return duration(text)
+    """Called with what is waited for; shown on a terminal only."""
 
 
 @click.command(
@@ -59,24 +55,24 @@ def _milliseconds(_ctx: click.Context, _param: click.Parameter, text: str) -> in
 @click.option("--once", is_flag=True, help="Take what is there now, and end.")
 @click.option(
     "--every",
+    type=seconds,
     default="10s",
-    callback=_milliseconds,
-    metavar="TIME",
-    help="How often to look for more. [10s]",
+    metavar=METAVAR,
+    help="How often to look for more: 5 (seconds), 500ms, 1m. [10s]",
 )
 @click.option(
     "--watermark",
     default="1m",
-    callback=_milliseconds,
-    metavar="TIME",
-    help="How long after its end more may be told of a job. [1m]",
+    type=milliseconds,
+    metavar=METAVAR,
+    help="How long events of a job may arrive after its end. [1m]",
 )
 @click.option(
     "--give-up",
     default="7d",
-    callback=_milliseconds,
-    metavar="TIME",
-    help="How long to wait for the end of a job nothing is told of. [7d]",
+    type=milliseconds,
+    metavar=METAVAR,
+    help="How long to wait for the end of a job without events. [7d]",
 )
 @click.option(
     "--batch-rows",
@@ -98,7 +94,7 @@ def run(  # noqa: PLR0913  (one for each option)
     queues: tuple[str, ...],
     *,
     once: bool,
-    every: int,
+    every: float,
     watermark: int,
     give_up: int,
     batch_rows: int,
@@ -109,51 +105,51 @@ def run(  # noqa: PLR0913  (one for each option)
 ) -> None:
     """Follow queues into the lake: their events, dead letters and journals.
 
-    It goes on where it was when it ended, however that was. Ctrl-C ends it after its batch.
+    It resumes where the last run ended, also after a crash. Ctrl-C ends it after its batch.
     """
-    # Spark takes half a second to import: not for a help page. This one tells if it is missing.
-    import_module("tambomq.spark.driver")
-    from tambomq.pipeline.batch import Rules
-    from tambomq.pipeline.lake import Lake, default_path
-    from tambomq.pipeline.run import Plan
+    # Spark takes half a second to import: not for a help page. This import reports a missing Spark.
+    import_module("tambomq.spark.launch.session")
+    from tambomq.pipeline.ingest.batch import LifecycleTimeouts
+    from tambomq.pipeline.ingest.run import PipelineOptions
+    from tambomq.pipeline.lake.lake import Lake, default_path
 
-    plan = Plan(
+    options = PipelineOptions(
         redis_url(),
         queues,
         once=once,
-        every_s=every / 1000,
+        every_s=every,
         batch_rows=batch_rows,
-        rules=Rules(watermark, give_up),
+        timeouts=LifecycleTimeouts(watermark, give_up),
         fail_on_loss=on_loss == "stop",
     )
-    _look(plan)
+    _look(options)
     found = Lake.make(lake or default_path())
     with found.locked(), _shown(as_json=as_json) as shown:
-        _run(found, plan, master, shown)
+        _run(found, options, master, shown)
 
 
-def _look(plan: Plan) -> None:
+def _look(options: PipelineOptions) -> None:
     """Say so if there is nothing to follow; end if nothing is to be waited for."""
-    from tambomq.pipeline.run import streams, unfollowed
+    from tambomq.pipeline.ingest.run import count_streams, unfollowed
 
-    if others := unfollowed(plan):
+    if others := unfollowed(options):
         shown = ", ".join(others[:_NAMED]) + (", …" if len(others) > _NAMED else "")
         what = "queue without a journal is" if len(others) == 1 else "queues without a journal are"
         click.echo(f"{len(others)} {what} only counted, not followed: {shown}", err=True)
-    if streams(plan):
+    if count_streams(options):
         return
-    what = " or ".join(plan.queues) or "any protocol"
-    if plan.once:
+    what = " or ".join(options.queues) or "any protocol"
+    if options.once:
         raise NothingThere(f"there is no queue of {what} with events or a journal")
     click.echo(f"no queue of {what} has events or a journal yet: waiting for one", err=True)
 
 
-def _run(lake: Any, plan: Plan, master: str | None, shown: Shown) -> None:
-    from tambomq.pipeline.batch import LATE_ROWS
-    from tambomq.pipeline.lake import BRONZE
-    from tambomq.pipeline.run import Pipeline
+def _run(lake: Any, options: PipelineOptions, master: str | None, shown: ProgressOutput) -> None:
+    from tambomq.pipeline.ingest.batch import LATE_ROWS
+    from tambomq.pipeline.ingest.run import Pipeline
+    from tambomq.pipeline.lake.lake import BRONZE
 
-    pipeline = Pipeline(open_spark("tambo pipeline", master), lake, plan)
+    pipeline = Pipeline(open_spark("tambo pipeline", master), lake, options)
     with _interrupts() as asked:
 
         def is_to_end() -> bool:
@@ -170,7 +166,7 @@ def _run(lake: Any, plan: Plan, master: str | None, shown: Shown) -> None:
 
 @contextmanager
 def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Yield what tells whether we were asked to end. Asked twice, we end at once."""
+    """Yield a function that is true after SIGINT or SIGTERM; a second signal ends at once."""
     asked: list[int] = []
 
     def note(number: int, _frame: object) -> None:
@@ -178,7 +174,7 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
             raise KeyboardInterrupt
         asked.append(number)
 
-    # Spark sets one of its own, which would stop in the middle.
+    # Spark's own handler would stop in the middle of a batch.
     before = {each: signal.signal(each, note) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield lambda: bool(asked)
@@ -188,12 +184,12 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
 
 
 @contextmanager
-def _shown(*, as_json: bool) -> Iterator[Shown]:
+def _shown(*, as_json: bool) -> Iterator[ProgressOutput]:
     """Yield what shows a batch: a line of JSON, one line on a terminal that changes, or a line."""
     if as_json:
-        yield Shown(_emit_object)
+        yield ProgressOutput(_emit_object)
     elif sys.stderr is None or not sys.stderr.isatty():
-        yield Shown(lambda progress, total, late: emit(progress.line(total, late)))
+        yield ProgressOutput(lambda progress, total, late: emit(progress.line(total, late)))
     else:
         from rich.console import Console
 
@@ -202,12 +198,12 @@ def _shown(*, as_json: bool) -> Iterator[Shown]:
             console = Console(file=file)
             with console.status("starting Spark …") as status:
                 live = _Live(status, console.width - _SPINNER)
-                yield Shown(live.batch, status.update)
+                yield ProgressOutput(live.batch, status.update)
         live.end()
 
 
 class _Live:
-    """The line of a terminal that changes, and what is told when it is gone."""
+    """The line that changes on a terminal, and the summary after it."""
 
     def __init__(self, status: Status, width: int) -> None:
         self._status, self._width = status, width
@@ -222,7 +218,7 @@ class _Live:
         self._status.update(progress.line(total, late, self._width))
 
     def end(self) -> None:
-        """Print what it came to."""
+        """Print the summary."""
         if self._last:
             emit(self._last)
         batches = counted(self._batches, "batch", "batches")

@@ -1,4 +1,4 @@
-"""A session of Spark for commands: where it runs, and the lake they look into."""
+"""The Spark session and the lake of a command, and their options."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from tambomq.cli.output import Command
-from tambomq.pipeline.lake_path import lake_path
+from tambomq.pipeline.lake.path import lake_path
 
 if TYPE_CHECKING:
-    from tambomq.pipeline.lake import Lake
+    from tambomq.pipeline.lake.lake import Lake
 
 _STDERR: Final = 2
 _SMALL_BYTES: Final = 256 << 20
@@ -55,7 +55,7 @@ def open_spark(app: str, master: str | None, *, over: Lake | None = None) -> Any
     # Spark takes half a second to import: not for a help page.
     from tambomq.spark import session
 
-    # What goes wrong is told in one line; Spark would add its own hundreds.
+    # Errors are printed in one line; Spark would log hundreds.
     conf = {"spark.log.level": "OFF"}
     if master is None or master.startswith("local"):
         # Spark's 200 parts are for many machines: on a busy one with two cores a report of some
@@ -72,16 +72,16 @@ def open_spark(app: str, master: str | None, *, over: Lake | None = None) -> Any
 
 @contextmanager
 def _java_apart() -> Iterator[None]:
-    """Let a JVM that is started write where nobody looks; what it wrote is shown if that fails."""
+    """Capture the stderr of a JVM that starts; print it only if the start fails."""
     sys.stderr.flush()
-    with TemporaryFile() as told:
+    with TemporaryFile() as captured:
         ours = os.dup(_STDERR)
-        os.dup2(told.fileno(), _STDERR)
+        os.dup2(captured.fileno(), _STDERR)
         try:
             yield
         except BaseException:
-            told.seek(0)
-            os.write(ours, told.read())
+            captured.seek(0)
+            os.write(ours, captured.read())
             raise
         finally:
             os.dup2(ours, _STDERR)
@@ -90,6 +90,6 @@ def _java_apart() -> Iterator[None]:
 
 def open_lake(path: Path | None) -> Lake:
     """Return the lake that is there; raise `SettingsError` if none is."""
-    from tambomq.pipeline.lake import Lake, default_path
+    from tambomq.pipeline.lake.lake import Lake, default_path
 
     return Lake.open(path or default_path())

@@ -17,8 +17,8 @@ from tambomq.cli.output import (
     example,
     visible,
 )
-from tambomq.cli.pipeline_client import counted, every_command, redis_url
-from tambomq.cli.pipeline_spark import lake_option, master_option, open_lake, open_spark
+from tambomq.cli.pipeline.client import counted, every_command, redis_url
+from tambomq.cli.pipeline.spark import lake_option, master_option, open_lake, open_spark
 
 LIMIT: Final = 1000
 
@@ -57,7 +57,7 @@ def sql(  # noqa: PLR0913  (its options)
 
     Reading consumes nothing. Tables of the lake are there once `tambo pipeline run` has filled it.
     """
-    from tambomq.pipeline import views
+    from tambomq.pipeline import sql as views
 
     if tables:
         _show_tables(as_json=as_json)
@@ -67,14 +67,14 @@ def sql(  # noqa: PLR0913  (its options)
     if as_csv and as_json:
         raise click.UsageError("--csv or --json, not both")
     found_lake = open_lake(lake) if views.needs_lake(text) else None
-    place = views.Place(redis_url(), found_lake, queue, ns)
+    scope = views.QueryScope(redis_url(), found_lake, queue, ns)
     spark = open_spark("tambo-sql", master, over=found_lake)
-    found = views.ask(spark, place, text)
+    found = views.ask(spark, scope, text)
     rows = views.collected(found, limit + 1)
     _show(found.columns, rows[:limit], as_csv=as_csv, as_json=as_json)
     if len(rows) > limit:
-        most = counted(limit, "row")
-        click.echo(f"… there is more: --limit shows more than {most}", err=True)
+        shown = counted(limit, "row")
+        click.echo(f"… there is more: --limit shows more than {shown}", err=True)
     if not rows and not as_json:
         raise NothingThere
 
@@ -89,7 +89,7 @@ def _show(columns: list[str], rows: list[Any], *, as_csv: bool, as_json: bool) -
 
 
 def _show_tables(*, as_json: bool) -> None:
-    from tambomq.pipeline.views import columns_of
+    from tambomq.pipeline.sql import columns_of
 
     found = columns_of()
     if as_json:

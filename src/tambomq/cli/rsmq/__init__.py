@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from tambomq.cli.output import example
-from tambomq.cli.rsmq_client import ns_option, url_option
-from tambomq.cli.rsmq_messages import message
-from tambomq.cli.rsmq_queues import queue
+from tambomq.cli.rsmq.client import ns_option, url_option
+from tambomq.cli.rsmq.messages import message
+from tambomq.cli.rsmq.queues import queue
 
 
 @click.group(

@@ -1,4 +1,4 @@
-"""Where the bodies of ``tambo rsmq message send`` come from, and how many lines go at once."""
+"""The bodies that ``tambo rsmq message send`` reads, and the batches of lines it sends."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import BinaryIO, Final
 
 import click
 
-from tambomq.cli.long_input import progress, size_of, standard_input
+from tambomq.cli.input import progress, size_of, standard_input
 from tambomq.cli.output import Command
-from tambomq.cli.rsmq_options import base64_option
+from tambomq.cli.rsmq.options import base64_option
 from tambomq.errors import MessageTooLong, QueueError, ReplyLost, TamboError
 from tambomq.rsmq import Rsmq
-from tambomq.rsmq.ops import CHUNK
+from tambomq.rsmq.ops.messages import CHUNK
 
 # A batch of at most CHUNK messages is sent whole or not at all.
 BATCH_MESSAGES: Final = CHUNK
@@ -22,8 +22,8 @@ BATCH_BYTES: Final = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """What the command line says about bodies."""
+class SendOptions:
+    """The options of ``send`` about bodies."""
 
     texts: tuple[str, ...]
     file: BinaryIO | None
@@ -40,7 +40,7 @@ class Given:
 
 
 def body_options(command: Command) -> Command:
-    """Give *command* all ways to be told a body; they arrive as the fields of `Given`."""
+    """Give *command* its options for bodies; they arrive as the fields of `SendOptions`."""
     for option in (
         click.argument("dash", required=False, type=click.Choice(["-"]), metavar="[-]"),
         base64_option("The bodies are given as base64."),
@@ -63,7 +63,7 @@ def body_options(command: Command) -> Command:
     return command
 
 
-def check(given: Given) -> None:
+def check(given: SendOptions) -> None:
     """Raise `click.UsageError` unless exactly one place holds the bodies."""
     places = [bool(given.texts), given.file is not None, given.dash is not None]
     if sum(places) > 1 or (given.lines and given.texts):
@@ -72,9 +72,9 @@ def check(given: Given) -> None:
         raise click.UsageError("no body: give it with -m TEXT, --file PATH, or - (standard input)")
 
 
-def bodies(given: Given) -> list[bytes]:
+def bodies(given: SendOptions) -> list[bytes]:
     """Return the bodies, unless they are lines."""
-    # Bytes of the command line that are no text arrive as surrogates; they leave as they came.
+    # Arguments that are not UTF-8 arrive with surrogates; encode them back to the same bytes.
     stored = [text.encode("utf-8", "surrogateescape") for text in given.texts]
     if (stream := given.stream) is not None:
         stored.append(stream.read())
@@ -86,12 +86,12 @@ def bodies(given: Given) -> list[bytes]:
         raise click.UsageError(f"the body is not base64: {error}") from error
 
 
-def send_lines(client: Rsmq, queue: str, given: Given, *, delay: float | None) -> int:
+def send_lines(client: Rsmq, queue: str, given: SendOptions, *, delay: float | None) -> int:
     """Send each line, in batches; return how many messages that made.
 
-    Whatever stops it, it is told up to which line all is sent, so that the rest can be sent later.
+    An error or interrupt reports the last line that was sent, so that the rest can be sent later.
     """
-    sent, done, batch = 0, 0, list[Line]()
+    sent, done, batch = 0, 0, list[MessageLine]()
     try:
         with progress("sending", "messages", size_of(given.stream)) as tick:
             for batch in _batches(_lines(given)):
@@ -105,7 +105,7 @@ def send_lines(client: Rsmq, queue: str, given: Given, *, delay: float | None) -
         if isinstance(stop, KeyboardInterrupt):
             click.echo(so_far, err=True)
             raise
-        raise QueueError(queue, f"{_where(stop, batch)}{stop}; {so_far}") from stop
+        raise QueueError(queue, f"{_line_prefix(stop, batch)}{stop}; {so_far}") from stop
     return sent
 
 
@@ -115,20 +115,20 @@ def decoded(text: bytes) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class MessageLine:
     """A line that is a message."""
 
     number: int
     body: bytes
     end: int
-    """How many bytes had been read with it."""
+    """Bytes read up to the end of the line."""
 
 
 class NotBase64(ValueError):
     """A line is not base64."""
 
 
-def _lines(given: Given) -> Iterator[Line]:
+def _lines(given: SendOptions) -> Iterator[MessageLine]:
     end = 0
     for number, raw in enumerate(given.stream or (), 1):
         end += len(raw)
@@ -139,11 +139,11 @@ def _lines(given: Given) -> Iterator[Line]:
                 body = decoded(body)
             except ValueError as error:
                 raise NotBase64(f"line {number} is not base64: {error}") from error
-        yield Line(number, body, end)
+        yield MessageLine(number, body, end)
 
 
-def _batches(lines: Iterator[Line]) -> Iterator[list[Line]]:
-    batch, size = list[Line](), 0
+def _batches(lines: Iterator[MessageLine]) -> Iterator[list[MessageLine]]:
+    batch, size = list[MessageLine](), 0
     for line in lines:
         batch.append(line)
         size += len(line.body)
@@ -154,7 +154,7 @@ def _batches(lines: Iterator[Line]) -> Iterator[list[Line]]:
         yield batch
 
 
-def _where(error: Exception, batch: list[Line]) -> str:
+def _line_prefix(error: Exception, batch: list[MessageLine]) -> str:
     if isinstance(error, MessageTooLong):
         longest = next(line for line in batch if len(line.body) == error.size)
         return f"line {longest.number}: "

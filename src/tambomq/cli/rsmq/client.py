@@ -1,6 +1,6 @@
-"""Which server, namespace and queue: what ``rsmqctl`` and ``tambo rsmq`` are told alike.
+"""The server, namespace and queue options that ``rsmqctl`` and ``tambo rsmq`` share.
 
-Both ask here for their client; it is closed when the command ends.
+Both open their client here; it is closed when the command ends.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from tambomq.journal import ops
 from tambomq.journal.ops import State
 from tambomq.rsmq.client import Rsmq
 from tambomq.rsmq.keys import NAMESPACE
-from tambomq.rsmq.recorded import journal_keys
+from tambomq.rsmq.ops.journal import journal_keys
 from tambomq.store.call import Call
-from tambomq.store.connect import URL
+from tambomq.store.endpoint import URL
 from tambomq.store.sync import Store
 
 # Somebody sits and waits: long enough for a server that restarts, short enough to ask again.
 PATIENCE_S: Final = 1.0
-_TOLD: Final = "tambomq.rsmq."
+_META_PREFIX: Final = "tambomq.rsmq."
 
 
 def url_option(*flags: str, env: Sequence[str] = ()) -> Callable[[Command], Command]:
-    """Make a decorator that lets a command, or its group, be told the server."""
+    """Return a decorator that adds the server option to a command or its group."""
     return click.option(
         *flags,
         "redis_url",
@@ -68,11 +68,11 @@ def look_at_journal(queue: str) -> State | None:
 
 
 def open_store() -> Store:
-    """Return the server that the command line names; the same for all who ask."""
-    told = click.get_current_context().meta
-    if (store := told.get(f"{_TOLD}store")) is None:
-        store = Store(told.get(f"{_TOLD}redis_url", URL), patience_s=PATIENCE_S)
-        told[f"{_TOLD}store"] = store
+    """Return the store for the server of the command line: one for each command."""
+    meta = click.get_current_context().meta
+    if (store := meta.get(f"{_META_PREFIX}store")) is None:
+        store = Store(meta.get(f"{_META_PREFIX}redis_url", URL), patience_s=PATIENCE_S)
+        meta[f"{_META_PREFIX}store"] = store
     found: Store = store
     return found
 
@@ -83,7 +83,7 @@ def server_time_ms() -> int:
 
 
 def _namespace() -> str:
-    found: str = click.get_current_context().meta.get(f"{_TOLD}ns", NAMESPACE)
+    found: str = click.get_current_context().meta.get(f"{_META_PREFIX}ns", NAMESPACE)
     return found
 
 
@@ -94,4 +94,4 @@ def _milliseconds(time: Sequence[bytes]) -> int:
 def _remember(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
     # Groups come before their commands, so what is said closer to the command wins.
     if value:
-        ctx.meta[f"{_TOLD}{param.name}"] = value
+        ctx.meta[f"{_META_PREFIX}{param.name}"] = value

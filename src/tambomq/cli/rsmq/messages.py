@@ -7,12 +7,13 @@ from typing import Any
 
 import click
 
-from tambomq.cli import rsmq_bodies
+from tambomq.cli.durations import METAVAR, seconds
 from tambomq.cli.output import NothingThere, emit, emit_json, example
-from tambomq.cli.rsmq_bodies import Given, body_options
-from tambomq.cli.rsmq_client import name_option, open_client
-from tambomq.cli.rsmq_options import base64_option, every_command
-from tambomq.cli.rsmq_show import emit_peeked, message_object, show_peeked, show_received
+from tambomq.cli.rsmq import bodies as rsmq_bodies
+from tambomq.cli.rsmq.bodies import SendOptions, body_options
+from tambomq.cli.rsmq.client import name_option, open_client
+from tambomq.cli.rsmq.options import base64_option, every_command
+from tambomq.cli.rsmq.render import emit_peeked, message_object, show_peeked, show_received
 from tambomq.rsmq import Message, Rsmq
 
 
@@ -33,9 +34,9 @@ def message() -> None:
 @click.option(
     "-d",
     "--delay",
-    type=float,
-    metavar="SECONDS",
-    help="How long they stay hidden. [the queue's own]",
+    type=seconds,
+    metavar=METAVAR,
+    help="How long they stay hidden: 30 (seconds), 5m. [the queue's own]",
 )
 @click.option("--realtime", is_flag=True, help="Tell waiting receivers at once.")
 @click.option("--journal", is_flag=True, help="Record them in the queue's journal.")
@@ -54,7 +55,7 @@ def send(
     They are received in the order given. A body of -m that is too long stops all of them; a line
     that cannot be sent stops those after it, and it is said up to which line all were sent.
     """
-    given = Given(**places)
+    given = SendOptions(**places)
     rsmq_bodies.check(given)
     client = open_client(realtime=realtime, journal=(name,) if journal else ())
     if given.lines:
@@ -79,9 +80,9 @@ def send(
     "-t",
     "--visibility-timeout",
     "vt",
-    type=float,
-    metavar="SECONDS",
-    help="How long they stay hidden. [the queue's own]",
+    type=seconds,
+    metavar=METAVAR,
+    help="How long they stay hidden: 30 (seconds), 5m. [the queue's own]",
 )
 @click.option(
     "-c",
@@ -91,7 +92,11 @@ def send(
     help="Up to so many; --json then prints a list. [1]",
 )
 @click.option(
-    "--wait", default=0.0, metavar="SECONDS", help="Wait for a message, if there is none."
+    "--wait",
+    type=seconds,
+    default="0",
+    metavar=METAVAR,
+    help="Wait for a message, if there is none: 20 (seconds), 5m. [0]",
 )
 @base64_option("Print the exact bytes of bodies, as base64.")
 @every_command
@@ -183,12 +188,12 @@ def peek(name: str, *, count: int, first: int, as_base64: bool, as_json: bool) -
 def delete(name: str, *, ids: tuple[str, ...], as_json: bool) -> None:
     """Delete messages. Exit 3 when one was not there; the others are deleted all the same."""
     done = open_client().delete_messages(name, ids)
-    gone = [id for id, there in zip(ids, done, strict=True) if there]
+    deleted = [id for id, there in zip(ids, done, strict=True) if there]
     missing = [id for id, there in zip(ids, done, strict=True) if not there]
     if as_json:
-        emit_json({"queue": name, "deleted": gone, "missing": missing})
-    elif gone:
-        emit("\n".join(f"deleted {id}" for id in gone))
+        emit_json({"queue": name, "deleted": deleted, "missing": missing})
+    elif deleted:
+        emit("\n".join(f"deleted {id}" for id in deleted))
     if missing:
         raise NothingThere("" if as_json else f"not on the queue {name}: {', '.join(missing)}")
 
@@ -200,10 +205,10 @@ def delete(name: str, *, ids: tuple[str, ...], as_json: bool) -> None:
     "-t",
     "--visibility-timeout",
     "vt",
-    type=float,
+    type=seconds,
     required=True,
-    metavar="SECONDS",
-    help="When it is visible, from now; 0 for at once.",
+    metavar=METAVAR,
+    help="When it is visible, from now: 30 (seconds), 5m; 0 for at once.",
 )
 @every_command
 def visibility(name: str, *, id: str, vt: float, as_json: bool) -> None:

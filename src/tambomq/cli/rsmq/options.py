@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import click
 
+from tambomq.cli.durations import METAVAR, whole_seconds
 from tambomq.cli.output import Command, json_option, verbose_option
-from tambomq.cli.rsmq_client import ns_option, url_option
+from tambomq.cli.rsmq.client import ns_option, url_option
 
 
 def every_command(command: Command) -> Command:
@@ -31,17 +32,17 @@ def settings_options(command: Command) -> Command:
         click.option(
             "-d",
             "--delay",
-            type=int,
-            metavar="SECONDS",
-            help="How long a sent message stays hidden.",
+            type=whole_seconds,
+            metavar=METAVAR,
+            help="How long a sent message stays hidden: 30 (seconds), 5m.",
         ),
         click.option(
             "-t",
             "--visibility-timeout",
             "vt",
-            type=int,
-            metavar="SECONDS",
-            help="How long a received message stays hidden.",
+            type=whole_seconds,
+            metavar=METAVAR,
+            help="How long a received message stays hidden: 30 (seconds), 5m.",
         ),
     ):
         command = option(command)

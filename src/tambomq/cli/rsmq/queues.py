@@ -8,9 +8,9 @@ import click
 
 from tambomq.cli.journal_state import journal_fields, journal_rows
 from tambomq.cli.output import NothingThere, emit, emit_json, emit_table, example, yes_option
-from tambomq.cli.rsmq_client import look_at_journal, name_option, open_client
-from tambomq.cli.rsmq_options import confirm, every_command, settings_options
-from tambomq.cli.rsmq_show import duration
+from tambomq.cli.rsmq.client import look_at_journal, name_option, open_client
+from tambomq.cli.rsmq.options import confirm, every_command, settings_options
+from tambomq.cli.rsmq.render import duration
 from tambomq.cli.times import utc
 from tambomq.errors import StoreUnavailable, TamboError
 from tambomq.journal.ops import State
@@ -106,11 +106,11 @@ def purge(name: str, *, yes: bool, as_json: bool) -> None:
     if not yes:
         count = client.get_queue_attributes(name).msgs
         confirm(f"Delete all {_messages(count)} of the queue {name}?", yes=yes)
-    gone = client.purge_queue(name)
+    purged = client.purge_queue(name)
     if as_json:
-        emit_json({"queue": name, "purged": gone})
+        emit_json({"queue": name, "purged": purged})
     else:
-        emit(f"deleted {_messages(gone)} of the queue {name}")
+        emit(f"deleted {_messages(purged)} of the queue {name}")
 
 
 @queue.command(epilog=example("tambo rsmq queue stats -n orders --json"))

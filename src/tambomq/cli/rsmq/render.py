@@ -1,4 +1,4 @@
-"""How RSMQ messages and times look: rows for people, objects for programs."""
+"""RSMQ messages and times in the output: rows for people, objects for JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tambomq.cli.output import emit_json, emit_table
-from tambomq.cli.rsmq_client import server_time_ms
+from tambomq.cli.rsmq.client import server_time_ms
 from tambomq.rsmq import Message
 
 PREVIEW_LENGTH: Final = 60

@@ -16,8 +16,8 @@ from typing import IO, Any, Final
 
 import click
 
-from tambomq.cli.output import Manner, emit, run, visible
-from tambomq.cli.rsmq_client import name_option, ns_option, open_client, url_option
+from tambomq.cli.output import CliState, emit, run, visible
+from tambomq.cli.rsmq.client import name_option, ns_option, open_client, url_option
 from tambomq.errors import (
     InvalidFormat,
     InvalidValue,
@@ -39,8 +39,8 @@ class Failed(click.ClickException):
 
     def __init__(self, message: str) -> None:
         super().__init__(visible(message).replace("\n", "\\n"))
-        manner = click.get_current_context().find_object(Manner)
-        self.verbose = manner is not None and manner.verbose
+        state = click.get_current_context().find_object(CliState)
+        self.verbose = state is not None and state.verbose
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the line, after the traceback of its cause if that is wanted."""
@@ -76,7 +76,7 @@ def rsmqctl(ctx: click.Context, *, verbose: bool) -> None:
 
     For tables, batches, peeking and statistics see `tambo rsmq --help`.
     """
-    ctx.ensure_object(Manner).verbose = verbose
+    ctx.ensure_object(CliState).verbose = verbose
 
 
 @rsmqctl.group()
@@ -125,8 +125,8 @@ def create(name: str, vt: int, delay: int, maxsize: int) -> None:
     with client_for(name, failure) as client:
         try:
             # Scripts ask for more than there is; they get the most there is, and no complaint.
-            most = min(maxsize, LARGEST_MAXSIZE)
-            client.create_queue(name, vt=vt, delay=delay, maxsize=most)
+            allowed = min(maxsize, LARGEST_MAXSIZE)
+            client.create_queue(name, vt=vt, delay=delay, maxsize=allowed)
         except InvalidFormat as error:
             raise Failed(failure) from error
 

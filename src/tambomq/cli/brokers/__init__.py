@@ -1,0 +1,1 @@
+"""The commands ``tambo gomq`` and ``tambo kqueue``."""
