@@ -1,4 +1,4 @@
-"""The layout's own rules, kept by tests so that reviewers need not."""
+"""The rules of the repository's layout, checked by tests."""
 
 from __future__ import annotations
 

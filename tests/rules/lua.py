@@ -12,7 +12,7 @@ from tests.rules import tree
 
 BODY_LINES = 80
 
-_SECTION = re.compile(r"^-- (KEYS|ARGV|REPLY) +(\S.*)$")
+_SECTION = re.compile(r"^-- (KEYS|ARGV|REPLY|NEEDS) +(\S.*)$")
 _MORE = re.compile(r"^--       (\S.*)$")
 _COMMENT = re.compile(r"--[^\n]*")
 _STRING = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"")
@@ -21,18 +21,18 @@ _SPELLED_KEY = re.compile(r"""['"](rsmq:|\{chasqui|\{tambo|[A-Z]+_['"])""")
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What a header says of KEYS or ARGV: the single ones, then those that repeat."""
+    """The KEYS or ARGV that a header declares: single names, then the repeated group."""
 
     single: tuple[str, ...]
     repeated: tuple[str, ...]
 
 
 def broken_contracts(root: Path) -> list[str]:
-    """A script's header declares what its body uses, no more and no less."""
+    """A script's header declares exactly the KEYS and ARGV that its body uses."""
     return [
         f"{path.relative_to(root)}: {fault}"
         for path in tree.files(root / "src", ".lua")
-        for fault in _faults(path.stem, *_split(path.read_text()))
+        for fault in _faults(path, *_split(path.read_text()))
     ]
 
 
@@ -54,16 +54,23 @@ def _split(text: str) -> tuple[list[str], str]:
     return header, "\n".join(lines[len(header) :])
 
 
-def _faults(verb: str, header: list[str], body: str) -> Iterator[str]:
-    if not header or not header[0].startswith(f"-- {verb}: "):
-        yield f"the header begins with '-- {verb}: ' and what it does"
+def _faults(path: Path, header: list[str], body: str) -> Iterator[str]:
+    if not header or not header[0].startswith(f"-- {path.stem}: "):
+        yield f"the header begins with '-- {path.stem}: ' and what it does"
     sections = [match[1] for line in header if (match := _SECTION.match(line))]
-    if sections != ["KEYS", "ARGV", "REPLY"]:
-        yield "the header declares KEYS, ARGV and REPLY, once each and in this order"
+    if sections[-1:] == ["NEEDS"]:
+        del sections[-1]
+    is_part = path.parent.name == "parts"
+    if sections != ([] if is_part else ["KEYS", "ARGV", "REPLY"]):
+        yield "a script's header declares KEYS, ARGV and REPLY, in this order; a part's does not"
     code = _COMMENT.sub("", body)
     if _SPELLED_KEY.search(code):
         yield "a key is spelled; keys come through KEYS"
     code = _STRING.sub("''", code)
+    if is_part:
+        if re.search(r"\b(KEYS|ARGV)\[\d", code):
+            yield "a part takes what it needs as parameters, not from KEYS and ARGV"
+        return
     for table in ("KEYS", "ARGV"):
         yield from _misuse(table, _declared(table, header), code)
 
@@ -100,7 +107,7 @@ def _misuse(table: str, declared: Declared, code: str) -> Iterator[str]:
     if declared.repeated:
         if not whole:
             yield f"{table} is declared with …, but the body never goes through all of it"
-        # The first of those that repeat may be looked at on their own.
+        # The body may use the first of the repeated ones by index.
         used -= {len(expected) + n for n in range(1, len(declared.repeated) + 1)}
     elif whole or re.search(rf"\b{table}\[[^\d\]]", code):
         yield f"the body goes through all of {table}, but the header declares no …"

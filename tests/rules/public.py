@@ -21,7 +21,7 @@ TWINS = [
 ]
 
 # What asyncio calls by another name than "Async…", and the blocking word for it.
-WORDS = {"Hearing": "Listener", "asynccontextmanager": "contextmanager"}
+WORDS = {"Subscription": "Listener", "asynccontextmanager": "contextmanager"}
 
 _HEADING = re.compile(r"^### `(\w+)`", re.MULTILINE)
 # An error is told in a line: its page is a table, and names may share a row.
@@ -92,6 +92,8 @@ def undocumented_exports(root: Path) -> list[str]:
 
 
 def _exports(root: Path) -> Iterator[tuple[str, set[str]]]:
+    errors = ast.parse((root / "src/tambomq/errors.py").read_text())
+    yield "errors", set(tree.classes(errors))
     for name, module in tree.modules(root, "src/tambomq/"):
         parts = Path(name).parts
         if parts[-1] != "__init__.py" or len(parts) < len(
