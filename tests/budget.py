@@ -1,4 +1,4 @@
-"""How long the tests took, out of the file that ``pytest --junit-xml`` wrote.
+"""The duration of the tests, from the file that ``pytest --junit-xml`` wrote.
 
 ``make budget`` shows the slowest of the quick tier, and those that should have a mark.
 """

@@ -25,7 +25,7 @@ __all__ = ["spark"]
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Read when gRPC is first imported: its core tells of every server that goes away.
+# Read when gRPC is first imported: its core logs every lost server.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 for variable, words in JAVA.items():

@@ -1,7 +1,7 @@
-"""The brokers a page of the documentation speaks with: a `tambo serve` of its own, on free ports.
+"""A `tambo serve` on free ports, for the brokers that a page of the documentation talks to.
 
-A page names the default ports. What it shows is run with the real ones in their place, and what
-comes out is read with the default ones again.
+A page names the default ports. They are replaced by the real ones before a block runs, and put back
+in its output before the comparison.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def are_needed(text: str) -> bool:
     return _SPEAKS_WITH.search(text) is not None
 
 
-class Doors:
-    """Where the brokers of a page are."""
+class PageBrokers:
+    """The addresses of a page's brokers."""
 
     def __init__(self, ports: dict[str, int], redis: str) -> None:
         self._ports, self._redis = ports, redis
@@ -55,9 +55,9 @@ class Doors:
 
 
 @contextmanager
-def opened(server: Server, folder: Path) -> Iterator[Doors]:
-    """Brokers on *server*, open for a while."""
+def opened(server: Server, folder: Path) -> Iterator[PageBrokers]:
+    """Yield brokers that use *server*; they stop when the block ends."""
     with serving(folder, "--redis-url", server.url) as running:
         found = running.ready["endpoints"]
         ports = {name: int(found[name]["address"].rpartition(":")[2]) for name in _PORTS}
-        yield Doors(ports, server.url)
+        yield PageBrokers(ports, server.url)

@@ -1,4 +1,4 @@
-"""Which tests one process must run, because they share something that is costly to start.
+"""Groups of tests that must run in one process, since they share something costly to start.
 
 pytest-xdist gives a group to one of its processes as a whole, the one with Spark first
 (`tests.ci`) and then the largest.

@@ -1,62 +1,64 @@
-"""Who wants a lease in a test, whatever the protocol: one queue, ``q``, and time that passes.
+"""`LeaseBench`: an owner of leases on the queue ``q`` in a test, and time that passes.
 
-A stage of a protocol adds how messages come into the queue, and how all time passes there.
+A subclass for each protocol adds messages to the queue, and lets the protocol's own times pass.
 """
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 import redis
 
+from tambomq.bulk.lease_model import AckCounts, Claim, LeaseRequest
+from tambomq.bulk.lease_ops import LeaseAdminOps, LeaseOps
 from tambomq.store.call import Plan
-from tambomq.store.ledger import Claim, Holding, Settled, Term
 from tambomq.store.sync import Store
 from tests.servers import Server
 
 
-class LeaseStage:
-    """Makes what *ops* and *admin*, a protocol's, describe; *keys* is what they want first."""
+class LeaseBench:
+    """Runs the lease operations of one protocol against a server."""
 
-    def __init__(self, server: Server, ops: ModuleType, admin: ModuleType, keys: Any) -> None:
+    def __init__(self, server: Server, ops: LeaseOps, admin: LeaseAdminOps) -> None:
         self.store = Store(server.url)
         self.db: Any = redis.Redis.from_url(server.url)
-        self._ops, self._admin, self._keys = ops, admin, keys
+        self._ops, self._admin = ops, admin
 
     def close(self) -> None:
         self.store.close()
         self.db.close()
 
     def ledger(self, lease: str = "l") -> str:
-        """The key of what is known of a lease."""
+        """The key of a lease's ledger."""
         raise NotImplementedError
 
-    def attached(self, owner: str = "one", lease: str = "l", queue: str = "q") -> Term:
-        term = Term(queue, lease, owner, f"driver {owner}")
-        assert self.store.run(self._ops.attach(self._keys, term)).ours
-        return term
+    def attached(self, owner: str = "one", lease: str = "l", queue: str = "q") -> LeaseRequest:
+        request = LeaseRequest(queue, lease, owner, f"driver {owner}")
+        assert self.store.run(self._ops.attach(request)).granted
+        return request
 
-    def claim(self, term: Term, number: int = 1, count: int = 10, mark: str = "m") -> Claim:
-        plan: Plan[Claim] = self._ops.claim(self._keys, term, number, mark, count)
-        return self.store.follow(plan)
+    def claim(
+        self, request: LeaseRequest, number: int = 1, count: int = 10, claim_token: str = "m"
+    ) -> Claim:
+        return self.store.follow(self._ops.claim(request, number, claim_token, count))
 
-    def end(self, term: Term, number: int = 1, mark: str = "m") -> Settled:
-        plan: Plan[Settled] = self._ops.acknowledge(self._keys, term, number, mark)
-        return self.store.follow(plan)
+    def acknowledge(
+        self, request: LeaseRequest, number: int = 1, claim_token: str = "m"
+    ) -> AckCounts:
+        return self.store.follow(self._ops.acknowledge(request, number, claim_token))
 
     def follow(self, plan: Plan[Any]) -> Any:
         return self.store.follow(plan)
 
-    def seen(self) -> list[tuple[str, str, str, int, int]]:
+    def leases(self) -> list[tuple[str, str, str, int, int]]:
         """All leases on the queue, without their times."""
-        found: list[Holding] = self.follow(self._admin.listed(self._keys, "q"))
+        found = self.follow(self._admin.list_leases("q"))
         return [(each.name, each.state, each.holder, each.claim, each.size) for each in found]
 
-    def let_the_lease_end(self, lease: str = "l") -> None:
-        """As if its time were over: others may have the lease, not yet the messages."""
+    def expire_lease(self, lease: str = "l") -> None:
+        """Let the lease expire, but not its messages' hiding."""
         self.db.hset(self.ledger(lease), "until", 1)
 
-    def let_all_time_pass(self) -> None:
-        """As if nobody had renewed for so long that others may have the messages."""
+    def expire_claim(self) -> None:
+        """Let the lease expire, and its claim: others may receive the messages."""
         self.db.hset(self.ledger(), mapping={"until": 1, "hidden_until": 1})

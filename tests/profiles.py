@@ -1,4 +1,4 @@
-"""How much hypothesis tries: ``pytest --hypothesis-profile=ci``, ``thorough``, or ``quick``.
+"""Hypothesis profiles by number of examples: ``--hypothesis-profile=ci``, ``thorough``, ``quick``.
 
 No profile has a deadline: a busy machine is not a mistake.
 """
@@ -14,7 +14,7 @@ _PROGRAMS: Final = {"quick": 25, "ci": 1000, "thorough": 10_000}
 
 
 def register() -> None:
-    """Make the profiles known, and choose the quick one until pytest is told otherwise."""
+    """Register the profiles, and load the quick one unless pytest gets another."""
     for name, examples in _EXAMPLES.items():
         settings.register_profile(name, max_examples=examples, deadline=None, print_blob=True)
     settings.load_profile("quick")

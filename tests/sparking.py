@@ -40,7 +40,8 @@ CONF = {
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session on two cores; to start it takes seconds, once."""
-    from tambomq.spark import archive, session  # noqa: PLC0415  (most tests need no Spark)
+    from tambomq.spark import session  # noqa: PLC0415  (most tests need no Spark)
+    from tambomq.spark.launch import class_archive  # noqa: PLC0415  (as above)
 
     home = tmp_path_factory.mktemp("spark")
     conf = {**CONF, "spark.local.dir": home / "local", "spark.sql.warehouse.dir": home / "lakes"}
@@ -48,8 +49,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         # Workers import what tests send them; Spark hands on what its JVM was started with.
         patch.setenv("PYTHONPATH", str(Path(__file__).parents[1]), prepend=os.pathsep)
         # A new machine has no archive of classes yet: to make it takes longer than it saves here.
-        made = archive.options
-        patch.setattr(archive, "options", lambda *given: _unless_new(made(*given)))
+        made = class_archive.options
+        patch.setattr(class_archive, "options", lambda *given: _unless_new(made(*given)))
         found = session("tests", master="local[2]", conf=conf)
     with _patient():
         yield found

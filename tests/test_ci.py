@@ -1,4 +1,4 @@
-"""How the suite runs: in several processes, with reports that survive the way between them."""
+"""The suite in several processes, with reports that survive the transfer between them."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def test_spark() -> None: ...
 
 def test_a_lone_surrogate_is_spelled_out_wherever_a_report_has_one() -> None:
     report = {"sections": [("log", "a\udcffé")], "longrepr": {"\ud800": None}, "duration": 0.5}
-    told = {"sections": [("log", "a\\udcffé")], "longrepr": {"\\ud800": None}, "duration": 0.5}
-    assert sendable(report) == told
+    expected = {"sections": [("log", "a\\udcffé")], "longrepr": {"\\ud800": None}, "duration": 0.5}
+    assert sendable(report) == expected
 
 
 @pytest.mark.slow
@@ -94,13 +94,13 @@ def costly() -> None:
     """Started once for this module."""
 
 
-def test_who_shares_a_module_s_fixture_is_grouped(
+def test_tests_that_share_a_module_fixture_are_grouped(
     costly: None, request: pytest.FixtureRequest
 ) -> None:
     assert group_of(request.node) == "tests.test_ci"
 
 
-def test_who_shares_nothing_may_run_anywhere(request: pytest.FixtureRequest) -> None:
+def test_tests_that_share_nothing_may_run_anywhere(request: pytest.FixtureRequest) -> None:
     assert group_of(request.node) == ""
 
 

@@ -1,4 +1,4 @@
-"""Time left and pauses."""
+"""Deadlines and backoff delays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tambomq.clock import Deadline, Patience, now_ms, now_s, pauses, unix_date
+from tambomq.clock import Deadline, RetryBudget, backoff_delays, now_ms, now_s, unix_date
 
 
 @pytest.fixture
@@ -42,35 +42,35 @@ def test_pauses_double_up_to_the_longest_and_are_drawn_from_its_upper_half(
     first_s: float, longest_s: float
 ) -> None:
     limit = first_s
-    for pause in islice(pauses(first_s, longest_s), 20):
+    for pause in islice(backoff_delays(first_s, longest_s), 20):
         assert limit / 2 <= pause <= limit
         limit = min(limit * 2, longest_s)
 
 
 def test_two_clients_do_not_pause_alike() -> None:
-    assert list(islice(pauses(), 5)) != list(islice(pauses(), 5))
+    assert list(islice(backoff_delays(), 5)) != list(islice(backoff_delays(), 5))
 
 
 def test_patience_is_over_at_its_deadline_and_no_pause_goes_beyond(now: list[float]) -> None:
-    patience = Patience(0.1)
-    while not patience.over:
-        pause_s = patience.next_pause_s()
+    budget = RetryBudget(0.1)
+    while not budget.is_exhausted:
+        pause_s = budget.next_delay_s()
         assert pause_s > 0
         now[0] += pause_s
     assert now[0] == pytest.approx(100.1)
 
 
 def test_no_patience_is_over_at_once() -> None:
-    assert Patience(0).over
+    assert RetryBudget(0).is_exhausted
 
 
-def test_the_time_is_told_in_whole_milliseconds_since_1970(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_is_whole_milliseconds_since_1970(monkeypatch: pytest.MonkeyPatch) -> None:
     assert abs(now_ms() - time.time() * 1000) < 10_000
     monkeypatch.setattr(time, "time_ns", lambda: 1_800_000_000_123_999_999)
     assert now_ms() == 1_800_000_000_123
 
 
-def test_the_time_is_told_in_whole_seconds_since_1970(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_is_whole_seconds_since_1970(monkeypatch: pytest.MonkeyPatch) -> None:
     assert abs(now_s() - time.time()) < 10
     monkeypatch.setattr(time, "time", lambda: 1_800_000_000.999)
     assert now_s() == 1_800_000_000

@@ -1,6 +1,6 @@
-"""The documentation is true: what it shows is run, and where it points there is something.
+"""The documentation is true: its code blocks are run, and its links and paths exist.
 
-`docs_runner` tells how a page is written so that it can be.
+`docs_runner` says how pages are written.
 """
 
 from __future__ import annotations
@@ -13,31 +13,38 @@ from typing import Any
 
 import click
 import pytest
+import redis
 from pyspark.sql import SparkSession
 
-from tambomq import errors, settings
+from tambomq import errors
 from tambomq.chasqui import Queue, QueueEvents, Worker
 from tambomq.cli.main import tambo
-from tambomq.cli.rsmqctl import rsmqctl
+from tambomq.cli.rsmq.rsmqctl import rsmqctl
 from tambomq.gomq import GomqClient, GomqServer
 from tambomq.kqueue import Consumer, KqueueServer, Producer
 from tambomq.rsmq import Rsmq, RsmqWorker
-from tests import docs_runner, sparking
-from tests.docs_runner import ROOT, Page, Untrue
+from tambomq.settings import load as settings
+from tests import docs_blocks, docs_runner, sparking
+from tests.docs_blocks import Untrue
+from tests.docs_runner import ROOT, Page
 from tests.servers import Server
 
 METHODICAL = [
     *(Rsmq, RsmqWorker, Queue, QueueEvents, Worker),
     *(GomqClient, GomqServer, Consumer, KqueueServer, Producer),
 ]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
-OF_SPARK = [path for path in PAGES if docs_runner.uses_spark(path.read_text())]
+README = ROOT / "README.md"
+PAGES = [README, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+OF_SPARK = [path for path in PAGES if docs_blocks.uses_spark(path.read_text())]
 PLAIN = [path for path in PAGES if path not in OF_SPARK]
-COMMANDS_OF_SPARK = [path for path in PAGES if docs_runner.spark_commands(path.read_text())]
+COMMANDS_OF_SPARK = [path for path in PAGES if docs_blocks.spark_commands(path.read_text())]
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _FILE = re.compile(r"`((?:src|tests|docs|examples|benchmarks|scripts)/[\w./-]+)`")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+_OF_THE_RUNNER = {"brokers", "examples", "output", ".local", ".cache"}
 
 
 def name_of(page: Path) -> str:
@@ -47,7 +54,7 @@ def name_of(page: Path) -> str:
 def timed(pages: list[Path]) -> list[Any]:
     """Return *pages* as parameters, with the mark of those that take long."""
     long = ("guides/pipeline.md", "guides/spark.md", "reference/commands.md", "reference/spark.md")
-    slow = (ROOT / "README.md", *(ROOT / "docs" / name for name in long))
+    slow = (README, *(ROOT / "docs" / name for name in long))
     marks = {page: (pytest.mark.slow,) if page in slow else () for page in pages}
     return [pytest.param(page, marks=marks[page], id=name_of(page)) for page in pages]
 
@@ -75,7 +82,14 @@ def run_with(
     with pytest.MonkeyPatch.context() as patch, sparking.lent(spark):
         docs_runner.redirect(patch, server)
         patch.setenv("REDIS_URL", server.url)
-        Page(name_of(path), server, tmp_path, in_process=in_process).run(path.read_text())
+        alone = path == README
+        page = Page(name_of(path), server, tmp_path, in_process=in_process, alone=alone)
+        page.run(path.read_text())
+    if alone:
+        with redis.Redis.from_url(server.url) as client:
+            left = [key for key in client.scan_iter() if client.ttl(key) < 0]
+        assert left == []
+        assert {each.name for each in tmp_path.iterdir()} <= _OF_THE_RUNNER
 
 
 @pytest.mark.timeout(300)  # it may be the one that starts Spark
@@ -103,17 +117,12 @@ def test_the_tools_of_others_that_pages_show_are_installed(tool: str) -> None:
 
 
 @pytest.mark.interop
-def test_what_the_readme_shows_of_the_tools_of_others_happens(page: Page) -> None:
-    sections = re.split(r"^(?=## )", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
-    foreign = [
-        part for part in sections if any(f"$ {tool} " in part for tool in docs_runner.FOREIGN)
-    ]
-    assert foreign
-    page.run("".join(foreign))
+def test_a_page_that_shows_the_tools_of_others_is_run_with_them(page: Page) -> None:
+    page.run((ROOT / "docs/reference/gomq.md").read_text())
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name_of)
-def test_where_a_page_points_there_is_something(path: Path) -> None:
+def test_every_link_of_a_page_has_a_target(path: Path) -> None:
     assert list(_broken(path)) == []
 
 
@@ -202,7 +211,11 @@ def _words(command: click.Command) -> Iterator[list[str]]:
         ("```console\n$ false\n$ true\n```\n", "exit 1 before 'true'"),
         ("```console\n$ make coffee\n```\n", "no target 'coffee'"),
         ("```console\nno command\n```\n", "begins with a command"),
-        ("```sh\ntrue\n```\n", "how to run 'sh'"),
+        ("```bash\ntrue\n```\n", "how to run 'bash'"),
+        ("```sh\nfalse\n```\n", "exits 1"),
+        ("```sh\necho one\n```\n\n```text\ntwo\n```\n", "what happens\none"),
+        ("```sh\ntrue # why\n```\n", "not every shell takes it"),
+        ("```sh\nls *\n```\n", "not every shell takes it"),
         ("```\ntrue\n```\n", "how to run 'a bare block'"),
         ("  ```python\n  1\n  ```\n", "a fence is indented"),
         ("```python\n1\n", "not closed"),

@@ -1,4 +1,4 @@
-"""Each example runs, and ends by itself with what it promises."""
+"""Each example runs, prints what it promises, and ends by itself."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def name_of(path: Path) -> str:
 
 @pytest.fixture
 def environment(server: Server, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """What tells an example where the servers are."""
+    """The environment of an example: the addresses of the servers."""
     with serving(tmp_path, "--redis-url", server.url, "--no-chasqui") as serve:
         yield {"REDIS_URL": server.url, "GOMQ_ADDRESS": serve.address("gomq")}
 

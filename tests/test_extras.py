@@ -74,14 +74,14 @@ def test_what_came_over_the_net_comes_from_there_again(install: Install) -> None
     assert shlex.split(how_to_install("cli"))[-1] == f"tambomq[cli] @ {git}.whl"
 
 
-def test_where_the_sources_are_gone_what_the_extra_consists_of_is_named(
+def test_without_sources_the_requirements_of_the_extra_are_named(
     install: Install, tmp_path: Path
 ) -> None:
     install({"url": (tmp_path / "gone").as_uri(), "dir_info": {"editable": True}})
     assert shlex.split(how_to_install("spark")) == [*PIP, "pyarrow>=18", "rich>=13"]
 
 
-def test_without_pip_uv_is_told_where(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pip_uv_gets_the_path_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pip", None)
     assert how_to_install("spark").startswith(f"uv pip install --python {sys.executable} ")
 

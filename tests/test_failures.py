@@ -1,4 +1,4 @@
-"""What handlers raise, as text: types, tracebacks of bounded length, and a log without a flood."""
+"""Handlers' errors as text: types, bounded tracebacks, and a log without a flood."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def no_attribute() -> Any:
     return None.to  # type: ignore[attr-defined]
 
 
-def test_a_key_error_is_told_with_its_type() -> None:
+def test_a_key_error_is_described_with_its_type() -> None:
     error = raised(no_key)
     assert headline(type_of(error), text_of(error)) == "KeyError: 'to'"
 
@@ -100,7 +100,7 @@ class Mute(Exception):
         raise RuntimeError
 
 
-def test_an_error_that_cannot_speak_is_told_all_the_same() -> None:
+def test_an_error_whose_str_fails_is_described() -> None:
     assert text_of(Mute()) == "Mute"
     assert "Mute" in traceback_of(raised(lambda: (_ for _ in ()).throw(Mute())))
 
@@ -116,10 +116,10 @@ def test_the_first_of_a_kind_is_logged_in_full_and_repeats_are_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     later = Later()
-    told = FailureLog(log, "job", "mails", later)
+    failure_log = FailureLog(log, "job", "mails", later)
     for number in range(760):
-        told.failed(f"j{number}", 1, raised(no_key))
-    told.failed("other", 2, raised(no_attribute))
+        failure_log.failed(f"j{number}", 1, raised(no_key))
+    failure_log.failed("other", 2, raised(no_attribute))
     first, other = caplog.records
     assert {record.levelno for record in caplog.records} == {logging.WARNING}
     assert first.getMessage() == "job 'j0' of queue 'mails' failed in run 1: KeyError: 'to'"
@@ -130,19 +130,32 @@ def test_the_first_of_a_kind_is_logged_in_full_and_repeats_are_counted(
     assert caplog.records[2:][0].getMessage() == (
         "queue 'mails': failed 759 more times, the last of them job 'j759': KeyError: 'to'"
     )
-    told.flush()
+    failure_log.flush()
     assert len(caplog.records) == 3
 
 
-def test_repeats_that_were_not_told_are_told_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("what", "field"), [("job", "job"), ("message", "message_id")])
+def test_a_failure_has_its_queue_and_id_as_fields(
+    what: str, field: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures_of_mails = FailureLog(log, what, "mails", Later())
+    failures_of_mails.failed("j1", 2, raised(no_key))
+    failures_of_mails.failed("j2", 1, raised(no_key))
+    failures_of_mails.flush()
+    first, repeated = map(vars, caplog.records)
+    assert (first["queue"], first[field], first["attempt"]) == ("mails", "j1", 2)
+    assert (repeated["queue"], repeated[field], repeated["count"]) == ("mails", "j2", 1)
+
+
+def test_unreported_repeats_are_logged_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
     later = Later()
-    told = FailureLog(log, "message", "mails", later)
-    told.failed("a", 1, raised(no_key))
-    told.failed("b", 1, raised(no_key))
-    told.flush()
+    failure_log = FailureLog(log, "message", "mails", later)
+    failure_log.failed("a", 1, raised(no_key))
+    failure_log.failed("b", 1, raised(no_key))
+    failure_log.flush()
     assert "failed 1 more times" in caplog.text
     assert later.cancelled == 1
-    told.failed("c", 1, raised(no_key))
+    failure_log.failed("c", 1, raised(no_key))
     assert len(later.calls) == 2
 
 
@@ -150,7 +163,7 @@ def test_only_so_many_kinds_are_remembered(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(failures, "MAX_KINDS", 1)
-    told = FailureLog(log, "job", "mails", Later())
+    failure_log = FailureLog(log, "job", "mails", Later())
     for make in (no_key, no_attribute, no_key):
-        told.failed("a", 1, raised(make))
+        failure_log.failed("a", 1, raised(make))
     assert len([record for record in caplog.records if record.exc_info]) == 3

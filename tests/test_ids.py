@@ -1,4 +1,4 @@
-"""Random names."""
+"""Unique ids and random names."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_the_time_of_a_ulid_can_be_read(now_ms: int) -> None:
 
 
 @given(st.text() | st.text("08ILOUZé", min_size=26, max_size=26))
-def test_what_is_no_ulid_has_no_time(text: str) -> None:
+def test_an_invalid_ulid_has_no_time(text: str) -> None:
     is_ulid = len(text) == 26 and set(text) <= set(BASE32) and text[0] < "8"
     assert (ulid_ms(text) is None) is not is_ulid
 
@@ -148,8 +148,8 @@ def test_a_forked_child_draws_names_of_its_own() -> None:
         finally:
             os._exit(0)
     os.close(sink)
-    with os.fdopen(source) as told:
-        theirs = set(told.read().split())
+    with os.fdopen(source) as pipe:
+        theirs = set(pipe.read().split())
     os.waitpid(child, 0)
     assert own == before, "the parent keeps its own"
     assert len(theirs) == 5
@@ -188,6 +188,6 @@ os.wait()
 
 
 def test_a_child_does_not_go_on_with_the_unique_names_of_its_parent() -> None:
-    said = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, check=True)
-    ours, theirs = said.stdout.split()
+    ran = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, check=True)
+    ours, theirs = ran.stdout.split()
     assert theirs[:12] != ours[:12]

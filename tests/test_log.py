@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 import io
 import json
 import logging
@@ -49,9 +50,9 @@ def test_a_password_is_masked(url: str, masked: str) -> None:
 
 def test_a_line_for_people() -> None:
     stream = lines("info", "text")
-    logging.getLogger("tambomq.store.embedded").info("at %s", "redis://:pw@h")
+    logging.getLogger("tambomq.embedded.server").info("at %s", "redis://:pw@h")
     assert re.fullmatch(
-        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} INFO    store\.embedded  at redis://:\*\*\*@h\n",
+        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} INFO    embedded\.server  at redis://:\*\*\*@h\n",
         stream.getvalue(),
     )
 
@@ -72,7 +73,7 @@ def test_a_line_for_programs() -> None:
 
 
 @pytest.mark.parametrize("style", ["text", "json"])
-def test_a_traceback_is_told_without_passwords(style: str) -> None:
+def test_a_traceback_is_logged_without_passwords(style: str) -> None:
     stream = lines("info", style)
     error = OSError("redis://:pw@h")
     logging.getLogger("tambomq").error("failed", exc_info=error)
@@ -80,7 +81,7 @@ def test_a_traceback_is_told_without_passwords(style: str) -> None:
     assert ":pw@" not in stream.getvalue()
 
 
-def test_what_is_below_the_level_is_not_told_and_of_others_only_warnings() -> None:
+def test_records_below_the_level_are_dropped_and_of_other_loggers_only_warnings_kept() -> None:
     stream = lines("warning", "text")
     logging.getLogger("tambomq.x").info("quiet")
     logging.getLogger("other").info("quiet")
@@ -100,27 +101,27 @@ FORGED = "x\n2026-11-16 12:00:00.000 INFO    serve  all is well\x1b[2K\x85\u2028
 
 
 @pytest.mark.parametrize("style", ["text", "json"])
-@pytest.mark.parametrize("where", ["argument", "exception", "extra"])
-def test_a_job_id_forges_no_line_and_steers_no_terminal(style: str, where: str) -> None:
+@pytest.mark.parametrize("place", ["argument", "exception", "extra"])
+def test_a_job_id_forges_no_line_and_steers_no_terminal(style: str, place: str) -> None:
     stream = lines("info", style)
-    logger = logging.getLogger("tambomq.chasqui.floor")
-    if where == "argument":
+    logger = logging.getLogger("tambomq.chasqui.worker.handler_pool")
+    if place == "argument":
         logger.info("job %s failed", FORGED)
-    elif where == "exception":
+    elif place == "exception":
         logger.info("a job failed", exc_info=ValueError(FORGED))
     else:
         logger.info("a job failed", extra={"id": FORGED})
-    told = stream.getvalue()
-    told.encode()
-    assert told.replace("\n", "").isprintable()
-    heads = [line for line in told.split("\n") if re.match(r"\d{4}-|\{", line)]
+    text = stream.getvalue()
+    text.encode()
+    assert text.replace("\n", "").isprintable()
+    heads = [line for line in text.split("\n") if re.match(r"\d{4}-|\{", line)]
     assert len(heads) == 1
     if style == "json":
-        assert told.count("\n") == 1
-        assert json.dumps(FORGED)[1:-1] in json.dumps(json.loads(told))
+        assert text.count("\n") == 1
+        assert json.dumps(FORGED)[1:-1] in json.dumps(json.loads(text))
 
 
-def test_what_is_below_a_line_is_indented() -> None:
+def test_further_lines_of_a_record_are_indented() -> None:
     stream = lines("info", "text")
     logging.getLogger("tambomq").error("failed", exc_info=ValueError("one\ntwo"), stack_info=True)
     head, *below, end = stream.getvalue().split("\n")
@@ -128,6 +129,50 @@ def test_what_is_below_a_line_is_indented() -> None:
     assert {line[:4] for line in below} == {"  | "}
     assert "  | two" in below
     assert end == ""
+
+
+@pytest.mark.parametrize("field", ["time", "level", "logger"])
+def test_a_field_does_not_replace_what_every_json_line_has(field: str) -> None:
+    stream = lines("info", "json")
+    logging.getLogger("tambomq.serve").info("text", extra={field: "forged", "queue": "orders"})
+    entry = json.loads(stream.getvalue())
+    assert entry[field] != "forged"
+    assert entry["queue"] == "orders"
+
+
+def test_a_line_for_people_has_no_fields() -> None:
+    stream = lines("info", "text")
+    logging.getLogger("tambomq.serve").info("text", extra={"queue": "orders"})
+    assert stream.getvalue().endswith("serve  text\n")
+
+
+def test_a_logger_with_fields_adds_them_to_each_record() -> None:
+    stream = lines("info", "json")
+    logger = log.with_fields(logging.getLogger("tambomq.serve"), queue="orders", consumer="c1")
+    logger.info("text", extra={"job": "j1"})
+    logger.info("text", extra={"queue": "other"})
+    first, second = map(json.loads, stream.getvalue().splitlines())
+    assert (first["queue"], first["consumer"], first["job"]) == ("orders", "c1", "j1")
+    assert (second["queue"], "job" in second) == ("other", False)
+
+
+def _log_calls(path: Path) -> Iterator[ast.Call]:
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        match node:
+            case ast.Call(func=ast.Attribute(value=logger), args=[_, *_]):
+                if ast.unparse(logger).endswith("log"):
+                    yield node
+
+
+def test_a_line_that_names_something_has_the_name_as_a_field_too() -> None:
+    source = Path(log.__file__).parent
+    calls = [(path, call) for path in source.rglob("*.py") for call in _log_calls(path)]
+    naming = [(path, call) for path, call in calls if "%r" in ast.unparse(call.args[0])]
+    assert len(naming) > 20
+    for path, call in naming:
+        has_extra = any(word.arg == "extra" for word in call.keywords)
+        has_fields = ast.unparse(call.func).startswith("self._log.")
+        assert has_extra or has_fields, (path, call.lineno)
 
 
 def test_ids_are_quoted_also_for_programs_that_format_by_themselves() -> None:

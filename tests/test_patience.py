@@ -1,4 +1,4 @@
-"""How long clients try to reach their server is for users to say, by one name: `patience_s`."""
+"""The retry budget of every client is an option of one name: `patience_s`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tambomq.chasqui import BlockingQueue, Queue, QueueEvents, Worker
 from tambomq.errors import InvalidValue, StoreUnavailable
 from tambomq.gomq import AsyncGomqClient, GomqClient
 from tambomq.rsmq import AsyncRsmq, Message, Rsmq, RsmqWorker
-from tambomq.store.connect import (
+from tambomq.store.endpoint import (
     CONNECT_TIMEOUT_S,
     REPLY_TIMEOUT_S,
     SHORTEST_REPLY_S,
@@ -24,7 +24,7 @@ NOWHERE = "redis://127.0.0.1:1"
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """A server that lets everybody connect, and says nothing."""
+    """A server that accepts connections and never replies."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield f"redis://127.0.0.1:{listening.getsockname()[1]}"
 
@@ -48,7 +48,7 @@ CLIENTS: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("url", ["nowhere", "silent"])
 @pytest.mark.parametrize("name", ["BlockingQueue", "Rsmq"])
-def test_threads_wait_no_longer_than_they_are_told(name: str, url: str, silent: str) -> None:
+def test_threads_wait_no_longer_than_their_retry_budget(name: str, url: str, silent: str) -> None:
     server = silent if url == "silent" else NOWHERE
     with CLIENTS[name](server, patience_s=0.05) as client, pytest.raises(StoreUnavailable):
         _ = client.add("n", 1) if name == "BlockingQueue" else client.list_queues()
@@ -56,7 +56,7 @@ def test_threads_wait_no_longer_than_they_are_told(name: str, url: str, silent: 
 
 @pytest.mark.parametrize("url", ["nowhere", "silent"])
 @pytest.mark.parametrize("name", ["Queue", "AsyncRsmq"])
-async def test_coroutines_wait_no_longer_than_they_are_told(
+async def test_coroutines_wait_no_longer_than_their_retry_budget(
     name: str, url: str, silent: str
 ) -> None:
     server = silent if url == "silent" else NOWHERE
@@ -65,7 +65,7 @@ async def test_coroutines_wait_no_longer_than_they_are_told(
             await (client.add("n", 1) if name == "Queue" else client.list_queues())
 
 
-async def test_who_listens_and_who_works_wait_no_longer_than_they_are_told() -> None:
+async def test_listeners_and_workers_wait_no_longer_than_their_retry_budget() -> None:
     with pytest.raises(StoreUnavailable):
         await QueueEvents("q", redis_url=NOWHERE, patience_s=0).open()
     with pytest.raises(StoreUnavailable):
@@ -90,6 +90,6 @@ def test_a_try_at_a_server_that_hangs_is_as_short_as_the_patience(name: str) -> 
 
 @pytest.mark.parametrize("patience_s", [-1, float("nan"), "1"])
 @pytest.mark.parametrize("name", CLIENTS)
-def test_what_is_no_patience_is_refused(name: str, patience_s: Any) -> None:
+def test_an_invalid_patience_is_refused(name: str, patience_s: Any) -> None:
     with pytest.raises(InvalidValue, match="patience_s"):
         CLIENTS[name](NOWHERE, patience_s=patience_s)

@@ -1,10 +1,14 @@
-"""Text of strangers on a line of ours."""
+"""Untrusted text on a log line, and addresses."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
-from tambomq.text import spelled_out
+import tambomq
+from tambomq.text import format_address, spelled_out
 
 
 @pytest.mark.parametrize(
@@ -19,3 +23,17 @@ from tambomq.text import spelled_out
 )
 def test_what_cannot_be_printed_is_spelled_out(text: str, shown: str) -> None:
     assert spelled_out(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("host", "formatted"),
+    [("127.0.0.1", "127.0.0.1:1"), ("::1", "[::1]:1"), ("redis.internal", "redis.internal:1")],
+)
+def test_only_an_ipv6_address_is_put_in_brackets(host: str, formatted: str) -> None:
+    assert format_address(host, 1) == formatted
+
+
+def test_no_other_module_puts_an_address_in_brackets() -> None:
+    source, brackets = Path(tambomq.__file__).parent, re.compile(r'f"[^"]*\[\{[\w.]*host\}\]')
+    formatting = [path.name for path in source.rglob("*.py") if brackets.search(path.read_text())]
+    assert formatting == ["text.py"]

@@ -1,4 +1,4 @@
-"""Who a server of ours is, and whom it lets in."""
+"""Server certificates, and the client certificates that a server accepts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
 
 
 def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> bytes:
-    """What the client hears from the server; raises what either of them says instead."""
+    """The bytes that the client receives from the server; raises the error of either."""
     near, far = socket.socketpair()
     near.settimeout(10)
     far.settimeout(10)
@@ -57,12 +57,12 @@ def client_of(ours: Certificate, mine: Certificate | None = None) -> ssl.SSLCont
     return context
 
 
-def test_a_client_that_trusts_the_certificate_is_let_in(ours: Certificate) -> None:
+def test_a_client_that_trusts_the_certificate_connects(ours: Certificate) -> None:
     context = ServerTls(ours.cert, ours.key).context()
     assert shake_hands(context, client_of(ours)) == b"hello"
 
 
-def test_with_a_client_ca_only_whom_it_has_signed_is_let_in(
+def test_with_a_client_ca_only_clients_with_its_certificates_connect(
     ours: Certificate, theirs: Certificate
 ) -> None:
     context = ServerTls(ours.cert, ours.key, theirs.cert).context()
@@ -72,7 +72,7 @@ def test_with_a_client_ca_only_whom_it_has_signed_is_let_in(
             shake_hands(context, stranger)
 
 
-def test_nobody_speaks_an_old_tls(ours: Certificate) -> None:
+def test_old_tls_versions_are_refused(ours: Certificate) -> None:
     context = ServerTls(ours.cert, ours.key).context()
     assert context.minimum_version is ssl.TLSVersion.TLSv1_2
 

@@ -1,4 +1,4 @@
-"""What is asked of ledgers, chunk by chunk, without a server."""
+"""Lease calls and plans, chunk by chunk, without a server."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 import pytest
 
+from tambomq.bulk import lease_calls
+from tambomq.bulk.lease_model import CHUNK, AckCounts, Claim
 from tambomq.errors import LeaseTaken, QueueError
-from tambomq.store import leasing
 from tambomq.store.call import Call, Plan
-from tambomq.store.ledger import CHUNK, Claim, Settled
 
 T = TypeVar("T")
 
@@ -21,55 +21,55 @@ def step(*words: Any) -> Call[Any]:
 
 
 def followed(plan: Plan[T], answers: Iterable[Any]) -> tuple[list[tuple[Any, ...]], T]:
-    """Return what *plan* asked, one call a trip, and what it came to when told *answers*."""
+    """Return the calls of *plan*, one per round trip, and its result for *answers*."""
     asked: list[tuple[Any, ...]] = []
-    told = iter(answers)
+    replies = iter(answers)
     try:
-        trip = next(plan)
+        calls = next(plan)
         while True:
-            (call,) = trip
+            (call,) = calls
             asked.append(call.args)
-            trip = plan.send([next(told)])
+            calls = plan.send([next(replies)])
     except StopIteration as end:
         return asked, end.value
 
 
 def test_a_claim_grows_by_chunks_until_there_is_enough() -> None:
     full = [Claim(CHUNK, CHUNK, "m"), Claim(CHUNK + 5, 5, "m")]
-    asked, got = followed(leasing.claim(step, CHUNK + 5), full)
+    asked, got = followed(lease_calls.claim_in_chunks(step, CHUNK + 5), full)
     assert asked == [(0, CHUNK), (CHUNK, 5)]
     assert got == Claim(CHUNK + 5, CHUNK + 5, "m")
 
 
 def test_a_claim_ends_where_there_is_no_more() -> None:
-    asked, got = followed(leasing.claim(step, 5 * CHUNK), [Claim(7, 7, "m")])
+    asked, got = followed(lease_calls.claim_in_chunks(step, 5 * CHUNK), [Claim(7, 7, "m")])
     assert (asked, got) == ([(0, CHUNK)], Claim(7, 7, "m"))
 
 
 def test_a_claim_that_was_there_has_nothing_new() -> None:
-    _, got = followed(leasing.claim(step, 10), [Claim(3, 0, "old")])
+    _, got = followed(lease_calls.claim_in_chunks(step, 10), [Claim(3, 0, "old")])
     assert got == Claim(3, 0, "old")
 
 
 def test_all_members_are_gone_through_once() -> None:
-    asked, total = followed(leasing.walk(step), [(CHUNK, 2), (CHUNK, 0), (9, 1)])
+    asked, total = followed(lease_calls.sum_over_members(step), [(CHUNK, 2), (CHUNK, 0), (9, 1)])
     assert (asked, total) == ([(0,), (CHUNK,), (2 * CHUNK,)], 3)
 
 
 @pytest.mark.parametrize(("size", "trips"), [(0, 0), (1, 1), (CHUNK, 1), (CHUNK + 1, 2)])
 def test_each_member_is_looked_at_once_to_prune(size: int, trips: int) -> None:
-    asked, left = followed(leasing.prune(step("same"), size), [[5]] * trips)
+    asked, left = followed(lease_calls.prune_in_chunks(step("same"), size), [[5]] * trips)
     assert (len(asked), left) == (trips, 5 if trips else 0)
 
 
 def test_what_became_of_members_is_added_up() -> None:
     rounds = [[8, 1, 0, 1, 0], [0, 2, 3, 0, 1]]
-    asked, got = followed(leasing.acknowledge(step("same")), rounds)
-    assert (len(asked), got) == (2, Settled(done=3, retried=3, dead=1, lost=1))
+    asked, got = followed(lease_calls.acknowledge_in_chunks(step("same")), rounds)
+    assert (len(asked), got) == (2, AckCounts(done=3, retried=3, dead=1, lost=1))
 
 
 def test_claims_are_given_up_but_the_one_of_a_lease() -> None:
-    plan = leasing.release_expired("leases", step, "mine")
+    plan = lease_calls.release_expired("leases", step, "mine")
     assert [call.parts for call in next(plan)] == [("SMEMBERS", "leases")]
     assert [call.args for call in plan.send([["a", "b", "mine"]])] == [("a",), ("b",)]
     with pytest.raises(StopIteration) as end:
@@ -78,12 +78,12 @@ def test_claims_are_given_up_but_the_one_of_a_lease() -> None:
 
 
 def test_where_there_is_no_lease_nothing_more_is_asked() -> None:
-    asked, got = followed(leasing.release_expired("leases", step, ""), [[]])
+    asked, got = followed(lease_calls.release_expired("leases", step, ""), [[]])
     assert (asked, got) == ([()], {})
 
 
 def test_verdicts_about_a_claim_that_is_not_open_come_too_late() -> None:
-    call = leasing.judge(("ledger", "verdicts"), "q", "l", 3, ["a", b"", "b", b"r0"])
+    call = lease_calls.write_verdicts(("ledger", "verdicts"), "q", "l", 3, ["a", b"", "b", b"r0"])
     assert call.args == (3, "a", b"", "b", b"r0")
     call.decode(1)
     with pytest.raises(QueueError, match="claim 3 of lease 'l' on queue 'q' is not open: its"):
@@ -91,7 +91,7 @@ def test_verdicts_about_a_claim_that_is_not_open_come_too_late() -> None:
 
 
 def test_a_lease_that_is_in_use_is_not_forgotten() -> None:
-    call = leasing.forget(("leases", "ledger", "more"), "q", "l", "")
+    call = lease_calls.forget(("leases", "ledger", "more"), "q", "l", "")
     assert (call.keys, call.decode([b"gone", 1]), call.decode([b"gone", 0])) == (
         ("leases", "ledger", "more"),
         True,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import redis
 
-from tambomq.store import transit
+from tambomq.bulk import moves
+from tambomq.bulk.moves import Tally
 from tambomq.store.sync import Store
-from tambomq.store.transit import Tally
 
 MOVE, TRANSIT = "move", "transit"
 
@@ -18,24 +18,24 @@ def under_way(db: redis.Redis, number: int) -> None:
 
 def test_a_batch_that_has_arrived_is_counted_once(store: Store, db: redis.Redis) -> None:
     under_way(db, 1)
-    assert store.run(transit.arrived(MOVE, TRANSIT, 1, Tally(2, 7)))
-    assert not store.run(transit.arrived(MOVE, TRANSIT, 1, Tally(2, 7)))
-    assert store.run(transit.left(MOVE)) == Tally(2, 7)
+    assert store.run(moves.arrived(MOVE, TRANSIT, 1, Tally(2, 7)))
+    assert not store.run(moves.arrived(MOVE, TRANSIT, 1, Tally(2, 7)))
+    assert store.run(moves.left(MOVE)) == Tally(2, 7)
 
 
 def test_the_arrival_of_an_earlier_batch_forgets_nothing_of_the_next(
     store: Store, db: redis.Redis
 ) -> None:
     under_way(db, 2)
-    assert not store.run(transit.arrived(MOVE, TRANSIT, 1, Tally(2, 7)))
+    assert not store.run(moves.arrived(MOVE, TRANSIT, 1, Tally(2, 7)))
     assert db.llen(TRANSIT) == 2
-    assert store.run(transit.left(MOVE)) == Tally(0, 0)
+    assert store.run(moves.left(MOVE)) == Tally(0, 0)
 
 
 def test_a_move_is_not_over_while_something_is_on_its_way(store: Store, db: redis.Redis) -> None:
     under_way(db, 1)
-    assert not store.run(transit.over(MOVE, TRANSIT, "r"))
+    assert not store.run(moves.over(MOVE, TRANSIT, "r"))
     db.delete(TRANSIT)
-    assert not store.run(transit.over(MOVE, TRANSIT, "another"))
-    assert store.run(transit.over(MOVE, TRANSIT, "r"))
+    assert not store.run(moves.over(MOVE, TRANSIT, "another"))
+    assert store.run(moves.over(MOVE, TRANSIT, "r"))
     assert not db.exists(MOVE)

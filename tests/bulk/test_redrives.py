@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from tambomq.store import redrives
+from tambomq.bulk import redrives
 from tambomq.store.sync import Store
 
 

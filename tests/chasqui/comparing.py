@@ -1,4 +1,4 @@
-"""The two sides of a random program, and how they are compared after each step."""
+"""The server and the model side by side: each step of a program changes and compares both."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 import redis
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
-from tambomq.chasqui import worker_ops
 from tambomq.chasqui.keys import GROUP, Keys
-from tambomq.chasqui.ops import Draft
-from tambomq.chasqui.wire import decode_envelope
-from tambomq.chasqui.worker_ops import Ran, Seat
+from tambomq.chasqui.ops import worker as worker_ops
+from tambomq.chasqui.ops.add import Draft
+from tambomq.chasqui.ops.worker import ConsumerContext, Ran
+from tambomq.chasqui.wire.envelope import decode_envelope
 from tambomq.errors import QueueFull, RemoteProtocolError
 from tambomq.store.features import Features
 from tambomq.store.sync import Store
@@ -38,7 +38,7 @@ class Compared(RuleBasedStateMachine):
         self.db.flushall()
         self.model = Queue(CAP)
         self.serial = 0
-        self.store.run(worker_ops.make_group(self._seat("c1")))
+        self.store.run(worker_ops.create_group(self._context("c1")))
 
     # ── the comparison ───────────────────────────────────────────────────────
 
@@ -81,8 +81,8 @@ class Compared(RuleBasedStateMachine):
 
     # ── helpers ──────────────────────────────────────────────────────────────
 
-    def _seat(self, consumer: str) -> Seat:
-        return Seat(KEYS, GROUP, consumer, self.has, 100_000)
+    def _context(self, consumer: str) -> ConsumerContext:
+        return ConsumerContext(KEYS, GROUP, consumer, self.has, 100_000)
 
     def _draft(self, name: str, id: str | None = None) -> Draft:
         self.serial += 1
@@ -110,8 +110,8 @@ class Compared(RuleBasedStateMachine):
 
     def _completed(self, ran: Ran) -> None:
         self.model.end(ran.entry)
-        told = ("attempt", ran.attempt, "duration_us", 5)
-        self.model.tell("completed", ran.id, ran.name, *told)
+        fields = ("attempt", ran.attempt, "duration_us", 5)
+        self.model.add_event("completed", ran.id, ran.name, *fields)
 
 
 def is_job(letter: Entry) -> bool:

@@ -1,4 +1,4 @@
-"""What the fault tests share: a load that vouches for its jobs, where each lies, a bad line.
+"""Helpers of the fault tests: a load that accounts for its jobs, readers of a queue, bad networks.
 
 The queue is always `QUEUE`, on a server that holds nothing else.
 """
@@ -19,7 +19,7 @@ import redis
 
 from tambomq.chasqui import Job, Queue, UnrecoverableError, Worker
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.wire import decode_envelope, decode_member
+from tambomq.chasqui.wire.envelope import decode_envelope, decode_member
 from tests.chasqui.conftest import working
 from tests.servers import eventually_async
 from tests.store.proxy import Proxy
@@ -57,20 +57,20 @@ def pending(db: redis.Redis, consumer: str) -> int:
     return len(cast("list[Any]", rows))
 
 
-class Told:
-    """Which events were told of which jobs, read piece by piece: the stream of events is short."""
+class EventLog:
+    """Counts events by name and job, read in parts, since the events stream is trimmed."""
 
     def __init__(self, db: redis.Redis) -> None:
         self._db, self._last = db, "-"
         self._ids: dict[str, Counter[str]] = {}
 
     def of(self, event: str) -> Counter[str]:
-        """How often *event* was told of each job."""
+        """Return the number of *event* events of each job."""
         self.catch_up()
         return self._ids.get(event, Counter())
 
     def catch_up(self) -> None:
-        """Read what is new."""
+        """Read the new events."""
         for entry, fields in _entries(self._db, KEYS.events, self._last):
             self._last = f"({entry.decode()}"
             ids = self._ids.setdefault(fields[b"e"].decode(), Counter())
@@ -130,13 +130,15 @@ class Load:
         await asyncio.sleep(after_s)
         await eventually_async(lambda: self.runs.total() >= goal, within_s=20)
 
-    async def account(self, db: redis.Redis, told: Told, *, runs_exact: bool = True) -> None:
+    async def account(
+        self, db: redis.Redis, event_log: EventLog, *, runs_exact: bool = True
+    ) -> None:
         """Add no more, wait until all is done, and check that each was, once."""
         self._enough.set()
         await self._producing
         await eventually_async(self._is_done, within_s=25)
         assert (waiting(db), delayed(db), dead(db)) == (Counter(), Counter(), Counter())
-        assert told.of("completed") == Counter(dict.fromkeys(self.confirmed, 1))
+        assert event_log.of("completed") == Counter(dict.fromkeys(self.confirmed, 1))
         expected = Counter({id: RUNS[kind] for id, kind in self.confirmed.items()})
         if runs_exact:
             assert self.runs == expected

@@ -1,6 +1,6 @@
 """Workers in processes that were forked from one `Worker` object. Run by ``python -m``.
 
-A handler tells in list ``begun`` which job it runs, and waits for key ``go``.
+A handler pushes the job it runs to the list ``begun``, and waits for the key ``go``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Leaders for tests: how they run, what they are given, what they leave on a server."""
+"""Helpers for tests of leaders: start them, store their input, read what they leave on a server."""
 
 from __future__ import annotations
 
@@ -13,13 +13,18 @@ import redis
 
 from tambomq.chasqui.job import Envelope
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.lead_ops import Leading, Office, lead
-from tambomq.chasqui.leader import Leader
-from tambomq.chasqui.promoter import Promoter
+from tambomq.chasqui.leader.leader import Leader
+from tambomq.chasqui.leader.promoter import Promoter
+from tambomq.chasqui.leader.scheduler import Scheduler
+from tambomq.chasqui.ops.leader import LeaderConfig, LockReply, lead
 from tambomq.chasqui.repeat import RepeatPattern, RepeatSpec
-from tambomq.chasqui.scheduler import Scheduler
-from tambomq.chasqui.wire import decode_envelope, encode_envelope, encode_member, read_entry
-from tambomq.chasqui.wire_repeat import encode_spec
+from tambomq.chasqui.wire.envelope import (
+    decode_envelope,
+    encode_envelope,
+    encode_member,
+    read_entry,
+)
+from tambomq.chasqui.wire.repeat import encode_spec
 from tambomq.clock import now_ms
 from tambomq.store.aio import AsyncStore
 from tambomq.store.call import Call
@@ -71,7 +76,7 @@ def rows(db: redis.Redis, stream: str) -> list[tuple[bytes, dict[bytes, bytes]]]
 
 
 def members(db: redis.Redis, keys: Keys) -> list[bytes]:
-    """What is delayed, the first that is due first."""
+    """Return the delayed jobs, the first due first."""
     return cast("list[bytes]", db.zrange(keys.delayed, 0, -1))
 
 
@@ -83,8 +88,8 @@ def letters(db: redis.Redis, keys: Keys) -> list[tuple[bytes, str, str]]:
     ]
 
 
-def told(db: redis.Redis, keys: Keys) -> list[tuple[str, str]]:
-    """Name and job of each event."""
+def emitted_events(db: redis.Redis, keys: Keys) -> list[tuple[str, str]]:
+    """Return name and job id of all events, the oldest first."""
     return [(row[b"e"].decode(), row[b"id"].decode()) for row in entries(db, keys.events)]
 
 
@@ -100,20 +105,20 @@ def calls_made(db: redis.Redis) -> int:
 
 
 @asynccontextmanager
-async def promoter(url: str, keys: Keys, **office: Any) -> AsyncIterator[Promoter]:
+async def promoter(url: str, keys: Keys, **config: Any) -> AsyncIterator[Promoter]:
     """A promoter that does nothing by itself: a test calls its `turn`."""
     store = AsyncStore(url)
-    yield Promoter(store, Office(keys, **{"holder": HOLDER, **office}))
+    yield Promoter(store, LeaderConfig(keys, **{"holder": HOLDER, **config}))
     await store.close()
 
 
 @asynccontextmanager
 async def scheduler(
-    url: str, keys: Keys, tick_ms: int = 1000, **office: Any
+    url: str, keys: Keys, tick_ms: int = 1000, **config: Any
 ) -> AsyncIterator[Scheduler]:
     """A scheduler that does nothing by itself: a test calls its `turn`."""
     store = AsyncStore(url)
-    yield Scheduler(store, Office(keys, **{"holder": HOLDER, **office}), tick_ms)
+    yield Scheduler(store, LeaderConfig(keys, **{"holder": HOLDER, **config}), tick_ms)
     await store.close()
 
 
@@ -132,16 +137,16 @@ async def running(leader: L) -> AsyncIterator[L]:
 
 
 class Clock:
-    """What the scheduler takes for the server's time, and for its own: that plus *ahead*."""
+    """Fakes the server's time, and the scheduler's own: that plus *ahead*."""
 
     def __init__(self, patch: pytest.MonkeyPatch, now: int | None = None, ahead: int = 0) -> None:
         self.now, self.ahead = now_ms() if now is None else now, ahead
-        patch.setattr("tambomq.chasqui.scheduler.now_ms", lambda: self.now + self.ahead)
-        patch.setattr("tambomq.chasqui.lead_ops.lead", self._lead)
+        patch.setattr("tambomq.chasqui.leader.scheduler.now_ms", lambda: self.now + self.ahead)
+        patch.setattr("tambomq.chasqui.ops.leader.lead", self._lead)
 
-    def _lead(self, office: Office, lock: str, _: int) -> Call[Leading]:
-        call = lead(office, lock)
+    def _lead(self, config: LeaderConfig, lock: str, _: int) -> Call[LockReply]:
+        call = lead(config, lock)
         decode = call.decode
         return msgspec.structs.replace(
-            call, decode=lambda reply: Leading(decode(reply).leads, self.now)
+            call, decode=lambda reply: LockReply(decode(reply).leads, self.now)
         )

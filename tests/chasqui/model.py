@@ -1,7 +1,7 @@
-"""A ChasquiMQ queue as plain Python: what it holds, and what each operation makes of it.
+"""A model of a ChasquiMQ queue in plain Python: its contents, and the effect of each operation.
 
-Names of stream entries are the server's choice, so the model is told them. Everything else it
-predicts: jobs, who has them, delayed members, dead letters, markers, results and events.
+The server chooses the ids of stream entries, so the model takes them as input. It predicts
+everything else: jobs, their consumers, delayed members, dead letters, markers, results and events.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Entry:
 
 @dataclass
 class Hold:
-    """A job in somebody's hands."""
+    """A job that is pending for a consumer."""
 
     consumer: str
     times: int = 1
@@ -68,7 +68,7 @@ class Queue:
         return max(0, self.cap - len(self.stream))
 
     def waiting(self) -> list[Entry]:
-        """Jobs that nobody has been given yet, the oldest first."""
+        """Return the jobs not delivered yet, the oldest first."""
         return [entry for entry in self.stream if entry.id not in self.held]
 
     def in_hands(self) -> int:
@@ -88,7 +88,7 @@ class Queue:
 
     # ── changing ─────────────────────────────────────────────────────────────
 
-    def tell(self, e: str, id: str, name: str = "", *more: str | int) -> None:
+    def add_event(self, e: str, id: str, name: str = "", *more: str | int) -> None:
         """An event, without its time."""
         label = ["n", name] if name else []
         words = ["e", e, "id", id, *label, *map(str, more)]
@@ -97,7 +97,7 @@ class Queue:
     def put(self, id: str, body: bytes, name: str) -> None:
         """A job waits."""
         self.stream.append(Entry(named(body, name)))
-        self.tell("waiting", id, name)
+        self.add_event("waiting", id, name)
 
     def schedule(self, id: str, member: bytes, score: int, *, keyed: bool) -> bool:
         """A job is delayed; false if its id was before."""
@@ -125,7 +125,7 @@ class Queue:
         return taken
 
     def claim(self, consumer: str, count: int) -> list[tuple[str, int]]:
-        """Give *consumer* what others have; each entry and how often it was delivered before."""
+        """Assign others' entries to *consumer*; return each with its earlier deliveries."""
         taken = []
         for entry in [entry for entry in self.stream if entry.id in self.held][:count]:
             hold = self.held[entry.id]
@@ -134,7 +134,7 @@ class Queue:
         return taken
 
     def end(self, entry: str) -> None:
-        """A job is gone from the stream."""
+        """Delete a job from the stream."""
         del self.held[entry]
         self.stream = [each for each in self.stream if each.id != entry]
 

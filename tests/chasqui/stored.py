@@ -1,4 +1,4 @@
-"""What lies in a queue, as an independent client sees it."""
+"""The contents of a queue, as an independent client reads them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import redis
 
 from tambomq.chasqui.job import Envelope, QueueEvent
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.wire import decode_envelope, decode_member
-from tambomq.chasqui.wire_records import read_event
+from tambomq.chasqui.wire.envelope import decode_envelope, decode_member
+from tambomq.chasqui.wire.records import read_event
 
 Row = tuple[str, list[bytes]]
 
@@ -45,12 +45,12 @@ def delayed(db: redis.Redis, keys: Keys) -> list[tuple[str, Envelope, int]]:
 
 
 def events(db: redis.Redis, keys: Keys) -> list[QueueEvent]:
-    """What has happened, the oldest first."""
+    """Return all events, the oldest first."""
     return [read_event(id.encode(), fields) for id, fields in rows(db, keys.events)]
 
 
-def told(db: redis.Redis, keys: Keys) -> list[tuple[str, str | None]]:
-    """What has happened to whom, the oldest first."""
+def emitted_events(db: redis.Redis, keys: Keys) -> list[tuple[str, str | None]]:
+    """Return name and job id of all events, the oldest first."""
     return [(event.name, event.job_id) for event in events(db, keys)]
 
 
@@ -61,6 +61,6 @@ def bury(db: redis.Redis, keys: Keys, body: bytes, name: str = "", reason: str =
     return cast("bytes", db.xadd(keys.dlq, fields)).decode()
 
 
-def is_heard(db: redis.Redis) -> bool:
-    """Whether somebody waits for the next event."""
+def has_event_reader(db: redis.Redis) -> bool:
+    """Return whether a client waits for the next event."""
     return any(each["cmd"] == "xread" for each in cast("Any", db.client_list()))

@@ -1,4 +1,4 @@
-"""`add_unique` tells whether it added."""
+"""`add_unique` reports whether it added the job."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tambomq.chasqui import Queue
-from tambomq.chasqui.ops import Policy, add_once, draft, schedule
+from tambomq.chasqui.ops.add import Policy, add_once, draft, schedule
 from tests.chasqui.conftest import Connect, OpenQueue
 
 HOUR_MS = 3_600_000
@@ -26,7 +26,7 @@ def test_the_second_of_an_id_is_not_added(
     assert counts.waiting + counts.delayed == 2
 
 
-def test_where_nobody_asked_nothing_is_told(connect: Connect) -> None:
+def test_a_plain_add_leaves_added_unset(connect: Connect) -> None:
     queue = connect()
     assert queue.add("n", 1).added is None
     assert queue.add("n", 1, job_id="a").added is None

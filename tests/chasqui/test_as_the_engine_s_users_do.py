@@ -1,4 +1,4 @@
-"""What users of the engine do in programs and tests, and what they are told if it is wrong."""
+"""Programs and tests written for the engine work, and wrong ones get a clear error."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_an_attempt_is_said_once() -> None:
 
 
 @pytest.mark.parametrize("delay_ms", [math.inf, -math.inf, math.nan])
-def test_a_delay_that_never_ends_is_told_to_be_finite(twin: BlockingQueue, delay_ms: float) -> None:
+def test_an_infinite_delay_is_refused(twin: BlockingQueue, delay_ms: float) -> None:
     with pytest.raises(InvalidValue, match="delay_ms must be finite"):
         twin.add("n", 1, delay_ms=delay_ms)
 

@@ -1,4 +1,4 @@
-"""What a caller can get wrong, or others have left: a clear error, and nothing stored."""
+"""Invalid arguments and damaged data raise a clear error, and store nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queue for threads: what only it has."""
+"""The blocking queue: behaviour that only it has."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tambomq.chasqui import BlockingQueue, Job
 from tambomq.chasqui.keys import Keys
 from tambomq.errors import JobFailed
 from tests.chasqui.conftest import Work
-from tests.chasqui.stored import ids, is_heard
+from tests.chasqui.stored import has_event_reader, ids
 from tests.servers import Server, eventually_async
 
 
@@ -81,7 +81,7 @@ async def test_a_thread_waits_for_a_result_that_a_worker_makes(
     assert blocking.get_job_result(job.id) == 42
 
 
-async def test_a_thread_is_told_that_its_job_is_dead(
+async def test_waiting_in_a_thread_for_a_dead_job_raises(
     blocking: BlockingQueue, work: Work, db: redis.Redis
 ) -> None:
     async def fail(job: Job) -> None:
@@ -89,7 +89,7 @@ async def test_a_thread_is_told_that_its_job_is_dead(
 
     job = blocking.add("n", 1, attempts=1)
     waiting = asyncio.create_task(asyncio.to_thread(blocking.wait_for_result, job.id, timeout=10))
-    await eventually_async(lambda: is_heard(db))
+    await eventually_async(lambda: has_event_reader(db))
     async with work(fail):
         with pytest.raises(JobFailed, match="retries_exhausted") as caught:
             await waiting
@@ -109,6 +109,6 @@ async def test_a_thread_gets_none_of_a_handler_that_returns_nothing(
 
     job = blocking.add("n", 1)
     waiting = asyncio.create_task(asyncio.to_thread(job.wait_for_result, timeout=10))
-    await eventually_async(lambda: is_heard(db))
+    await eventually_async(lambda: has_event_reader(db))
     async with work(nothing, store_results=True):
         assert await waiting is None

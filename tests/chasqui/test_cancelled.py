@@ -1,4 +1,4 @@
-"""Jobs that somebody forgets before they run: the events stream says so, in the same step."""
+"""Jobs deleted before they run: the same script emits a `cancelled` event."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import pytest
 import redis
 
 from tambomq.chasqui import BlockingQueue
-from tambomq.chasqui.admin_ops import CHUNK
 from tambomq.chasqui.job import Envelope
 from tambomq.chasqui.keys import RETURNED, Keys
-from tambomq.chasqui.wire import encode_envelope, encode_member
+from tambomq.chasqui.ops.admin import CHUNK
+from tambomq.chasqui.wire.envelope import encode_envelope, encode_member
 from tambomq.clock import now_ms
 from tests.chasqui.conftest import Connect
-from tests.chasqui.stored import events, ids, rows, told
+from tests.chasqui.stored import emitted_events, events, ids, rows
 
 HOUR = 3_600_000
 
 
 def cancelled(db: redis.Redis, keys: Keys) -> list[tuple[str | None, str]]:
-    """Return the id and the name of each job that is told to be cancelled."""
+    """Return the id and the name of each ``cancelled`` event."""
     found = [event for event in events(db, keys) if event.name == "cancelled"]
     return [(event.job_id, event.job_name) for event in found]
 
@@ -31,14 +31,14 @@ def old(id: str) -> bytes:
     return encode_envelope(Envelope(id, b"\x01", 1000))
 
 
-def test_a_cancelled_job_is_told_once_after_it_was_delayed(
+def test_a_cancelled_job_emits_one_event_after_delayed(
     twin: BlockingQueue, db: redis.Redis, keys: Keys
 ) -> None:
     before: Any = db.time()
     twin.add("mail", 1, job_id="ü:1", delay_ms=HOUR)
     assert twin.cancel_delayed("ü:1") is True
     assert twin.cancel_delayed("ü:1") is False
-    assert told(db, keys) == [("delayed", "ü:1"), ("cancelled", "ü:1")]
+    assert emitted_events(db, keys) == [("delayed", "ü:1"), ("cancelled", "ü:1")]
     (_, fields) = rows(db, keys.events)[-1]
     assert fields[::2] == [b"e", b"id", b"ts", b"n"]
     assert fields[7] == b"mail"
@@ -46,7 +46,9 @@ def test_a_cancelled_job_is_told_once_after_it_was_delayed(
     assert before[0] * 1000 <= int(fields[5]) <= after[0] * 1000 + 1000
 
 
-def test_each_of_many_is_told(twin: BlockingQueue, db: redis.Redis, keys: Keys) -> None:
+def test_each_of_many_cancelled_jobs_emits_an_event(
+    twin: BlockingQueue, db: redis.Redis, keys: Keys
+) -> None:
     for id in "abc":
         twin.add("", 1, job_id=id, delay_ms=HOUR)
     twin.cancel_delayed_bulk(["c", "none", "a", "a"])
@@ -54,7 +56,7 @@ def test_each_of_many_is_told(twin: BlockingQueue, db: redis.Redis, keys: Keys) 
 
 
 @pytest.mark.parametrize("dialect", ["page", "engine"])
-def test_a_name_is_told_in_both_dialects(
+def test_the_event_has_the_job_name_in_both_dialects(
     connect: Connect, db: redis.Redis, keys: Keys, dialect: str
 ) -> None:
     queue = connect(dialect=dialect)
@@ -65,7 +67,7 @@ def test_a_name_is_told_in_both_dialects(
     assert cancelled(db, keys) == [("a", "имя"), ("b", "имя")]
 
 
-def test_what_is_drained_is_told(connect: Connect, db: redis.Redis, keys: Keys) -> None:
+def test_drained_jobs_emit_events(connect: Connect, db: redis.Redis, keys: Keys) -> None:
     queue = connect()
     jobs = queue.add_bulk([{"name": "n", "data": n} for n in range(CHUNK + 2)])
     late = [queue.add("late", n, delay_ms=HOUR + n) for n in range(CHUNK + 2)]
@@ -78,7 +80,7 @@ def test_what_is_drained_is_told(connect: Connect, db: redis.Redis, keys: Keys) 
     assert len(cancelled(db, keys)) == 2 * CHUNK + 4
 
 
-def test_what_runs_is_not_told_and_what_was_given_back_is(
+def test_a_drain_emits_events_for_released_jobs_but_not_for_active_ones(
     connect: Connect, db: redis.Redis, keys: Keys
 ) -> None:
     queue = connect()
@@ -93,7 +95,9 @@ def test_what_runs_is_not_told_and_what_was_given_back_is(
 
 
 @pytest.mark.parametrize("state", ["waiting", "delayed"])
-def test_what_is_cleaned_is_told(connect: Connect, db: redis.Redis, keys: Keys, state: str) -> None:
+def test_cleaned_jobs_emit_events(
+    connect: Connect, db: redis.Redis, keys: Keys, state: str
+) -> None:
     queue = connect()
     for place, id in enumerate("abc"):
         if state == "waiting":
@@ -112,7 +116,7 @@ def test_what_is_cleaned_is_told(connect: Connect, db: redis.Redis, keys: Keys, 
         lambda queue: queue.clean(-HOUR, state="delayed"),
     ],
 )
-def test_without_events_nothing_is_told(
+def test_without_events_nothing_is_emitted(
     connect: Connect, db: redis.Redis, keys: Keys, forget: Callable[[BlockingQueue], object]
 ) -> None:
     queue = connect(events_enabled=False)
@@ -139,7 +143,7 @@ def test_events_that_cannot_be_written_undo_nothing(
     assert set(db.scan_iter()) - {keys.requests.encode()} == {keys.events.encode()}
 
 
-def test_what_nobody_can_read_is_forgotten_and_not_told(
+def test_unreadable_jobs_are_deleted_without_an_event(
     connect: Connect, db: redis.Redis, keys: Keys
 ) -> None:
     db.zadd(keys.delayed, {b"\xff": 1})
@@ -149,7 +153,7 @@ def test_what_nobody_can_read_is_forgotten_and_not_told(
     assert list(db.scan_iter()) in ([], [keys.stream.encode()])
 
 
-def test_who_left_in_between_is_not_told_and_keeps_its_id(
+def test_a_job_that_left_meanwhile_emits_no_event_and_keeps_its_id(
     connect: Connect, db: redis.Redis, keys: Keys
 ) -> None:
     queue = connect()

@@ -1,6 +1,6 @@
-"""A server that takes over from another one and cannot do the same.
+"""A server that replaces another one and lacks some of its features.
 
-What was learnt of the first is put in the place of what the second would say: all that there is.
+The tests replace the features that were detected by those of the other server.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import redis
 
-from tambomq.chasqui import BlockingQueue, Job, Queue, UnrecoverableError, worker
+from tambomq.chasqui import BlockingQueue, Job, Queue, UnrecoverableError
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.packing import decode_payload
+from tambomq.chasqui.wire.msgpack import decode_payload
+from tambomq.chasqui.worker import consumer_group
 from tambomq.store.call import Plan
 from tambomq.store.features import Features
 from tests.chasqui import stored
@@ -38,7 +39,7 @@ async def test_a_worker_learns_what_the_next_server_can_do(
             raise ValueError("not now")
         return 5 if job.data == "returns" else None
 
-    monkeypatch.setattr(worker, "features", as_the_first_said)
+    monkeypatch.setattr(consumer_group, "features", as_the_first_said)
     for data in ("plain", "returns", "dead", "fails"):
         await queue.add("n", data, backoff=3_600_000)
     async with work(handler, store_results=True) as working:
@@ -54,7 +55,7 @@ def test_a_producer_learns_what_the_next_server_can_do(
 ) -> None:
     def informed(**options: Any) -> BlockingQueue:
         queue = connect(**options)
-        queue._production._has = ALL
+        queue._producer._features = ALL
         return queue
 
     informed().add("n", 1)

@@ -13,7 +13,7 @@ import redis
 from tambomq.chasqui import Queue, Worker
 from tambomq.chasqui.keys import GROUP, Keys
 from tests.chasqui.conftest import working as at_work
-from tests.chasqui.working import Held
+from tests.chasqui.working import GatedHandler
 from tests.servers import binaries, eventually_async
 from tests.servers.clock import SteppedServer, stepped
 
@@ -44,7 +44,7 @@ def idle_ms(db: Any) -> int:
 async def test_no_job_runs_twice_after_a_step_of_less_than_two_thirds_of_its_lease(
     clocked: SteppedServer,
 ) -> None:
-    handler = Held()
+    handler = GatedHandler()
     with redis.Redis.from_url(clocked.url) as db:
         async with Queue("q", redis_url=clocked.url) as queue:
             await queue.add("n", "x")

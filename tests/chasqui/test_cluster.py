@@ -1,4 +1,4 @@
-"""Queues and workers on a cluster of three nodes, which they know by the first one alone."""
+"""Queues and workers on a cluster of three nodes, given the address of only one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tambomq.chasqui import (
 from tambomq.chasqui.keys import GROUP, Keys
 from tambomq.errors import JobFailed, QueueBusy, QueueFull
 from tambomq.ids import letters
-from tambomq.store.trip import slot_of
+from tambomq.store.roundtrip import slot_of
 from tests.chasqui.conftest import working
 from tests.servers import eventually, eventually_async
 from tests.servers.cluster import Cluster
@@ -38,21 +38,21 @@ def url(cluster: Cluster) -> str:
 
 
 @pytest.fixture(params=[0, 2], ids=["the first node", "another node"])
-def home(request: pytest.FixtureRequest) -> int:
+def owner(request: pytest.FixtureRequest) -> int:
     """The node that the queue is on."""
     node: int = request.param
     return node
 
 
 @pytest.fixture
-def keys(cluster: Cluster, home: int) -> Keys:
-    return keys_on(cluster, home)
+def keys(cluster: Cluster, owner: int) -> Keys:
+    return keys_on(cluster, owner)
 
 
 @pytest.fixture
-def db(cluster: Cluster, home: int) -> Iterator[redis.Redis]:
+def db(cluster: Cluster, owner: int) -> Iterator[redis.Redis]:
     """The queue's node as an independent client sees it."""
-    with redis.Redis.from_url(cluster.nodes[home].url) as client:
+    with redis.Redis.from_url(cluster.nodes[owner].url) as client:
         yield client
 
 
@@ -71,7 +71,7 @@ def keys_on(cluster: Cluster, node: int) -> Keys:
 
 
 class Handler:
-    """Returns what a job carries, doubled; fails as its name says."""
+    """Returns the job's data, doubled; fails as its name says."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, Any, int]] = []
@@ -164,7 +164,7 @@ async def test_results_are_kept_and_waited_for(url: str, keys: Keys, queue: Queu
             await (await queue.add("hopeless", 1)).wait_for_result(timeout=15)
 
 
-async def test_progress_is_told(url: str, keys: Keys, queue: Queue) -> None:
+async def test_progress_emits_an_event(url: str, keys: Keys, queue: Queue) -> None:
     async def handler(job: Job) -> int:
         await job.update_progress(40)
         return 1
@@ -175,7 +175,7 @@ async def test_progress_is_told(url: str, keys: Keys, queue: Queue) -> None:
         assert await queue.get_progress(job.id) == 40
 
 
-async def test_events_are_heard(url: str, keys: Keys, queue: Queue) -> None:
+async def test_events_are_received(url: str, keys: Keys, queue: Queue) -> None:
     heard: list[str] = []
     async with (
         QueueEvents(keys.queue, redis_url=url) as events,
@@ -207,7 +207,7 @@ async def test_a_paused_queue_starts_nothing(
     await queue.pause()
     handler = Handler()
     async with working(worker(url, keys, handler)) as running:
-        await eventually_async(lambda: running._intake is not None and running._intake._paused)
+        await eventually_async(lambda: running._fetcher is not None and running._fetcher._paused)
         await queue.add("n", 1)
         await queue.add("n", 2, delay_ms=20)
         # By then the worker's promoter has gone on, and its handler might have.
@@ -256,9 +256,9 @@ async def test_waiting_jobs_are_drained_and_dead_ones_cleaned(
 
 
 async def test_a_queue_is_forgotten_and_its_neighbour_is_not(
-    cluster: Cluster, url: str, home: int, keys: Keys, queue: Queue, db: redis.Redis
+    cluster: Cluster, url: str, owner: int, keys: Keys, queue: Queue, db: redis.Redis
 ) -> None:
-    async with Queue(keys_on(cluster, home).queue, redis_url=url) as neighbour:
+    async with Queue(keys_on(cluster, owner).queue, redis_url=url) as neighbour:
         await neighbour.add("n", 1)
         await queue.add("n", 1, delay_ms=60_000, job_id="x")
         await queue.add("n", 1, repeat=RepeatPattern.every(1000))
@@ -307,7 +307,7 @@ async def test_a_job_that_runs_for_long_stays_its_worker_s(
     many = [worker(url, keys, handler, claim_min_idle_ms=200) for _ in range(2)]
     async with working(many[0]), working(many[1]):
         await queue.add("n", 1)
-        # Time enough for both to look for what others have let lie, several times.
+        # Time enough for both to search for idle entries several times.
         clock = await queue.add("n", 2, delay_ms=1500)
         await eventually_async(lambda: clock.id in runs, within_s=15)
         assert len(runs) == 2
@@ -322,7 +322,7 @@ async def test_a_closed_worker_leaves_nothing_behind(
         await eventually_async(lambda: running.stats.completed == 1, within_s=15)
     assert db.xinfo_consumers(keys.stream, GROUP) == []
     assert not db.exists(keys.promoter_lock, keys.scheduler_lock)
-    # Nobody is left who would take it.
+    # No worker is left to claim it.
     await queue.add("n", 2)
     assert (await queue.get_job_counts()).waiting == 1
 
@@ -338,9 +338,7 @@ async def test_a_worker_closes_though_its_read_would_wait_for_long(
     await asyncio.wait_for(task, LONG_MS / 1000 / 2)
 
 
-async def test_nobody_is_unblocked_where_connections_are_not_known(
-    cluster: Cluster, url: str
-) -> None:
+async def test_on_a_cluster_no_connection_is_unblocked(cluster: Cluster, url: str) -> None:
     keys = keys_on(cluster, 1)
     before = [unblocked(cluster, node) for node in range(3)]
     async with (

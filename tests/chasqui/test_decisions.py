@@ -1,4 +1,4 @@
-"""What becomes of a job when it arrives and when it fails: as the engine decided it."""
+"""Decisions about delivered and failed jobs are those of the engine."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from tambomq.chasqui.job import BackoffSpec, Envelope, RetryOverride
-from tambomq.chasqui.verdict import (
-    MOST_DETAIL,
-    Death,
+from tambomq.chasqui.decisions import (
+    MAX_DETAIL,
+    DeadLettered,
     Retry,
-    Rules,
+    RetryPolicy,
+    admit_delivery,
     after_failure,
-    arrival,
 )
-from tambomq.chasqui.wire import decode_envelope, encode_envelope
+from tambomq.chasqui.job import BackoffSpec, Envelope, RetryOverride
+from tambomq.chasqui.wire.envelope import decode_envelope, encode_envelope
 from tambomq.errors import Reject, UnrecoverableError
 from tambomq.failures import text_of
 from tests.chasqui.vectors import Vector, table, vector, vectors
@@ -35,12 +35,12 @@ def entry(envelope: Envelope, name: str = "job") -> list[bytes]:
 @pytest.mark.parametrize("row", GATE["by_previous_deliveries"] + GATE["by_wire_attempt"])
 def test_the_budget_is_counted_as_the_engine_counts_it(row: dict[str, Any]) -> None:
     envelope = Envelope("a", b"\x01", 1, row["wire_attempt"])
-    rules = Rules(max_attempts=GATE["max_attempts"])
-    found = arrival(entry(envelope), row["previous_deliveries"], rules)
+    policy = RetryPolicy(max_attempts=GATE["max_attempts"])
+    found = admit_delivery(entry(envelope), row["previous_deliveries"], policy)
     if row["outcome"] == "run":
         assert found == (envelope, "job")
     else:
-        assert isinstance(found, Death)
+        assert isinstance(found, DeadLettered)
         assert f"dlq:{found.reason}" == row["outcome"]
         assert found.attempt == row["dlq_event_attempt"]
 
@@ -49,13 +49,13 @@ def test_the_budget_is_counted_as_the_engine_counts_it(row: dict[str, Any]) -> N
 def test_a_dead_letter_keeps_what_the_engine_keeps(recorded: Vector) -> None:
     source = recorded.inputs["source_fields"]
     fields = [part for key, value in source.items() for part in (key.encode(), value)]
-    rules = Rules(3, recorded.inputs["consumer_max_payload_bytes"])
-    death = arrival(fields, 0, rules)
-    if not isinstance(death, Death):
+    policy = RetryPolicy(3, recorded.inputs["consumer_max_payload_bytes"])
+    death = admit_delivery(fields, 0, policy)
+    if not isinstance(death, DeadLettered):
         # It was run, and this is what its handler raised.
         error = ValueError() if "exhausted" in recorded.name else UnrecoverableError()
-        death = after_failure(*death, error, rules, no_jitter)  # type: ignore[assignment]
-    assert isinstance(death, Death)
+        death = after_failure(*death, error, policy, no_jitter)  # type: ignore[assignment]
+    assert isinstance(death, DeadLettered)
     kept = dict(zip(recorded.fields[::2], recorded.fields[1::2], strict=True))
     assert death.payload == kept[b"d"]
     assert death.name.encode() == kept.get(b"n", b"")
@@ -64,43 +64,45 @@ def test_a_dead_letter_keeps_what_the_engine_keeps(recorded: Vector) -> None:
 
 
 def test_what_has_no_envelope_is_malformed() -> None:
-    assert arrival([b"x", b"y", b"n", b"job"], 0, Rules()) == Death(
+    assert admit_delivery([b"x", b"y", b"n", b"job"], 0, RetryPolicy()) == DeadLettered(
         "malformed", b"", "missing or non-bytes payload field"
     )
 
 
 def test_what_cannot_be_decoded_is_kept_as_it_came_without_its_name() -> None:
-    assert arrival([b"d", b"\xc1", b"n", b"job"], 0, Rules()) == Death("decode_failed", b"\xc1")
+    assert admit_delivery([b"d", b"\xc1", b"n", b"job"], 0, RetryPolicy()) == DeadLettered(
+        "decode_failed", b"\xc1"
+    )
 
 
 def test_a_payload_may_be_as_large_as_the_limit_and_no_larger() -> None:
     size = len(encode_envelope(PLAIN))
-    assert arrival(entry(PLAIN), 0, Rules(max_payload_bytes=size)) == (PLAIN, "job")
-    death = arrival(entry(PLAIN), 0, Rules(max_payload_bytes=size - 1))
-    assert death == Death("oversize_payload", encode_envelope(PLAIN), name="job")
+    assert admit_delivery(entry(PLAIN), 0, RetryPolicy(max_payload_bytes=size)) == (PLAIN, "job")
+    death = admit_delivery(entry(PLAIN), 0, RetryPolicy(max_payload_bytes=size - 1))
+    assert death == DeadLettered("oversize_payload", encode_envelope(PLAIN), name="job")
 
 
-def test_size_is_looked_at_before_content() -> None:
-    death = arrival([b"d", b"\xc1" * 10], 0, Rules(max_payload_bytes=5))
-    assert isinstance(death, Death)
+def test_size_is_checked_before_content() -> None:
+    death = admit_delivery([b"d", b"\xc1" * 10], 0, RetryPolicy(max_payload_bytes=5))
+    assert isinstance(death, DeadLettered)
     assert death.reason == "oversize_payload"
 
 
 def test_a_budget_of_nothing_runs_nothing() -> None:
-    death = arrival(entry(PLAIN), 0, Rules(max_attempts=0))
-    assert isinstance(death, Death)
+    death = admit_delivery(entry(PLAIN), 0, RetryPolicy(max_attempts=0))
+    assert isinstance(death, DeadLettered)
     assert (death.reason, death.id, death.attempt) == ("retries_exhausted", "a", 0)
 
 
 @pytest.mark.parametrize(("own", "runs"), [(None, True), (3, True), (2, False), (0, False)])
 def test_the_budget_of_a_job_wins_over_the_workers(own: int | None, runs: bool) -> None:
     envelope = Envelope("a", b"\x01", 1, 2, RetryOverride(own, None))
-    found = arrival(entry(envelope), 0, Rules(max_attempts=3))
+    found = admit_delivery(entry(envelope), 0, RetryPolicy(max_attempts=3))
     assert isinstance(found, tuple) is runs
 
 
 def test_a_failed_job_waits_with_one_run_more_on_its_account() -> None:
-    verdict = after_failure(PLAIN, "job", ValueError("x"), Rules(), no_jitter)
+    verdict = after_failure(PLAIN, "job", ValueError("x"), RetryPolicy(), no_jitter)
     assert isinstance(verdict, Retry)
     assert verdict.wait_ms == 100
     assert decode_envelope(verdict.body) == Envelope("a", b"\x01", PLAIN.created_at_ms, 1)
@@ -117,8 +119,8 @@ def test_a_failed_job_waits_with_one_run_more_on_its_account() -> None:
 )
 def test_the_backoff_of_a_job_wins_over_the_workers(own: BackoffSpec | None, expected: int) -> None:
     envelope = Envelope("a", b"\x01", 1, 2, RetryOverride(None, own))
-    rules = Rules(backoff=BackoffSpec("fixed", 70, 1000, 2.0, 0))
-    verdict = after_failure(envelope, "job", ValueError(), rules, no_jitter)
+    policy = RetryPolicy(backoff=BackoffSpec("fixed", 70, 1000, 2.0, 0))
+    verdict = after_failure(envelope, "job", ValueError(), policy, no_jitter)
     assert isinstance(verdict, Retry)
     assert verdict.wait_ms == expected
     assert decode_envelope(verdict.body).retry == envelope.retry
@@ -126,10 +128,10 @@ def test_the_backoff_of_a_job_wins_over_the_workers(own: BackoffSpec | None, exp
 
 def test_the_last_failure_is_the_end_and_does_not_count_itself() -> None:
     envelope = Envelope("a", b"\x01", 1, 2)
-    death = after_failure(envelope, "job", ValueError("boom"), Rules(3), no_jitter)
+    death = after_failure(envelope, "job", ValueError("boom"), RetryPolicy(3), no_jitter)
     raised = ("ValueError", "ValueError: boom")
     body = encode_envelope(envelope)
-    assert death == Death("retries_exhausted", body, "boom", "a", "job", 3, *raised)
+    assert death == DeadLettered("retries_exhausted", body, "boom", "a", "job", 3, *raised)
 
 
 class NoSuchCustomer(UnrecoverableError):
@@ -138,21 +140,21 @@ class NoSuchCustomer(UnrecoverableError):
 
 @pytest.mark.parametrize("error", [Reject("no"), UnrecoverableError("no"), NoSuchCustomer("no")])
 def test_a_verdict_of_the_handler_ends_a_job_at_once(error: Reject) -> None:
-    death = after_failure(PLAIN, "job", error, Rules(), no_jitter)
-    assert isinstance(death, Death)
+    death = after_failure(PLAIN, "job", error, RetryPolicy(), no_jitter)
+    assert isinstance(death, DeadLettered)
     assert (death.reason, death.detail, death.attempt) == ("unrecoverable", "no", 1)
 
 
 def test_a_verdict_on_the_last_run_is_still_a_verdict() -> None:
-    death = after_failure(PLAIN, "job", Reject("no"), Rules(1), no_jitter)
-    assert isinstance(death, Death)
+    death = after_failure(PLAIN, "job", Reject("no"), RetryPolicy(1), no_jitter)
+    assert isinstance(death, DeadLettered)
     assert death.reason == "unrecoverable"
 
 
 def test_a_long_reason_is_cut() -> None:
-    death = after_failure(PLAIN, "job", Reject("x" * 10_000), Rules(), no_jitter)
-    assert isinstance(death, Death)
-    assert len(death.detail) == MOST_DETAIL
+    death = after_failure(PLAIN, "job", Reject("x" * 10_000), RetryPolicy(), no_jitter)
+    assert isinstance(death, DeadLettered)
+    assert len(death.detail) == MAX_DETAIL
 
 
 class Speechless(Exception):
@@ -160,7 +162,7 @@ class Speechless(Exception):
         raise ValueError("no words")
 
 
-def test_an_error_that_cannot_be_told_is_named() -> None:
+def test_an_error_whose_text_raises_is_named_by_its_type() -> None:
     assert text_of(Speechless()) == "Speechless"
     assert text_of(ValueError("boom")) == "boom"
 
@@ -169,8 +171,8 @@ def test_the_event_of_the_engine_counts_the_runs_as_we_do() -> None:
     recorded = vector("event/dlq_after_run")
     fields = dict(zip(recorded.fields[::2], recorded.fields[1::2], strict=True))
     envelope = Envelope("d1", b"\x01", 1, recorded.inputs["wire_attempt"])
-    rules = Rules(recorded.inputs["max_attempts"])
-    death = after_failure(envelope, "job", ValueError(), rules, no_jitter)
-    assert isinstance(death, Death)
+    policy = RetryPolicy(recorded.inputs["max_attempts"])
+    death = after_failure(envelope, "job", ValueError(), policy, no_jitter)
+    assert isinstance(death, DeadLettered)
     assert str(death.attempt).encode() == fields[b"attempt"]
     assert death.reason.encode() == fields[b"reason"]

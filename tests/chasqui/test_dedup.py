@@ -1,4 +1,4 @@
-"""Ids that count once: in a window of their producer, or strictly."""
+"""Deduplication of job ids: in the window of a producer, or strict."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytest
 import redis
 
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.packing import decode_payload
+from tambomq.chasqui.wire.msgpack import decode_payload
 from tambomq.clock import now_ms
 from tambomq.errors import InvalidFormat, QueueFull
 from tambomq.store.features import Features, features
 from tambomq.store.sync import Store
 from tests.chasqui import working
 from tests.chasqui.conftest import Connect
-from tests.chasqui.stored import delayed, ids, jobs, rows, told
+from tests.chasqui.stored import delayed, emitted_events, ids, jobs, rows
 from tests.servers import Server
 
 server = working.server
@@ -45,7 +45,7 @@ def test_a_producer_adds_an_id_once(connect: Connect, db: redis.Redis, keys: Key
     assert data(db, keys) == [0]
 
 
-def test_an_id_stays_taken_when_its_job_is_gone(
+def test_an_id_stays_in_use_after_its_job_has_ended(
     connect: Connect, db: redis.Redis, keys: Keys
 ) -> None:
     queue = connect()
@@ -82,15 +82,13 @@ def test_jobs_without_ids_are_never_taken_for_each_other(
     assert len(set(ids(db, keys))) == 5
 
 
-def test_an_add_that_adds_nothing_is_not_told(
-    connect: Connect, db: redis.Redis, keys: Keys
-) -> None:
+def test_a_duplicate_add_emits_no_event(connect: Connect, db: redis.Redis, keys: Keys) -> None:
     for options in ({}, {"dedup": "strict"}):
         queue = connect(announce=True, **options)
         for _ in range(2):
             queue.add("n", 1, job_id=f"a{options}")
         queue.add_bulk([{"name": "n", "data": 1, "job_id": f"a{options}"}])
-    assert [event for event, _ in told(db, keys)] == ["waiting", "waiting"]
+    assert [event for event, _ in emitted_events(db, keys)] == ["waiting", "waiting"]
 
 
 def test_where_the_server_has_no_window_there_is_a_key_for_it(
@@ -111,7 +109,7 @@ def test_that_key_forgets_ids_after_100_s_and_all_but_the_last_1000(
 ) -> None:
     queue = connect()
     # As on a server without IDMP, whatever this one knows.
-    queue._production._has = Features()
+    queue._producer._features = Features()
     queue.add("n", 1, job_id="a")
     [window] = cast("list[bytes]", db.keys(keys.window("*").replace("{", "[{]")))
     db.zadd(window, {"a": now_ms() - 100_001})
@@ -176,7 +174,7 @@ def test_a_scheduled_id_counts_once_for_all_producers(
     [(_, stored, due)] = delayed(db, keys)
     assert decode_payload(stored.payload) == 1
     assert due == stored.created_at_ms + HOUR
-    assert told(db, keys) == [("delayed", "a")]
+    assert emitted_events(db, keys) == [("delayed", "a")]
 
 
 def test_a_scheduled_id_stays_taken_after_it_was_due(

@@ -1,4 +1,4 @@
-"""Hearing what happens in a queue."""
+"""Reading the events of a queue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tambomq.chasqui.keys import Keys
 from tambomq.errors import InvalidValue
 from tests.chasqui.conftest import OpenQueue, Work
 from tests.chasqui.stored import events as stored_events
-from tests.chasqui.stored import is_heard
+from tests.chasqui.stored import has_event_reader
 from tests.servers import Server, eventually_async
 
 Listen = Callable[..., QueueEvents]
@@ -39,7 +39,7 @@ async def listen(keys: Keys, server: Server) -> AsyncIterator[Listen]:
 
 @pytest.fixture
 def loud(open_queue: OpenQueue) -> Queue:
-    """A queue that tells of every add."""
+    """A queue that emits an event for every add."""
     return open_queue(announce=True)
 
 
@@ -55,14 +55,14 @@ async def heard(events: QueueEvents, count: int) -> list[QueueEvent]:
 
 
 async def places(events: QueueEvents, count: int) -> list[int]:
-    """What the next *count* jobs are called, which is a number."""
+    """Return the names of the next *count* jobs, which are numbers."""
     return [int(event.job_name) for event in await heard(events, count)]
 
 
-# ── what is heard ────────────────────────────────────────────────────────────
+# ── received events ──────────────────────────────────────────────────────────
 
 
-async def test_an_event_says_what_happened_to_whom(loud: Queue, listen: Listen) -> None:
+async def test_an_event_has_its_name_and_its_job(loud: Queue, listen: Listen) -> None:
     async with listen() as events:
         job = await loud.add("send", 1, delay_ms=HOUR)
         [event] = await heard(events, 1)
@@ -76,37 +76,37 @@ async def test_a_job_is_followed_through_its_life(loud: Queue, listen: Listen, w
         if job.attempt == 1:
             raise ValueError("not yet")
 
-    told: list[QueueEvent] = []
+    seen: list[QueueEvent] = []
     async with listen() as events, asyncio.timeout(WITHIN_S):
         backoff = {"kind": "fixed", "delay_ms": 1, "jitter_ms": 0}
         job = await loud.add("n", 1, backoff=backoff)
         async with work(second_time):
             async for event in events:
-                told += [event] if event.job_id == job.id else []
+                seen += [event] if event.job_id == job.id else []
                 if event.name == "completed":
                     break
-    assert [event.name for event in told] == [
+    assert [event.name for event in seen] == [
         *("waiting", "active", "failed", "retry-scheduled", "waiting", "active", "completed"),
     ]
-    failed = next(event for event in told if event.name == "failed")
+    failed = next(event for event in seen if event.name == "failed")
     assert failed.fields["reason"] == "not yet"
     assert isinstance(failed.fields["duration_us"], int)
 
 
-async def test_by_default_only_what_is_new_is_heard(loud: Queue, listen: Listen) -> None:
+async def test_by_default_only_new_events_are_yielded(loud: Queue, listen: Listen) -> None:
     await loud.add("0", 1)
     async with listen() as events:
         await loud.add("1", 1)
         assert await places(events, 1) == [1]
 
 
-async def test_all_that_is_kept_is_heard_from_zero(loud: Queue, listen: Listen) -> None:
+async def test_all_kept_events_are_yielded_from_zero(loud: Queue, listen: Listen) -> None:
     await loud.add_bulk([{"name": str(place), "data": 1} for place in range(7)])
     events = listen(last_event_id="0", count=2)
     assert await places(events, 7) == list(range(7))
 
 
-async def test_one_begins_after_the_last_that_one_has_heard(
+async def test_events_after_the_given_id_are_yielded(
     loud: Queue, listen: Listen, db: redis.Redis, keys: Keys
 ) -> None:
     await loud.add_bulk([{"name": str(place), "data": 1} for place in range(5)])
@@ -114,13 +114,13 @@ async def test_one_begins_after_the_last_that_one_has_heard(
     assert await places(listen(last_event_id=third), 2) == [3, 4]
 
 
-async def test_all_who_listen_hear_all(loud: Queue, listen: Listen) -> None:
+async def test_every_subscriber_receives_all_events(loud: Queue, listen: Listen) -> None:
     async with listen() as one, listen() as other:
         await loud.add_bulk([{"name": str(place), "data": 1} for place in range(3)])
         assert await places(one, 3) == await places(other, 3) == [0, 1, 2]
 
 
-async def test_who_stops_and_goes_on_misses_nothing(loud: Queue, listen: Listen) -> None:
+async def test_an_interrupted_iteration_misses_nothing(loud: Queue, listen: Listen) -> None:
     async with listen() as events:
         await loud.add_bulk([{"name": str(place), "data": 1} for place in range(5)])
         assert await places(events, 2) == [0, 1]
@@ -131,16 +131,14 @@ async def test_who_stops_and_goes_on_misses_nothing(loud: Queue, listen: Listen)
 # ── nothing falls between two reads ──────────────────────────────────────────
 
 
-async def test_what_happens_between_opening_and_reading_is_heard(
-    loud: Queue, listen: Listen
-) -> None:
+async def test_events_between_opening_and_reading_are_yielded(loud: Queue, listen: Listen) -> None:
     events = listen()
     await events.open()
     await loud.add("0", 1)
     assert await places(events, 1) == [0]
 
 
-async def test_what_happens_between_two_empty_reads_is_heard(loud: Queue, listen: Listen) -> None:
+async def test_events_between_two_empty_reads_are_yielded(loud: Queue, listen: Listen) -> None:
     # Reads that wait for a millisecond: most adds fall between two of them.
     async with listen(block_ms=1) as events:
         listening = asyncio.create_task(places(events, 100))
@@ -163,7 +161,7 @@ async def test_opening_twice_forgets_nothing(loud: Queue, listen: Listen) -> Non
 async def test_closing_ends_an_iteration_that_waits(listen: Listen, db: redis.Redis) -> None:
     events = listen(block_ms=20_000)
     listening = asyncio.create_task(heard(events, 1))
-    await eventually_async(lambda: is_heard(db))
+    await eventually_async(lambda: has_event_reader(db))
     await events.close()
     assert await listening == []
 
@@ -177,22 +175,22 @@ async def test_closing_ends_an_iteration_amid_a_page(loud: Queue, listen: Listen
     assert found == ["0"]
 
 
-async def test_who_is_closed_hears_nothing(loud: Queue, listen: Listen) -> None:
+async def test_a_closed_subscription_yields_nothing(loud: Queue, listen: Listen) -> None:
     await loud.add("0", 1)
     events = listen(last_event_id="0")
     await events.close()
     assert await heard(events, 1) == []
 
 
-async def test_who_is_cancelled_leaves_nothing_behind(listen: Listen, db: redis.Redis) -> None:
+async def test_a_cancelled_iteration_leaves_nothing_behind(listen: Listen, db: redis.Redis) -> None:
     events = listen()
     listening = asyncio.create_task(heard(events, 1))
-    await eventually_async(lambda: is_heard(db))
+    await eventually_async(lambda: has_event_reader(db))
     listening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await listening
     await events.close()
-    await eventually_async(lambda: not is_heard(db))
+    await eventually_async(lambda: not has_event_reader(db))
 
 
 # ── absences ─────────────────────────────────────────────────────────────────
@@ -235,7 +233,7 @@ async def test_options_are_whole_numbers_above_zero(value: Any) -> None:
             QueueEvents("q", **{option: value})
 
 
-async def test_no_read_waits_so_long_that_the_server_seems_gone(listen: Listen) -> None:
+async def test_no_read_blocks_longer_than_the_store_waits(listen: Listen) -> None:
     assert listen(block_ms=10_000_000)._block_ms < 30_000
 
 

@@ -1,4 +1,4 @@
-"""Connections that break when the server has done what it was asked, but not said so."""
+"""Connections that break after the server has run a command and before it has replied."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.chasqui.faults import (
     KEYS,
     QUEUE,
     BadLine,
+    EventLog,
     Load,
-    Told,
     cut_all,
     dead,
     delayed,
@@ -67,18 +67,18 @@ def once(jobs: list[Job]) -> Counter[str]:
 async def test_nothing_is_lost_or_doubled_while_every_connection_is_cut_each_second(
     either_server: Server, either_db: redis.Redis
 ) -> None:
-    told = Told(either_db)
+    event_log = EventLog(either_db)
     async with Load(either_server.url) as load:
         for _ in range(4):
             await load.reach(100, after_s=1)
             cut_all(either_db)
-        await load.account(either_db, told)
+        await load.account(either_db, event_log)
 
 
 async def test_a_worker_that_was_cut_off_while_it_did_not_read_still_ends_at_once(
     server: Server, db: redis.Redis
 ) -> None:
-    go, told = asyncio.Event(), Told(db)
+    go, event_log = asyncio.Event(), EventLog(db)
 
     async def handler(_: Job) -> None:
         await go.wait()
@@ -87,10 +87,10 @@ async def test_a_worker_that_was_cut_off_while_it_did_not_read_still_ends_at_onc
         worker = Worker(QUEUE, handler, redis_url=server.url, concurrency=1, read_block_ms=20_000)
         async with working(worker):
             await queue.add("job", 0, job_id="one")
-            await eventually_async(lambda: told.of("active"))
+            await eventually_async(lambda: event_log.of("active"))
             cut_all(db)
             go.set()
-            await eventually_async(lambda: told.of("drained"))
+            await eventually_async(lambda: event_log.of("drained"))
             # It waits for jobs now, on another connection than before.
             await eventually_async(lambda: db.info("clients")["blocked_clients"])
             await worker.close()
@@ -100,12 +100,12 @@ async def test_a_worker_that_was_cut_off_while_it_did_not_read_still_ends_at_onc
 async def test_nothing_is_lost_or_doubled_while_every_connection_is_cut_all_the_time(
     server: Server, db: redis.Redis
 ) -> None:
-    told = Told(db)
+    event_log = EventLog(db)
     async with Load(server.url) as load:
         for _ in range(25):
             await load.reach(10)
             cut_all(db)
-        await load.account(db, told)
+        await load.account(db, event_log)
 
 
 # ── replies are lost ─────────────────────────────────────────────────────────
@@ -169,7 +169,7 @@ async def test_a_thousand_jobs_of_which_no_reply_came_are_there_once(
     assert waiting(either_db) == once(jobs)
 
 
-async def test_what_is_delayed_and_cancelled_on_a_bad_line_is_there_once_or_gone(
+async def test_a_delayed_job_is_stored_once_or_cancelled_on_a_bad_connection(
     line: BadLine, either_db: redis.Redis
 ) -> None:
     kept: list[Job] = []
@@ -203,7 +203,7 @@ async def test_a_delayed_add_that_is_repeated_when_the_job_is_due_adds_it_once(
                 job = await adding
                 await eventually_async(lambda: len(delayed(db)) == 1 and not waiting(db))
             await running
-    assert Told(db).of("completed") == Counter([job.id])
+    assert EventLog(db).of("completed") == Counter([job.id])
 
 
 async def _nothing(_: Job) -> None:
@@ -248,7 +248,7 @@ async def test_jobs_are_run_and_settled_once_on_a_bad_line(
     assert line.lost > 5
     doomed = once([job for job in jobs if job.name == "doomed"])
     assert dead(either_db) == doomed
-    assert Told(either_db).of("completed") == once(jobs) - doomed
+    assert EventLog(either_db).of("completed") == once(jobs) - doomed
     assert kept == [job.id if job.name == "result" else None for job in jobs]
     runs = {"plain": 1, "flaky": 3, "doomed": 1, "result": 1}
     assert ran == Counter((job.id, run) for job in jobs for run in range(1, runs[job.name] + 1))
@@ -260,7 +260,7 @@ async def test_a_worker_finds_what_it_was_given_in_replies_that_were_lost(
     ran: Counter[str] = Counter()
     queue = Queue(QUEUE, redis_url=either_server.url)
     with BadLine(either_server.port, one_in=1_000_000) as line:
-        # The reply to the read is lost, and then the one that tells what was in it.
+        # The reply to the read is lost, and then that of the recovery.
         line.lose = [b"needle", b"needle"]
         async with queue, working(_counting(ran, line)):
             await queue.add("job", 0, job_id="needle")

@@ -1,4 +1,4 @@
-"""Servers that forget, stand still, crash or are full: every confirmed job is accounted for."""
+"""Servers that lose scripts, freeze, crash or are full: every confirmed job is accounted for."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 import redis
 
 from tambomq.chasqui import Job, Queue, UnrecoverableError, Worker
-from tambomq.chasqui.intake import MOST_AHEAD, MOST_UNSETTLED
+from tambomq.chasqui.worker.prefetch import MAX_AHEAD, MAX_UNSETTLED
 from tambomq.errors import StoreFull
 from tests.chasqui.conftest import working
-from tests.chasqui.faults import QUEUE, Load, Told, dead, delayed, frozen, waiting
+from tests.chasqui.faults import QUEUE, EventLog, Load, dead, delayed, frozen, waiting
 from tests.servers import Server, eventually_async
 from tests.servers.kinds import binary, kinds
 
@@ -80,12 +80,12 @@ async def test_workers_heal_after_a_flush_and_run_what_is_added_then(
 async def test_a_server_that_forgets_its_scripts_changes_nothing(
     server: Server, db: redis.Redis
 ) -> None:
-    told = Told(db)
+    event_log = EventLog(db)
     async with Load(server.url) as load:
         for _ in range(20):
             await load.reach(25)
             db.script_flush()
-        await load.account(db, told)
+        await load.account(db, event_log)
 
 
 # ── a server that stands still ───────────────────────────────────────────────
@@ -102,14 +102,14 @@ async def test_a_server_that_forgets_its_scripts_changes_nothing(
 async def test_jobs_that_run_while_the_server_stands_still_are_settled_once(
     private_server: Server, own_db: redis.Redis, for_s: float, idle_ms: int
 ) -> None:
-    told = Told(own_db)
+    event_log = EventLog(own_db)
     async with Load(private_server.url, idle_ms=idle_ms) as load:
         await load.reach(200)
         with frozen(private_server.pid):
             await asyncio.sleep(for_s)
         await load.reach(100)
-        # A lease that could not be renewed is over, and whoever comes first has the job.
-        await load.account(own_db, told, runs_exact=for_s * 1000 < idle_ms)
+        # A lease that could not be renewed has expired, so another worker may claim the job.
+        await load.account(own_db, event_log, runs_exact=for_s * 1000 < idle_ms)
 
 
 # ── a server that crashes ────────────────────────────────────────────────────
@@ -119,13 +119,13 @@ async def test_jobs_that_run_while_the_server_stands_still_are_settled_once(
 async def test_nothing_is_lost_or_doubled_when_the_server_is_killed(
     durable: Server, durable_db: redis.Redis
 ) -> None:
-    told = Told(durable_db)
+    event_log = EventLog(durable_db)
     async with Load(durable.url) as load:
         for _ in range(8):
             await load.reach(50)
             await asyncio.to_thread(durable.kill)
             await asyncio.to_thread(durable.restart)
-        await load.account(durable_db, told)
+        await load.account(durable_db, event_log)
 
 
 @pytest.mark.slow
@@ -146,18 +146,18 @@ async def test_a_worker_without_a_server_holds_no_more_than_it_had(
     async with working(worker):
         await eventually_async(lambda: len(ran) > 500)
         await asyncio.to_thread(private_server.kill)
-        intake = worker._intake
-        assert intake is not None
-        # By now it has run what it had.
-        await eventually_async(lambda: not intake._runners.running and not intake._runners.queued)
-        held, so_far = len(intake._hand.held), ran.total()
+        fetcher = worker._fetcher
+        assert fetcher is not None
+        # By now it has run its prefetched jobs.
+        await eventually_async(lambda: not fetcher._pool.running + fetcher._pool.queued)
+        held, so_far = len(fetcher._in_flight.entries), ran.total()
         assert held <= 50 + 500
         assert await _grown_bytes(during_s=3) < 200_000
-        assert (len(intake._hand.held), ran.total()) == (held, so_far)
+        assert (len(fetcher._in_flight.entries), ran.total()) == (held, so_far)
         await asyncio.to_thread(private_server.restart)
         await eventually_async(lambda: not waiting(own_db), within_s=20)
     assert ran == Counter(dict.fromkeys((job.id for job in jobs), 1))
-    assert Told(own_db).of("completed") == ran
+    assert EventLog(own_db).of("completed") == ran
 
 
 @pytest.mark.slow
@@ -173,16 +173,16 @@ async def test_a_worker_that_may_read_and_not_settle_holds_no_more_than_it_shoul
     own_db.acl_setuser("w", enabled=True, nopass=True, keys=["*"], categories=["+@all"])
     url = private_server.url.replace("//", "//w:any@")
     worker = Worker(QUEUE, handler, redis_url=url, concurrency=50)
-    jobs = await own_queue.add_bulk([{"name": "job", "data": 0}] * (2 * MOST_UNSETTLED + 1000))
+    jobs = await own_queue.add_bulk([{"name": "job", "data": 0}] * (2 * MAX_UNSETTLED + 1000))
     async with working(worker):
         await eventually_async(lambda: len(ran) > 500)
         own_db.acl_setuser("w", categories=["-@scripting"])
-        intake = worker._intake
-        assert intake is not None
-        most = MOST_UNSETTLED + 50 + MOST_AHEAD
-        await eventually_async(lambda: len(intake._hand.held) >= MOST_UNSETTLED)
+        fetcher = worker._fetcher
+        assert fetcher is not None
+        max_in_flight = MAX_UNSETTLED + 50 + MAX_AHEAD
+        await eventually_async(lambda: len(fetcher._in_flight.entries) >= MAX_UNSETTLED)
         assert await _grown_bytes(during_s=1) < 200_000
-        assert len(intake._hand.held) <= most
+        assert len(fetcher._in_flight.entries) <= max_in_flight
         own_db.acl_setuser("w", categories=["+@scripting"])
         await eventually_async(lambda: not waiting(own_db), within_s=20)
     assert ran == Counter(dict.fromkeys((job.id for job in jobs), 1))
@@ -226,7 +226,7 @@ async def test_a_full_server_takes_no_job_and_loses_none(
             Counter(["later"]),
         )
         durable_db.config_set("maxmemory", 0)
-        # What was refused has left no trace that would keep it out.
+        # A refused add leaves no marker, so it can be repeated.
         await queue.add("no", 0, job_id="no")
         await queue.add("no", 0, job_id="no later", delay_ms=3_600_000)
     assert waiting(durable_db) == Counter(["there", "no"])
@@ -257,7 +257,7 @@ async def test_what_runs_is_settled_while_the_server_is_full(
             await eventually_async(lambda: len(ran) == 4)
             fill(db)
             go.set()
-            # What ends makes room, and what moves takes none.
+            # Ended jobs free memory, and promoted ones need none.
             await eventually_async(lambda: not waiting(db))
             assert (delayed(db), dead(db)) == (Counter(["flaky"]), Counter(["doomed"]))
             db.config_set("maxmemory", 0)

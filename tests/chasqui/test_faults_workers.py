@@ -1,4 +1,4 @@
-"""Worker processes that are killed or stand still: nothing is lost, nothing is settled twice."""
+"""Workers that are killed or frozen: no job is lost, and none is settled twice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 import redis
 
 from tambomq.chasqui import BlockingQueue, WorkerStats
-from tests.chasqui.faults import QUEUE, Told, dead, delayed, frozen, pending, waiting
+from tests.chasqui.faults import QUEUE, EventLog, dead, delayed, frozen, pending, waiting
 from tests.chasqui.worker_process import worker_process
 from tests.servers import Server, eventually
 from tests.servers.kinds import kinds
@@ -39,14 +39,14 @@ def either_db(either_server: Server) -> Iterator[redis.Redis]:
 
 
 def lines(db: redis.Redis, key: str) -> list[tuple[str, str, int]]:
-    """What handlers wrote: who, which job, which attempt."""
+    """Return what handlers wrote: consumer, job and attempt."""
     rows = [line.decode().split() for line in cast("list[bytes]", db.lrange(key, 0, -1))]
     return [(who, id, int(attempt)) for who, id, attempt in rows]
 
 
 def stats(db: redis.Redis, who: str) -> WorkerStats:
-    told = cast("bytes | None", db.hget("stats", who))
-    return msgspec.json.decode(told, type=WorkerStats) if told else WorkerStats()
+    stored = cast("bytes | None", db.hget("stats", who))
+    return msgspec.json.decode(stored, type=WorkerStats) if stored else WorkerStats()
 
 
 # ── killed under load ────────────────────────────────────────────────────────
@@ -83,7 +83,7 @@ class Producer:
 
 
 class Crew:
-    """Eight worker processes; whoever is killed has a successor."""
+    """Eight worker processes; a killed one is replaced."""
 
     def __init__(self, stack: ExitStack, url: str, db: redis.Redis, **options: Any) -> None:
         self._stack, self._url, self._db, self._options = stack, url, db, options
@@ -97,7 +97,7 @@ class Crew:
         eventually(lambda: db.hlen("stats") == 8, within_s=30)
 
     def kill_next(self) -> None:
-        """Kill the oldest; what it had comes into other hands."""
+        """Kill the oldest; its jobs are claimed by others."""
         who, process = next(iter(self.at_work.items()))
         del self.at_work[who]
         process.kill()
@@ -113,13 +113,13 @@ class Crew:
         self.at_work[who] = self._stack.enter_context(started)
 
 
-def check_runs(db: redis.Redis, told: Told, ids: list[str], killed: list[str]) -> None:
+def check_runs(db: redis.Redis, event_log: EventLog, ids: list[str], killed: list[str]) -> None:
     """Check that each job was completed once, and run again only where its worker was killed."""
     ran: dict[str, list[str]] = {}
     for who, id, _ in lines(db, "begun"):
         ran.setdefault(id, []).append(who)
     assert ran.keys() == set(ids)
-    assert told.of("completed") == Counter(dict.fromkeys(ids, 1))
+    assert event_log.of("completed") == Counter(dict.fromkeys(ids, 1))
     assert (waiting(db), delayed(db), dead(db)) == (Counter(), Counter(), Counter())
     again = {id: who for id, who in ran.items() if len(who) > 1}
     assert all(set(who[:-1]) <= set(killed) for who in again.values()), again
@@ -130,7 +130,7 @@ def kill_under_load(
 ) -> None:
     """Kill workers in turn, and account for every job."""
     with redis.Redis.from_url(server.url) as db, ExitStack() as stack:
-        told = Told(db)
+        event_log = EventLog(db)
         crew = Crew(stack, server.url, db, concurrency=25, claim_min_idle_ms=idle_ms, takes_s=0.1)
         with Producer(server.url, per_s) as producer:
             began = time.monotonic()
@@ -138,10 +138,10 @@ def kill_under_load(
                 due = began + turn * kill_every_s
                 eventually(lambda due=due: time.monotonic() > due, within_s=kill_every_s)  # type: ignore[misc]
                 crew.kill_next()
-                told.catch_up()
+                event_log.catch_up()
             producer.stop()
             eventually(lambda: not waiting(db), within_s=20)
-            check_runs(db, told, producer.ids, crew.killed)
+            check_runs(db, event_log, producer.ids, crew.killed)
         assert crew.orphans
 
 
@@ -219,8 +219,8 @@ def test_a_worker_that_stood_still_for_too_long_can_settle_nothing(
         assert letter.detail == "second refuses"
         settled = WorkerStats(received=4, completed=2, failed=2, retried=1, buried=1)
         eventually(lambda: stats(db, "second") == settled)
-    assert Told(db).of("completed") == Counter(["plain", "result"])
-    assert Told(db).of("failed") == Counter(["flaky", "doomed"])
+    assert EventLog(db).of("completed") == Counter(["plain", "result"])
+    assert EventLog(db).of("failed") == Counter(["flaky", "doomed"])
 
 
 @pytest.mark.slow
@@ -243,8 +243,8 @@ def test_what_another_has_settled_meanwhile_stays_settled(
         (letter,) = queue.peek_dlq()
         assert letter.detail == "second refuses"
     assert (waiting(db), delayed(db)) == (Counter(), Counter(["flaky"]))
-    assert Told(db).of("completed") == Counter(["plain", "result"])
-    assert Told(db).of("failed") == Counter(["flaky", "doomed"])
+    assert EventLog(db).of("completed") == Counter(["plain", "result"])
+    assert EventLog(db).of("failed") == Counter(["flaky", "doomed"])
 
 
 @pytest.mark.slow

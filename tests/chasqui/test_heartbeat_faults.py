@@ -10,10 +10,10 @@ import pytest
 import redis
 
 from tambomq.chasqui import Queue, Worker
-from tambomq.chasqui.hand import Hand
 from tambomq.chasqui.keys import GROUP, Keys
+from tambomq.chasqui.worker.in_flight import InFlight
 from tests.chasqui.conftest import working
-from tests.chasqui.working import Held
+from tests.chasqui.working import GatedHandler
 from tests.servers import Server, eventually_async
 from tests.store.proxy import Proxy
 
@@ -29,7 +29,7 @@ def idle_ms(db: redis.Redis, keys: Keys) -> int:
 
 
 async def renewed_thrice(db: redis.Redis, keys: Keys) -> None:
-    """Return when the job was renewed three times, and nobody else could have it meanwhile."""
+    """Return after three renewals of the job, in which no other worker could claim it."""
     for _ in range(3):
         idle = [idle_ms(db, keys)]
 
@@ -46,7 +46,7 @@ async def test_a_silent_connection_of_the_heartbeat_costs_no_job(
     server: Server, queue: Queue, keys: Keys, db: redis.Redis
 ) -> None:
     await queue.add("long", 1)
-    held = Held()
+    held = GatedHandler()
     with Proxy(server.port) as proxy:
         worker = Worker(keys.queue, held, redis_url=proxy.url, claim_min_idle_ms=IDLE_MS)
         async with working(worker):
@@ -65,19 +65,19 @@ async def test_a_killed_process_of_the_heartbeat_costs_no_job(
     server: Server, queue: Queue, keys: Keys, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await queue.add("long", 1)
-    held, hands = Held(), list[Any]()
-    make = Hand.__init__
+    held, made = GatedHandler(), list[Any]()
+    init = InFlight.__init__
 
-    def noted(hand: Hand, *args: Any) -> None:
-        hands.append(hand)
-        make(hand, *args)
+    def noted(in_flight: InFlight, *args: Any) -> None:
+        made.append(in_flight)
+        init(in_flight, *args)
 
-    monkeypatch.setattr(Hand, "__init__", noted)
+    monkeypatch.setattr(InFlight, "__init__", noted)
     options: Any = {"claim_min_idle_ms": IDLE_MS, "heartbeat": "process"}
     worker = Worker(keys.queue, held, redis_url=server.url, **options)
     async with working(worker):
         await held.holds(1)
-        os.kill(hands[0]._beat._process.pid, signal.SIGKILL)
+        os.kill(made[0]._heartbeat._process.pid, signal.SIGKILL)
         await renewed_thrice(db, keys)
         held.go.set()
         await eventually_async(lambda: worker.stats.completed == 1, within_s=20)

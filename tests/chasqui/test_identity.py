@@ -1,4 +1,4 @@
-"""Who a worker and a producer are: drawn by each process, however it came by the object."""
+"""Ids of workers and producers are drawn in each process, also after fork and pickle."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def in_a_fork(work: Callable[[], Any]) -> None:
 
 
 def copied(thing: T) -> T:
-    """What another process gets of *thing*."""
+    """Return *thing* as another process receives it."""
     copy: T = pickle.loads(pickle.dumps(thing))  # noqa: S301  (it is our own)
     return copy
 

@@ -16,7 +16,7 @@ from tests.servers import Server
 pytestmark = pytest.mark.interop
 
 PROGRAMS = sorted((Path(__file__).parent / "their_examples").glob("*.py"))
-LASTS_AT_MOST_S = 25
+TIMEOUT_S = 25
 
 
 @pytest.fixture
@@ -41,13 +41,13 @@ def test_a_program_prints_the_same_with_another_import(program: Path, url: str) 
 
 
 def printed(python: list[str | Path], source: str, url: str) -> str:
-    """What the program prints."""
+    """Return the output of the program."""
     done = subprocess.run(
         [*python, "-u", "-c", source, url],
         capture_output=True,
         check=False,
         encoding="utf-8",
-        timeout=LASTS_AT_MOST_S,
+        timeout=TIMEOUT_S,
     )
     assert done.stdout, done.stderr
     # The engine may end the interpreter badly, after all was said; a program that fails says so.

@@ -1,4 +1,4 @@
-"""Jobs that fail, dead letters and events, between the engine and us."""
+"""Failed jobs, dead letters and events, exchanged with the engine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tambomq.chasqui.job import Envelope
-from tambomq.chasqui.wire import decode_envelope, encode_envelope
+from tambomq.chasqui.wire.envelope import decode_envelope, encode_envelope
 from tests.peers import fixtures
 from tests.peers.chasqui import Pair, Party, Scene
 from tests.servers import eventually
@@ -151,7 +151,7 @@ def heard(listener: Party, id: str, count: int) -> list[tuple[str, str, dict[str
     Waiting and delayed are told by us for every add, by the engine for promotions only.
     """
 
-    def told() -> list[tuple[str, str, dict[str, Any]]]:
+    def emitted_events() -> list[tuple[str, str, dict[str, Any]]]:
         return [
             (
                 event,
@@ -162,12 +162,12 @@ def heard(listener: Party, id: str, count: int) -> list[tuple[str, str, dict[str
             if job_id == id and event not in ("waiting", "delayed")
         ]
 
-    eventually(lambda: len(told()) == count)
-    return told()
+    eventually(lambda: len(emitted_events()) == count)
+    return emitted_events()
 
 
 @pytest.mark.parametrize("worker", ["ours", "theirs"])
-def test_events_are_heard_alike_whoever_tells_and_whoever_listens(
+def test_events_are_the_same_for_every_pair_of_emitter_and_subscriber(
     scene: Scene, worker: str
 ) -> None:
     listeners = [scene.get("ours"), scene.get("theirs")]
@@ -216,16 +216,16 @@ def test_events_have_the_same_fields_in_the_same_order(scene: Scene, worker: str
     party.work()
     eventually(lambda: len(scene.ran()) == 3 and scene.is_empty())
 
-    def told() -> dict[bytes, tuple[bytes, ...]]:
+    def emitted_events() -> dict[bytes, tuple[bytes, ...]]:
         rows: Any = scene.db.xrange(scene.keys.events)
         return {fields[b"e"]: tuple(fields) for _, fields in rows}
 
-    eventually(lambda: told().keys() >= FIELDS.keys())
+    eventually(lambda: emitted_events().keys() >= FIELDS.keys())
     for event, more in FIELDS.items():
-        assert told()[event] == (b"e", b"id", b"ts", b"n", *more)
+        assert emitted_events()[event] == (b"e", b"id", b"ts", b"n", *more)
 
 
-def test_what_only_we_tell_is_heard_by_all_and_disturbs_nobody(scene: Scene) -> None:
+def test_events_that_only_tambomq_emits_reach_all_and_disturb_no_subscriber(scene: Scene) -> None:
     listeners = [scene.get("ours"), scene.get("theirs")]
     for listener in listeners:
         listener.listen(last_event_id="0", block_ms=50)

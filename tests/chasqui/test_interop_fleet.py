@@ -1,4 +1,4 @@
-"""Workers of the engine and of ours on one queue, under load, while some of them are killed."""
+"""Workers of the engine and of TamboMQ on one queue, under load, while some are killed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tambomq.chasqui.wire import decode_envelope
+from tambomq.chasqui.wire.envelope import decode_envelope
 from tests.peers import fixtures
 from tests.peers.chasqui import Scene
 from tests.servers import eventually
@@ -19,7 +19,7 @@ chasquis, scene, _ = fixtures.chasqui
 WORKERS = ("ours", "theirs", "ours-2", "theirs-2")
 JOBS = 4_000
 KILLED = {1_500: "ours-2", 2_500: "theirs-2"}
-"""After so many jobs were added, who ends."""
+"""The worker to kill after each of these numbers of added jobs."""
 AT_ONCE = {"kind": "fixed", "delay_ms": 20, "jitter_ms": 20}
 
 
@@ -40,7 +40,7 @@ def job(n: int) -> dict[str, Any]:
     return made
 
 
-def fates(scene: Scene) -> tuple[set[str], Counter[str]]:
+def outcomes(scene: Scene) -> tuple[set[str], Counter[str]]:
     """Ids of the jobs that were completed, and how often each is a dead letter."""
     events: Any = scene.db.xrange(scene.keys.events)
     letters: Any = scene.db.xrange(scene.keys.dlq)
@@ -78,7 +78,7 @@ def test_a_mixed_fleet_loses_no_job_though_one_of_each_is_killed(scene: Scene) -
             also, lost = also + more, lost + held
     eventually(scene.is_empty, within_s=40)
 
-    completed, dead = fates(scene)
+    completed, dead = outcomes(scene)
     poisoned = {id for n, id in enumerate(ids) if dies(n)}
     assert completed == {*ids, *also} - poisoned
     assert dead.keys() == poisoned
@@ -87,7 +87,7 @@ def test_a_mixed_fleet_loses_no_job_though_one_of_each_is_killed(scene: Scene) -
     assert pending["pending"] == 0
     runs = scene.ran()
     assert {run.who for run in runs} == set(WORKERS)
-    # What was in dead hands ran again; nothing else did.
+    # Jobs of killed workers ran again; no others did.
     assert lost >= 10
     again = Counter((run.id, run.attempts_made) for run in runs)
     assert sum(times - 1 for times in again.values()) <= lost

@@ -1,4 +1,4 @@
-"""Jobs that one implementation adds and the other runs: the engine's and ours, both ways."""
+"""Jobs that TamboMQ adds and the engine runs, and the other way round."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tambomq.chasqui.job import BackoffSpec, Envelope, RetryOverride
-from tambomq.chasqui.packing import encode_payload
-from tambomq.chasqui.wire import decode_envelope, encode_envelope
+from tambomq.chasqui.wire.envelope import decode_envelope, encode_envelope
+from tambomq.chasqui.wire.msgpack import encode_payload
 from tests.peers import fixtures
 from tests.peers.chasqui import Pair, Scene
 from tests.servers import eventually
@@ -29,13 +29,13 @@ PAYLOADS: tuple[Any, ...] = (
 
 
 def stored(scene: Scene) -> list[tuple[Envelope, dict[bytes, bytes]]]:
-    """What is in the stream."""
+    """Return the jobs in the stream."""
     rows: Any = scene.db.xrange(scene.keys.stream)
     return [(decode_envelope(fields[b"d"]), fields) for _, fields in rows]
 
 
 def all_run(scene: Scene, count: int) -> list[tuple[str, Any]]:
-    """Wait until *count* jobs have run once and are gone; returns their names and data."""
+    """Wait until *count* jobs have run and left the queue; return their names and data."""
     eventually(lambda: len(scene.ran()) == count and scene.is_empty(), within_s=10)
     return [(run.name, run.data) for run in scene.ran()]
 
@@ -97,7 +97,7 @@ def test_an_id_counts_once_for_each_producer(scene: Scene, pair: Pair) -> None:
     assert [envelope.payload for envelope, _ in stored(scene)] == [encode_payload(0)] * 2
     pair.consumer.work()
     all_run(scene, 2)
-    # … even when the job is long gone.
+    # … even long after the job has ended.
     for party in pair:
         party.add("", 3, job_id="same")
     pair.producer.add("", "last")

@@ -1,4 +1,4 @@
-"""Who leads a queue that the engine and we share: one at a time, and each after the other."""
+"""Leaders of the engine and of TamboMQ on one queue: one at a time, taking over from each other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tambomq.chasqui.wire import decode_envelope, dialect_of
+from tambomq.chasqui.wire.envelope import decode_envelope, dialect_of
 from tests.peers import fixtures
 from tests.peers.chasqui import Pair, Scene
 from tests.peers.driver import PeerError
@@ -24,7 +24,7 @@ LONG = {"kind": "fixed", "delay_ms": 25_000, "jitter_ms": 0}
 
 
 def leaders(scene: Scene) -> tuple[str, str]:
-    """Who promotes and who schedules: "ours", "theirs" or nobody."""
+    """Return the promoter and the scheduler: "ours", "theirs" or none."""
     holders: Any = scene.db.mget(scene.keys.promoter_lock, scene.keys.scheduler_lock)
     promotes, schedules = (
         "" if holder is None else "ours" if holder.startswith(b"tambo-") else "theirs"
@@ -55,7 +55,7 @@ def test_a_delayed_job_that_a_foreign_leader_could_not_read_is_refused(scene: Sc
         page.do("add_bulk", [{"name": "", "data": n, "delay_ms": 60_000} for n in range(3)])
     after: Any = scene.db.keys(f"*{scene.keys.queue}*")
     assert set(after) == set(before)
-    # What is due at once is welcome, and so is a delay when the engine is gone.
+    # Jobs without a delay are accepted, and delayed ones once the engine has left.
     page.add("mail", 2)
     eventually(lambda: [run.data for run in scene.ran()] == [2])
     scene.get("theirs").stop()

@@ -1,7 +1,7 @@
 """A queue that moves between servers with and without IDMP, CLAIM and XACKDEL.
 
-What is stored is the same: it is written again byte for byte, since the two servers do not read
-each other's dumps, and goes on there without conversion.
+The stored data is the same on both. It is copied key by key, since the servers do not read each
+other's dumps, and is used there without conversion.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Jobs that recur: specs of one implementation, fired by the scheduler of the other."""
+"""Repeatable specs that one implementation stores and the other's scheduler fires."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs and what is said about them, as values."""
+"""Value types of jobs, backoff and dead letters."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_job_shows_what_it_is_and_not_whose() -> None:
     assert repr(Job("a", "b", {"c": 1}, 2, 3, object())) == shown
 
 
-def test_a_job_that_is_nobodys_says_what_it_needs() -> None:
+def test_the_error_of_a_job_without_an_owner_says_what_it_needs() -> None:
     with pytest.raises(RuntimeError, match=r"wait_for_result needs a job returned by Queue\.add"):
         Job("a", "b", None, 0, 3).wait_for_result()
     with pytest.raises(RuntimeError, match="update_progress needs a job given to a handler"):
@@ -183,7 +183,7 @@ def test_a_dead_letter_is_also_read_as_a_dict() -> None:
         JobCounts(1, 2, 3, 4, 5, None, False, True),
     ],
 )
-def test_what_is_told_cannot_be_changed(value: Any) -> None:
+def test_events_and_dead_letters_are_immutable(value: Any) -> None:
     with pytest.raises(AttributeError):
         setattr(value, value.__struct_fields__[0], "x")
 
@@ -194,7 +194,7 @@ def test_a_whole_number_is_in_its_range() -> None:
     with pytest.raises(InvalidValue, match="n must be non-negative, not -1"):
         check_whole("n", -1, U64)
     with pytest.raises(InvalidValue, match="n must be between 1 and 5, not 0"):
-        check_whole("n", 0, 5, least=1)
+        check_whole("n", 0, 5, minimum=1)
     for value in ("1", 1.0, True, None):
         with pytest.raises(InvalidValue, match="n must be a whole number"):
             check_whole("n", value, 5)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Every key of a queue, and which names are legal."""
+"""The keys of a queue, and the checks of names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tambomq.errors import InvalidFormat
 
 KEYS = Keys("emails")
 
-# What no UTF-8 can carry.
+# A lone surrogate, which UTF-8 cannot encode.
 HALF = "\ud800"
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)

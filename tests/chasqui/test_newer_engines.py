@@ -1,4 +1,4 @@
-"""What later releases of the engine keep beside a queue, and what we do with it."""
+"""Keys and fields of later engine releases, and how TamboMQ handles them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_it_is_kept_through_a_retry_and_forgotten_by_death_and_replay(
     async with work(handler) as worker:
         await eventually_async(lambda: (worker.stats.retried, worker.stats.buried) == (1, 1))
     assert db.mget(keys.stalls(fails.id), keys.stalls(dead.id)) == [b"2", None]
-    # A newer engine buries what has stalled too often, and leaves its count to the replay.
+    # A newer engine dead-letters jobs that stalled too often; the replay deletes their count.
     db.set(keys.stalls(dead.id), 3)
     assert await queue.replay_dlq() == 1
     assert not db.exists(keys.stalls(dead.id))
@@ -61,21 +61,21 @@ async def test_the_limiter_of_newer_engines_is_left_alone(
     assert db.hget(keys.limiter, "started") == b"1"
 
 
-async def test_progress_is_told_with_the_fields_of_newer_engines(
+async def test_progress_events_have_the_fields_of_newer_engines(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys
 ) -> None:
-    async def tell(job: Job) -> None:
+    async def report_progress(job: Job) -> None:
         await job.update_progress(40)
 
     for name in ("mail", ""):
         await queue.add(name, 1)
-    async with work(tell, store_results=True, result_ttl_ms=60_000) as worker:
+    async with work(report_progress, store_results=True, result_ttl_ms=60_000) as worker:
         await completed(worker, 2)
     rows: Any = db.xrange(keys.events)
-    told = [fields for _, fields in rows if fields[b"e"] == b"progress"]
-    assert [list(fields)[3:] for fields in told] == [[b"n", b"progress"], [b"progress"]]
-    assert {fields[b"progress"] for fields in told} == {b"40"}
-    assert 0 < int(str(db.ttl(keys.progress(told[0][b"id"].decode())))) <= 60
+    progress_events = [fields for _, fields in rows if fields[b"e"] == b"progress"]
+    assert [list(fields)[3:] for fields in progress_events] == [[b"n", b"progress"], [b"progress"]]
+    assert {fields[b"progress"] for fields in progress_events} == {b"40"}
+    assert 0 < int(str(db.ttl(keys.progress(progress_events[0][b"id"].decode())))) <= 60
 
 
 @pytest.mark.parametrize("in_thread", [False, True])

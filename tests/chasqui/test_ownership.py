@@ -1,4 +1,4 @@
-"""A consumer that has lost a job changes nothing: every script that ends, keeps or returns one."""
+"""A consumer that has lost a job changes nothing, with every script that settles or renews one."""
 
 from __future__ import annotations
 
@@ -8,37 +8,41 @@ from typing import Any, cast
 import pytest
 import redis
 
-from tambomq.chasqui import worker_ops
+from tambomq.chasqui.decisions import DeadLettered
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.verdict import Death
-from tambomq.chasqui.worker_ops import Ran, Seat
+from tambomq.chasqui.ops import worker as worker_ops
+from tambomq.chasqui.ops.worker import ConsumerContext, Ran
 from tambomq.store.call import Call
 from tambomq.store.sync import Store
 from tests.rsmq.stored import at_rest
 
 GROUP = "default"
-LOST: dict[str, tuple[Callable[[Seat, str], Call[Any]], Callable[[str], Any]]] = {
+LOST: dict[str, tuple[Callable[[ConsumerContext, str], Call[Any]], Callable[[str], Any]]] = {
     "settle": (
-        lambda seat, entry: worker_ops.settle(seat, 1, [], [entry, "job", "mail", 1, 9]),
+        lambda context, entry: worker_ops.settle(context, 1, [], [entry, "job", "mail", 1, 9]),
         lambda entry: [entry],
     ),
     "done": (
-        lambda seat, entry: worker_ops.done(seat, Ran(entry, "job", "mail", 1, 9), b"\xc3", 60, 1),
+        lambda context, entry: worker_ops.done(
+            context, Ran(entry, "job", "mail", 1, 9), b"\xc3", 60, 1
+        ),
         lambda _: False,
     ),
     "retry": (
-        lambda seat, entry: worker_ops.retry(
-            seat, Ran(entry, "job", "mail", 1, 9), b"body", 5, "why", "page", 1
+        lambda context, entry: worker_ops.retry(
+            context, Ran(entry, "job", "mail", 1, 9), b"body", 5, "why", "page", 1
         ),
         lambda _: False,
     ),
     "bury": (
-        lambda seat, entry: worker_ops.bury(seat, entry, Death("unrecoverable", b"body"), 9, 1, 9),
+        lambda context, entry: worker_ops.bury(
+            context, entry, DeadLettered("unrecoverable", b"body"), 9, 1, 9
+        ),
         lambda _: False,
     ),
-    "renew": (lambda seat, entry: worker_ops.renew(seat, [entry]), lambda entry: [entry]),
+    "renew": (lambda context, entry: worker_ops.renew(context, [entry]), lambda entry: [entry]),
     "give_back": (
-        lambda seat, entry: worker_ops.give_back(seat, [(entry, 1)], 1000),
+        lambda context, entry: worker_ops.give_back(context, [(entry, 1)], 1000),
         lambda _: 0,
     ),
 }
@@ -55,8 +59,8 @@ def entry(db: redis.Redis, keys: Keys) -> str:
     return entry.decode()
 
 
-def seat(keys: Keys, consumer: str) -> Seat:
-    return Seat(keys, GROUP, consumer, events_cap=100)
+def context(keys: Keys, consumer: str) -> ConsumerContext:
+    return ConsumerContext(keys, GROUP, consumer, events_cap=100)
 
 
 @pytest.mark.parametrize("verb", LOST)
@@ -65,7 +69,7 @@ def test_a_consumer_that_lost_a_job_changes_nothing(
 ) -> None:
     call, lost = LOST[verb]
     before = at_rest(db)
-    assert store.run(call(seat(keys, "stale"), entry)) == lost(entry)
+    assert store.run(call(context(keys, "stale"), entry)) == lost(entry)
     assert at_rest(db) == before
     (held,) = cast("list[Any]", db.xpending_range(keys.stream, GROUP, "-", "+", 9))
     assert held["consumer"] == b"owner"
@@ -76,7 +80,7 @@ def test_the_consumer_that_holds_it_succeeds(
     verb: str, entry: str, store: Store, keys: Keys
 ) -> None:
     call, lost = LOST[verb]
-    assert store.run(call(seat(keys, "owner"), entry)) != lost(entry)
+    assert store.run(call(context(keys, "owner"), entry)) != lost(entry)
 
 
 @pytest.mark.parametrize("verb", ["settle", "done", "retry", "bury"])
@@ -84,9 +88,9 @@ def test_what_ends_a_job_ends_it_once(
     verb: str, entry: str, store: Store, db: redis.Redis, keys: Keys
 ) -> None:
     call, lost = LOST[verb]
-    store.run(call(seat(keys, "owner"), entry))
+    store.run(call(context(keys, "owner"), entry))
     before = at_rest(db)
-    assert store.run(call(seat(keys, "owner"), entry)) == lost(entry)
+    assert store.run(call(context(keys, "owner"), entry)) == lost(entry)
     assert at_rest(db) == before
 
 
@@ -96,7 +100,7 @@ def test_a_dead_letter_that_cannot_be_written_leaves_the_job_where_it_is(
     db.set(keys.dlq, "not a stream")
     call, _ = LOST["bury"]
     with pytest.raises(Exception, match="type"):
-        store.run(call(seat(keys, "owner"), entry))
+        store.run(call(context(keys, "owner"), entry))
     assert db.xlen(keys.stream) == 1
     (held,) = cast("list[Any]", db.xpending_range(keys.stream, GROUP, "-", "+", 9))
     assert held["consumer"] == b"owner"

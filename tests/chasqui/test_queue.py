@@ -1,4 +1,4 @@
-"""A queue, as those see it who add jobs: what holds for both twins, then what only asyncio has."""
+"""The queue's producer methods: first those of both twins, then those of asyncio alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import redis
 from tambomq.chasqui import BackoffSpec, BlockingQueue, Queue
 from tambomq.chasqui.job import RetryOverride
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.packing import decode_payload
+from tambomq.chasqui.wire.msgpack import decode_payload
 from tambomq.clock import now_ms
 from tambomq.errors import ForeignLeader, InvalidFormat, InvalidValue, StoreUnavailable
 from tests.chasqui.conftest import Connect, OpenQueue
@@ -61,7 +61,7 @@ def test_a_job_needs_no_name(twin: BlockingQueue, db: redis.Redis, keys: Keys) -
     assert [fields[::2] for _, fields in rows(db, keys.stream)] == [[b"d"]]
 
 
-def test_an_add_is_told_if_the_queue_announces(
+def test_an_add_emits_an_event_if_the_queue_announces(
     connect: Connect, db: redis.Redis, keys: Keys
 ) -> None:
     connect().add("quiet", 1)
@@ -71,7 +71,7 @@ def test_an_add_is_told_if_the_queue_announces(
     assert event.fields == {"ts": job.created_at_ms}
 
 
-def test_a_queue_without_events_tells_nothing(
+def test_a_queue_without_events_emits_nothing(
     connect: Connect, db: redis.Redis, keys: Keys
 ) -> None:
     silent = connect(events_enabled=False, announce=True)
@@ -202,7 +202,9 @@ def test_a_job_that_left_in_between_is_not_cancelled(
     assert db.exists(keys.marker("a"), keys.index("a")) == 2
 
 
-def test_many_are_cancelled_in_one_trip(twin: BlockingQueue, db: redis.Redis, keys: Keys) -> None:
+def test_many_are_cancelled_in_one_round_trip(
+    twin: BlockingQueue, db: redis.Redis, keys: Keys
+) -> None:
     for id in "abc":
         twin.add("n", 1, job_id=id, delay_ms=HOUR)
     assert twin.cancel_delayed_bulk(["c", "none", "a", "a"]) == [True, False, True, False]

@@ -1,4 +1,4 @@
-"""Adding many jobs at once."""
+"""Adding many jobs in one call."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import redis
 from tambomq.chasqui import BackoffSpec, BlockingQueue
 from tambomq.chasqui.job import RetryOverride
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.ops import CHUNK, FIRST_CHUNK
-from tambomq.chasqui.packing import decode_payload
+from tambomq.chasqui.ops.add import CHUNK, FIRST_CHUNK
+from tambomq.chasqui.wire.msgpack import decode_payload
 from tambomq.errors import (
     BatchIncomplete,
     ForeignLeader,
@@ -21,7 +21,7 @@ from tambomq.errors import (
     QueueFull,
 )
 from tests.chasqui.conftest import Connect
-from tests.chasqui.stored import delayed, ids, jobs, told
+from tests.chasqui.stored import delayed, emitted_events, ids, jobs
 
 HOUR = 3_600_000
 EVERY = {"kind": "every", "interval_ms": 60_000}
@@ -48,7 +48,7 @@ def test_jobs_of_a_batch_wait_in_their_order(
     assert given[0] == {"name": "a", "data": 1}
 
 
-def test_no_jobs_are_added_without_asking_anybody() -> None:
+def test_an_empty_batch_needs_no_round_trip() -> None:
     with BlockingQueue("q", redis_url="redis://127.0.0.1:1") as nobody:
         assert nobody.add_bulk([]) == []
 
@@ -95,9 +95,9 @@ def test_jobs_of_a_batch_with_ids_count_once(
     assert [decode_payload(stored.payload) for _, stored in jobs(db, keys)] == [0]
 
 
-def test_each_job_of_a_batch_is_told(connect: Connect, db: redis.Redis, keys: Keys) -> None:
+def test_each_job_of_a_batch_emits_an_event(connect: Connect, db: redis.Redis, keys: Keys) -> None:
     added = connect(announce=True).add_bulk([*plain(2), {"name": "n", "data": 1, "delay_ms": HOUR}])
-    assert told(db, keys) == [
+    assert emitted_events(db, keys) == [
         ("waiting", added[0].id),
         ("waiting", added[1].id),
         ("delayed", added[2].id),

@@ -1,4 +1,4 @@
-"""Jobs that recur, as values."""
+"""Value types of repeatable jobs."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def test_policies_are_made_by_name_or_by_dict() -> None:
     assert MissedFiresPolicy.fire_all(3).to_dict() == given
 
 
-@pytest.mark.parametrize("most", [0, -1, U32 + 1, 1.5, True, "3", None])
-def test_catching_up_is_at_least_once(most: Any) -> None:
+@pytest.mark.parametrize("max_catchup", [0, -1, U32 + 1, 1.5, True, "3", None])
+def test_catching_up_is_at_least_once(max_catchup: Any) -> None:
     with pytest.raises(InvalidValue, match="max_catchup"):
-        MissedFiresPolicy.fire_all(most)
+        MissedFiresPolicy.fire_all(max_catchup)
     with pytest.raises(InvalidValue, match="max_catchup"):
-        missed_fires({"kind": "fire-all", "max_catchup": most})
+        missed_fires({"kind": "fire-all", "max_catchup": max_catchup})
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,17 @@
-"""Requests that are made again because their reply was lost: they undo nothing of others'.
+"""Requests that are repeated because their reply was lost: they undo no other client's change.
 
-A store repeats the very same call, so that is what these tests do.
+A store repeats the same call, and so do these tests.
 """
 
 from __future__ import annotations
 
 import redis
 
-from tambomq.chasqui import BlockingQueue, RepeatPattern, admin_ops, ops, repeat_ops
+from tambomq.chasqui import BlockingQueue, RepeatPattern
 from tambomq.chasqui.keys import Keys
+from tambomq.chasqui.ops import add as add_ops
+from tambomq.chasqui.ops import admin as admin_ops
+from tambomq.chasqui.ops import repeat as repeat_ops
 from tambomq.chasqui.repeat import RepeatSpec
 from tambomq.clock import now_ms
 from tambomq.store.sync import Store
@@ -76,7 +79,7 @@ def test_a_spec_that_another_has_removed_or_made_anew_stays_so(
 def test_a_job_that_another_has_scheduled_under_a_cancelled_id_stays(
     store: Store, blocking: BlockingQueue, db: redis.Redis, keys: Keys
 ) -> None:
-    cancel = ops.cancel(keys, "a")
+    cancel = add_ops.cancel(keys, "a")
     assert not store.run(cancel)
     blocking.add("n", 1, job_id="a", delay_ms=HOUR)
     assert store.run(cancel), "it was not there the first time, so the second is the first"

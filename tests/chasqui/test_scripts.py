@@ -1,4 +1,4 @@
-"""What the scripts do at their edges, asked of real servers directly."""
+"""Edge cases of the scripts, called directly on real servers."""
 
 from __future__ import annotations
 
@@ -9,24 +9,27 @@ import redis
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tambomq.chasqui import dlq_ops, lead_ops, ops, worker_ops
 from tambomq.chasqui.keys import GROUP, Keys
-from tambomq.chasqui.lead_ops import Office
-from tambomq.chasqui.ops import Draft, Policy, draft
-from tambomq.chasqui.wire import decode_member
-from tambomq.chasqui.worker_ops import Delivery, Seat
+from tambomq.chasqui.ops import add as add_ops
+from tambomq.chasqui.ops import dlq as dlq_ops
+from tambomq.chasqui.ops import leader as leader_ops
+from tambomq.chasqui.ops import worker as worker_ops
+from tambomq.chasqui.ops.add import Draft, Policy, draft
+from tambomq.chasqui.ops.leader import LeaderConfig
+from tambomq.chasqui.ops.worker import ConsumerContext, Delivery
+from tambomq.chasqui.wire.envelope import decode_member
 from tambomq.errors import QueueFull, RemoteProtocolError, WrongType
 from tambomq.store.features import Features, features
 from tambomq.store.sync import Store
 from tests.chasqui.leading import (
     HOLDER,
+    emitted_events,
     entries,
     envelope,
     letters,
     member,
     on_each_server,
     rows,
-    told,
     waiting,
 )
 
@@ -43,7 +46,7 @@ lengths = st.integers(0, 6) | st.sampled_from([0x93, 0x94, 255, 256, 257, 65_536
 
 @st.composite
 def nearly(draw: st.DrawFn) -> bytes:
-    """A member of either dialect, or what differs from one by its length."""
+    """A member of either dialect, or one with a wrong length."""
     name: bytes = draw(names)
     rest: bytes = draw(heads | st.just(b"")) + draw(st.binary(max_size=6))
     size: int = draw(st.just(len(name)) | lengths)
@@ -75,14 +78,14 @@ def test_the_script_takes_members_apart_as_our_decoder_does(
     db.delete(keys.stream, keys.dlq, keys.delayed)
     for blob in given:
         db.zadd(keys.delayed, {blob: 1})
-        store.run(lead_ops.promote(Office(keys, HOLDER, events_cap=0)))
-        where, name, body = expected(blob)
-        if where == "dlq":
+        store.run(leader_ops.promote(LeaderConfig(keys, HOLDER, events_cap=0)))
+        place, name, body = expected(blob)
+        if place == "dlq":
             assert [letter[0] for letter in letters(db, keys)] == [blob]
         else:
             [fields] = entries(db, keys.stream)
-            if where == "unnamed":
-                # A name that is no text is nobody's; a worker runs the job without it.
+            if place == "unnamed":
+                # A name that is not UTF-8 is dropped; a worker runs the job without it.
                 assert blob.endswith(fields[b"n"] + fields[b"d"])
             else:
                 assert (fields.get(b"n", b""), fields[b"d"]) == (name, body)
@@ -98,11 +101,11 @@ def test_the_script_finds_the_id_of_a_job_as_we_write_it(
     id = text * times
     db.delete(keys.stream, keys.events)
     db.zadd(keys.delayed, {member(id, "n", dialect): 1})
-    promotion = store.run(lead_ops.promote(Office(keys, HOLDER)))
+    promotion = store.run(leader_ops.promote(LeaderConfig(keys, HOLDER)))
     assert promotion is not None
     # Longer ones are written in a form that is worth no code.
     assert promotion.ids == [id if len(id.encode()) < 2**16 else ""]
-    assert told(db, keys) == [("waiting", promotion.ids[0])]
+    assert emitted_events(db, keys) == [("waiting", promotion.ids[0])]
 
 
 UNUSUAL = [
@@ -116,11 +119,11 @@ UNUSUAL = [
 
 @on_each_server
 @pytest.mark.parametrize("body", UNUSUAL)
-def test_an_id_that_is_written_in_an_unusual_way_is_not_looked_for(
+def test_an_id_in_an_unusual_encoding_is_not_searched_for(
     each: Store, each_db: redis.Redis, keys: Keys, body: bytes
 ) -> None:
     each_db.zadd(keys.delayed, {b"\0" + body: 1})
-    promotion = each.run(lead_ops.promote(Office(keys, HOLDER)))
+    promotion = each.run(leader_ops.promote(LeaderConfig(keys, HOLDER)))
     assert promotion is not None
     assert promotion.ids == [""]
     assert entries(each_db, keys.stream) == [{b"d": body}]
@@ -131,12 +134,12 @@ def test_a_promotion_takes_a_batch_and_says_what_is_left(
     each: Store, each_db: redis.Redis, keys: Keys
 ) -> None:
     each_db.zadd(keys.delayed, {member(id): place for place, id in enumerate("abcde")})
-    office = Office(keys, HOLDER, batch=2)
-    first = each.run(lead_ops.promote(office))
+    config = LeaderConfig(keys, HOLDER, batch=2)
+    first = each.run(leader_ops.promote(config))
     assert first is not None
     assert (first.ids, first.delayed, first.wait_ms) == (["a", "b"], 3, 0)
-    each.run(lead_ops.promote(office))
-    last = each.run(lead_ops.promote(office))
+    each.run(leader_ops.promote(config))
+    last = each.run(leader_ops.promote(config))
     assert last is not None
     assert (last.ids, last.delayed, last.wait_ms) == (["e"], 0, None)
 
@@ -153,11 +156,11 @@ def test_a_batch_that_does_not_fit_adds_nothing(
     each: Store, each_db: redis.Redis, keys: Keys
 ) -> None:
     policy = Policy(max_stream_len=5)
-    assert each.run(ops.add_batch(keys, Features(), policy, "p", drafts(policy, 3))) == 3
+    assert each.run(add_ops.add_batch(keys, Features(), policy, "p", drafts(policy, 3))) == 3
     with pytest.raises(QueueFull):
-        each.run(ops.add_batch(keys, Features(), policy, "p", drafts(policy, 3)))
+        each.run(add_ops.add_batch(keys, Features(), policy, "p", drafts(policy, 3)))
     assert each_db.xlen(keys.stream) == 3
-    assert each.run(ops.add_batch(keys, Features(), policy, "p", drafts(policy, 2))) == 5
+    assert each.run(add_ops.add_batch(keys, Features(), policy, "p", drafts(policy, 2))) == 5
 
 
 @on_each_server
@@ -231,22 +234,22 @@ def test_whoever_wants_no_start_changes_no_window(
 # ── entries in a consumer's hands ────────────────────────────────────────────
 
 
-def seats(store: Store, keys: Keys) -> tuple[Seat, Seat]:
+def contexts(store: Store, keys: Keys) -> tuple[ConsumerContext, ConsumerContext]:
     has: Features = store.follow(features())
-    a, b = (Seat(keys, GROUP, consumer, has) for consumer in "ab")
-    store.run(worker_ops.make_group(a))
+    a, b = (ConsumerContext(keys, GROUP, consumer, has) for consumer in "ab")
+    store.run(worker_ops.create_group(a))
     return a, b
 
 
-def given_to(store: Store, db: redis.Redis, seat: Seat, count: int) -> list[str]:
+def given_to(store: Store, db: redis.Redis, context: ConsumerContext, count: int) -> list[str]:
     """Entries that were added and delivered to *seat*."""
     for n in range(count):
-        db.xadd(seat.keys.stream, {"d": envelope(str(n))})
-    return [each.entry for each in store.run(worker_ops.read(seat, count, 1000, 60_000))]
+        db.xadd(context.keys.stream, {"d": envelope(str(n))})
+    return [each.entry for each in store.run(worker_ops.read(context, count, 1000, 60_000))]
 
 
 def holders(db: redis.Redis, keys: Keys) -> dict[str, tuple[str, int, int]]:
-    """Who has each entry, for how many ms, after how many deliveries."""
+    """Return consumer, idle time in ms and deliveries of each pending entry."""
     found = cast("list[dict[str, object]]", db.xpending_range(keys.stream, GROUP, "-", "+", 10_000))
     return {
         row["message_id"].decode(): (  # type: ignore[attr-defined]
@@ -258,9 +261,11 @@ def holders(db: redis.Redis, keys: Keys) -> dict[str, tuple[str, int, int]]:
     }
 
 
-def forget(db: redis.Redis, seat: Seat, entry: str, idle_ms: int, deliveries: int = 1) -> None:
-    """Let *entry* look as if its consumer had been silent for so long."""
-    at = (seat.keys.stream, seat.group, seat.consumer)
+def forget(
+    db: redis.Redis, context: ConsumerContext, entry: str, idle_ms: int, deliveries: int = 1
+) -> None:
+    """Set the idle time of *entry*, as if its consumer had been silent."""
+    at = (context.keys.stream, context.group, context.consumer)
     db.xclaim(*at, 0, [entry], justid=True, idle=idle_ms, retrycount=deliveries)
 
 
@@ -268,7 +273,7 @@ def forget(db: redis.Redis, seat: Seat, entry: str, idle_ms: int, deliveries: in
 def test_only_what_was_silent_for_too_long_is_claimed(
     each: Store, each_db: redis.Redis, keys: Keys
 ) -> None:
-    a, b = seats(each, keys)
+    a, b = contexts(each, keys)
     old, fresh = given_to(each, each_db, a, 2)
     forget(each_db, a, old, 90_000, deliveries=4)
     assert each.run(worker_ops.claim(b, 9, 60_000)) == [
@@ -283,18 +288,18 @@ def test_only_what_was_silent_for_too_long_is_claimed(
 def test_a_claim_of_what_was_deleted_hands_over_nothing(
     each: Store, each_db: redis.Redis, keys: Keys
 ) -> None:
-    a, b = seats(each, keys)
-    gone, kept = given_to(each, each_db, a, 2)
-    for entry in (gone, kept):
+    a, b = contexts(each, keys)
+    deleted, kept = given_to(each, each_db, a, 2)
+    for entry in (deleted, kept):
         forget(each_db, a, entry, 90_000)
-    each_db.xdel(keys.stream, gone)
+    each_db.xdel(keys.stream, deleted)
     assert [each.entry for each in each.run(worker_ops.claim(b, 9, 60_000))] == [kept]
 
 
 def test_more_than_a_script_can_pass_on_is_claimed_little_by_little(
     store: Store, db: redis.Redis, keys: Keys
 ) -> None:
-    a, b = seats(store, keys)
+    a, b = contexts(store, keys)
     with db.pipeline() as pipe:
         for _ in range(9_000):
             pipe.xadd(keys.stream, {"d": b"x"})
@@ -308,7 +313,7 @@ def test_more_than_a_script_can_pass_on_is_claimed_little_by_little(
 def test_what_was_sent_into_a_broken_connection_is_recovered(
     each: Store, each_db: redis.Redis, keys: Keys
 ) -> None:
-    a, b = seats(each, keys)
+    a, b = contexts(each, keys)
     known, lost = given_to(each, each_db, a, 2)
     given_to(each, each_db, b, 1)
     delivery = Delivery(lost, [b"d", envelope("1")], deliveries=0)
@@ -319,10 +324,10 @@ def test_what_was_sent_into_a_broken_connection_is_recovered(
 
 
 @on_each_server
-def test_what_is_renewed_is_nobody_s_to_claim_and_what_is_lost_is_told(
+def test_renewed_entries_cannot_be_claimed_and_lost_ones_are_reported(
     each: Store, each_db: redis.Redis, keys: Keys
 ) -> None:
-    a, b = seats(each, keys)
+    a, b = contexts(each, keys)
     mine, taken, done = given_to(each, each_db, a, 3)
     for entry in (mine, taken):
         forget(each_db, a, entry, 90_000, deliveries=2)
@@ -339,7 +344,7 @@ def test_what_is_renewed_is_nobody_s_to_claim_and_what_is_lost_is_told(
 def test_what_is_given_back_can_be_claimed_at_once_and_was_not_run(
     each: Store, each_db: redis.Redis, keys: Keys
 ) -> None:
-    a, b = seats(each, keys)
+    a, b = contexts(each, keys)
     mine, taken = given_to(each, each_db, a, 2)
     forget(each_db, b, taken, 0)
     assert each.run(worker_ops.give_back(a, [(mine, 0), (taken, 0)], 60_000)) == 1
@@ -352,8 +357,8 @@ def test_what_is_given_back_can_be_claimed_at_once_and_was_not_run(
 def test_a_consumer_leaves_only_with_empty_hands(
     each: Store, each_db: redis.Redis, keys: Keys
 ) -> None:
-    a, _ = seats(each, keys)
-    assert not each.run(worker_ops.leave(Seat(Keys("no such queue"), GROUP, "a")))
+    a, _ = contexts(each, keys)
+    assert not each.run(worker_ops.leave(ConsumerContext(Keys("no such queue"), GROUP, "a")))
     [entry] = given_to(each, each_db, a, 1)
     assert not each.run(worker_ops.leave(a))
     each_db.xack(keys.stream, GROUP, entry)
@@ -362,10 +367,10 @@ def test_a_consumer_leaves_only_with_empty_hands(
     assert rows(each_db, keys.stream)
 
 
-def test_a_stream_of_a_wrong_type_is_told_of(store: Store, db: redis.Redis, keys: Keys) -> None:
+def test_a_stream_of_a_wrong_type_raises(store: Store, db: redis.Redis, keys: Keys) -> None:
     db.set(keys.stream, "not ours")
-    seat = Seat(keys, GROUP, "a")
+    context = ConsumerContext(keys, GROUP, "a")
     with pytest.raises(WrongType):
-        store.run(worker_ops.claim(seat, 1, 1))
-    assert store.run(worker_ops.renew(seat, ["1-1"])) == ["1-1"]
-    assert not store.run(worker_ops.leave(seat))
+        store.run(worker_ops.claim(context, 1, 1))
+    assert store.run(worker_ops.renew(context, ["1-1"])) == ["1-1"]
+    assert not store.run(worker_ops.leave(context))

@@ -1,6 +1,6 @@
-"""Random programs: after each step the server holds exactly what the plain model says.
+"""Random programs: after each step the server holds exactly what the model predicts.
 
-``--hypothesis-profile`` says how many programs of up to 40 steps are run: `tests.profiles`.
+``--hypothesis-profile`` sets the number of programs of up to 40 steps: see `tests.profiles`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,22 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tambomq.chasqui import admin_ops, dlq_ops, lead_ops, ops, worker_ops
+from tambomq.chasqui.decisions import DeadLettered
 from tambomq.chasqui.job import Envelope, JobCounts
 from tambomq.chasqui.keys import GROUP, RETURNED
-from tambomq.chasqui.lead_ops import Office
-from tambomq.chasqui.ops import Draft, Policy
-from tambomq.chasqui.verdict import Death
-from tambomq.chasqui.wire import decode_envelope, decode_member, encode_envelope, encode_member
+from tambomq.chasqui.ops import add as add_ops
+from tambomq.chasqui.ops import admin as admin_ops
+from tambomq.chasqui.ops import dlq as dlq_ops
+from tambomq.chasqui.ops import leader as leader_ops
+from tambomq.chasqui.ops import worker as worker_ops
+from tambomq.chasqui.ops.add import Draft, Policy
+from tambomq.chasqui.ops.leader import LeaderConfig
+from tambomq.chasqui.wire.envelope import (
+    decode_envelope,
+    decode_member,
+    encode_envelope,
+    encode_member,
+)
 from tambomq.clock import now_ms
 from tambomq.errors import ForeignLeader, QueueBusy, QueueFull, RemoteProtocolError
 from tambomq.store.features import features
@@ -40,7 +49,7 @@ server = working.server
 EXAMPLES = profiles.programs(0.4)
 POLICY = Policy(max_stream_len=CAP, announce=True)
 DUE = 2000
-OURS = "tambo-one"
+CONSUMER_PREFIX = "tambo-one"
 
 texts = st.sampled_from(["", "job", "ñ", "n" * 255])
 producers = st.sampled_from(["p1", "p2"])
@@ -54,7 +63,7 @@ counts = st.integers(1, 4)
 
 
 class Programs(Compared):
-    """What producers, leaders, workers and others do, in any order."""
+    """Operations of producers, leaders, workers and operators, in any order."""
 
     @initialize(count=st.integers(0, 5))
     def begin(self, count: int) -> None:
@@ -66,7 +75,7 @@ class Programs(Compared):
     @rule(producer=producers, name=texts, id=maybe_ids)
     def add(self, producer: str, name: str, id: str | None) -> None:
         job, seen = self._draft(name, id), self.model.windows[producer]
-        call = ops.add(KEYS, self.has, POLICY, producer, job)
+        call = add_ops.add(KEYS, self.has, POLICY, producer, job)
         if job.id in seen:
             assert self.store.run(call) == len(self.model.stream)
         elif self._fits(1, lambda: self.store.run(call)):
@@ -76,7 +85,7 @@ class Programs(Compared):
     @rule(name=texts, id=chosen_ids)
     def add_once(self, name: str, id: str) -> None:
         job = self._draft(name, id)
-        call = ops.add_once(KEYS, POLICY, job)
+        call = add_ops.add_once(KEYS, POLICY, job)
         if id in self.model.added:
             assert self.store.run(call) == len(self.model.stream)
         elif self._fits(1, lambda: self.store.run(call)):
@@ -93,7 +102,7 @@ class Programs(Compared):
         self._add_batch(producer, [self._draft("job", id) for id in ids], twice=True)
 
     def _add_batch(self, producer: str, jobs: list[Draft], *, twice: bool) -> None:
-        call = ops.add_batch(KEYS, self.has, POLICY, producer, jobs)
+        call = add_ops.add_batch(KEYS, self.has, POLICY, producer, jobs)
         if not self._fits(len(jobs), lambda: self.store.run(call)):
             return
         seen = self.model.windows[producer]
@@ -110,7 +119,7 @@ class Programs(Compared):
     def schedule(self, producer: str, name: str, id: str | None, due: int, dialect: str) -> None:
         job = self._draft(name, id)
         job.run_at_ms = due
-        call = ops.schedule(KEYS, Policy(dialect=dialect), producer, job)
+        call = add_ops.schedule(KEYS, Policy(dialect=dialect), producer, job)
         if dialect == "page" and self.model.is_led_by_a_stranger():
             with pytest.raises(ForeignLeader):
                 self.store.run(call)
@@ -123,25 +132,25 @@ class Programs(Compared):
         if id is None:
             self.model.windows[producer].add(job.id)
         if done:
-            self.model.tell("delayed", job.id, name, "delay_ms", due - NOW)
+            self.model.add_event("delayed", job.id, name, "delay_ms", due - NOW)
 
     @rule(id=chosen_ids)
     def cancel(self, id: str) -> None:
         done = self.model.cancel(id)
-        assert self.store.run(ops.cancel(KEYS, id)) is done
+        assert self.store.run(add_ops.cancel(KEYS, id)) is done
         self.model.windows["requests"] |= {id} if done else set()
 
     # ── leaders ──────────────────────────────────────────────────────────────
 
     @rule(batch=counts)
     def promote(self, batch: int) -> None:
-        office = Office(KEYS, OURS, ttl_s=1000, batch=batch, cap=CAP)
-        promotion = self.store.run(lead_ops.promote(office))
+        config = LeaderConfig(KEYS, CONSUMER_PREFIX, ttl_s=1000, batch=batch, cap=CAP)
+        promotion = self.store.run(leader_ops.promote(config))
         if self.model.is_led_by_a_stranger():
             assert promotion is None
             return
         assert promotion is not None
-        self.model.leader = OURS
+        self.model.leader = CONSUMER_PREFIX
         ids, buried = [], 0
         for member in self.model.due()[: min(batch, self.model.room)]:
             del self.model.delayed[member]
@@ -150,7 +159,7 @@ class Programs(Compared):
             except RemoteProtocolError:
                 detail = [b"reason", b"malformed", b"detail", b"bad delayed member"]
                 self.model.bury([b"d", member, b"source_id", b"", *detail])
-                self.model.tell("dlq", "", "", "attempt", 0, "reason", "malformed")
+                self.model.add_event("dlq", "", "", "attempt", 0, "reason", "malformed")
                 buried += 1
             else:
                 ids.append(decode_envelope(body).id)
@@ -159,11 +168,11 @@ class Programs(Compared):
         assert promotion.delayed == len(self.model.delayed)
         assert (promotion.wait_ms is None) is (not self.model.delayed)
         if ids:
-            self.store.run(lead_ops.forget_indexes(KEYS, ids))
+            self.store.run(leader_ops.forget_indexes(KEYS, ids))
             for id in ids:
                 self.model.indexes.pop(id, None)
 
-    @rule(holder=st.sampled_from([None, OURS, "c-stranger"]))
+    @rule(holder=st.sampled_from([None, CONSUMER_PREFIX, "c-stranger"]))
     def another_leads(self, holder: str | None) -> None:
         self.db.delete(KEYS.promoter_lock)
         if holder is not None:
@@ -180,7 +189,7 @@ class Programs(Compared):
     @rule(consumer=consumers, count=counts)
     def read(self, consumer: str, count: int) -> None:
         self._learn()
-        deliveries = self.store.run(worker_ops.read(self._seat(consumer), count, 1, 10**7))
+        deliveries = self.store.run(worker_ops.read(self._context(consumer), count, 1, 10**7))
         taken = self.model.read(consumer, count)
         assert [(each.entry, each.fields) for each in deliveries] == [
             (entry.id, entry.fields) for entry in taken
@@ -189,14 +198,14 @@ class Programs(Compared):
 
     @rule(consumer=consumers, count=counts)
     def claim(self, consumer: str, count: int) -> None:
-        deliveries = self.store.run(worker_ops.claim(self._seat(consumer), count, 0))
+        deliveries = self.store.run(worker_ops.claim(self._context(consumer), count, 0))
         found = [(each.entry, each.deliveries) for each in deliveries]
         assert found == self.model.claim(consumer, count)
 
     @rule(consumer=consumers, picks=picks)
     def recover(self, consumer: str, picks: list[int]) -> None:
         known = [entry.id for entry in self._some(picks)]
-        deliveries = self.store.run(worker_ops.recover(self._seat(consumer), known))
+        deliveries = self.store.run(worker_ops.recover(self._context(consumer), known))
         assert [(each.entry, each.deliveries) for each in deliveries] == [
             (entry.id, self.model.held[entry.id].times - 1)
             for entry in self.model.stream
@@ -206,14 +215,14 @@ class Programs(Compared):
     @rule(consumer=consumers, picks=picks)
     def renew(self, consumer: str, picks: list[int]) -> None:
         chosen = [entry.id for entry in self._some(picks)]
-        lost = self.store.run(worker_ops.renew(self._seat(consumer), chosen))
+        lost = self.store.run(worker_ops.renew(self._context(consumer), chosen))
         assert lost == [entry for entry in chosen if not self.model.owns(consumer, entry)]
 
     @rule(consumer=consumers, picks=picks, deliveries=st.integers(0, 3))
     def give_back(self, consumer: str, picks: list[int], deliveries: int) -> None:
         chosen = [entry.id for entry in self._some(picks)]
         pairs = [(entry, deliveries) for entry in chosen]
-        given = self.store.run(worker_ops.give_back(self._seat(consumer), pairs, 5000))
+        given = self.store.run(worker_ops.give_back(self._context(consumer), pairs, 5000))
         owned = [entry for entry in chosen if self.model.owns(consumer, entry)]
         assert given == len(owned)
         for entry in owned:
@@ -228,9 +237,9 @@ class Programs(Compared):
         ended: list[Any] = [
             item for ran in runs for item in (ran.entry, ran.id, ran.name, ran.attempt, 5)
         ]
-        lost = self.store.run(worker_ops.settle(self._seat(consumer), NOW, begun, ended))
+        lost = self.store.run(worker_ops.settle(self._context(consumer), NOW, begun, ended))
         for ran in runs:
-            self.model.tell("active", ran.id, ran.name, "attempt", ran.attempt)
+            self.model.add_event("active", ran.id, ran.name, "attempt", ran.attempt)
         assert lost == [ran.entry for ran in runs if not self.model.owns(consumer, ran.entry)]
         for ran in runs:
             if ran.entry not in lost:
@@ -240,7 +249,7 @@ class Programs(Compared):
     def done(self, consumer: str, picks: list[int], value: bytes) -> None:
         for entry in self._some(picks)[:1]:
             ran, owned = self._ran(entry), self.model.owns(consumer, entry.id)
-            call = worker_ops.done(self._seat(consumer), ran, value, 1000, NOW)
+            call = worker_ops.done(self._context(consumer), ran, value, 1000, NOW)
             assert self.store.run(call) is owned
             if owned:
                 self.model.results[ran.id] = value
@@ -252,39 +261,42 @@ class Programs(Compared):
             ran, owned = self._ran(entry), self.model.owns(consumer, entry.id)
             body = encode_envelope(Envelope(ran.id, b"\x01", NOW, ran.attempt))
             # From now on by the server's clock: long ago, or in a far future.
-            seat, due = self._seat(consumer), wait_ms if wait_ms >= FAR else wait_ms - now_ms()
-            told = self.store.run(worker_ops.retry(seat, ran, body, due, "no", dialect, NOW))
+            context, due = (
+                self._context(consumer),
+                wait_ms if wait_ms >= FAR else wait_ms - now_ms(),
+            )
+            reply = self.store.run(worker_ops.retry(context, ran, body, due, "no", dialect, NOW))
             if owned and dialect == "page" and self.model.is_led_by_a_stranger():
-                assert told == self.model.leader
+                assert reply == self.model.leader
                 return
-            assert told is owned
+            assert reply is owned
             if owned:
                 self.model.end(entry.id)
-                # By the server's clock, which nobody here knows to the millisecond.
+                # By the server's clock, which the test does not know to the millisecond.
                 member = encode_member(ran.name, body, dialect)
                 self.model.delayed[member] = int(self.db.zscore(KEYS.delayed, member) or 0)
                 failed = ("attempt", ran.attempt, "reason", "no", "duration_us", 5)
-                self.model.tell("failed", ran.id, ran.name, *failed)
+                self.model.add_event("failed", ran.id, ran.name, *failed)
                 later = ("attempt", ran.attempt + 1, "backoff_ms", due)
-                self.model.tell("retry-scheduled", ran.id, ran.name, *later)
+                self.model.add_event("retry-scheduled", ran.id, ran.name, *later)
 
     @rule(consumer=consumers, picks=picks, garbage=st.booleans(), ran_us=st.none() | st.just(5))
     def bury(self, consumer: str, picks: list[int], ran_us: int | None, *, garbage: bool) -> None:
         for entry in self._some(picks)[:1]:
             ran, owned = self._ran(entry), self.model.owns(consumer, entry.id)
             body = b"\xff" if garbage else entry.fields[1]
-            death = Death("why", body, "more", ran.id, ran.name, ran.attempt)
-            call = worker_ops.bury(self._seat(consumer), entry.id, death, 1000, NOW, ran_us)
+            death = DeadLettered("why", body, "more", ran.id, ran.name, ran.attempt)
+            call = worker_ops.bury(self._context(consumer), entry.id, death, 1000, NOW, ran_us)
             assert self.store.run(call) is owned
             if owned:
                 self.model.end(entry.id)
-                told = [b"source_id", entry.id.encode(), b"reason", b"why", b"detail", b"more"]
-                self.model.bury([*named(body, ran.name), *told])
+                fields = [b"source_id", entry.id.encode(), b"reason", b"why", b"detail", b"more"]
+                self.model.bury([*named(body, ran.name), *fields])
                 if ran_us is not None:
                     failed = ("attempt", ran.attempt, "reason", "more", "duration_us", 5)
-                    self.model.tell("failed", ran.id, ran.name, *failed)
+                    self.model.add_event("failed", ran.id, ran.name, *failed)
                 why = ("attempt", ran.attempt, "reason", "why")
-                self.model.tell("dlq", ran.id, ran.name, *why)
+                self.model.add_event("dlq", ran.id, ran.name, *why)
 
     # ── those who look after it ──────────────────────────────────────────────
 
@@ -335,18 +347,18 @@ class Programs(Compared):
         elif really == 0:
             assert self.store.follow(plan) == len(self._expected_keys())
             self.model = Queue(CAP)
-            self.store.run(worker_ops.make_group(self._seat("c1")))
+            self.store.run(worker_ops.create_group(self._context("c1")))
 
     @rule()
     def count(self) -> None:
-        model, told = self.model, self.store.follow(admin_ops.counts(KEYS, GROUP))
-        lag_ms = told.oldest_delayed_lag_ms
+        model, found = self.model, self.store.follow(admin_ops.counts(KEYS, GROUP))
+        lag_ms = found.oldest_delayed_lag_ms
         assert (lag_ms is None) is (not model.delayed)
         assert bool(lag_ms) is bool(model.due())
         active = model.in_hands()
         waits = len(model.waiting()) + len(model.held) - active
-        where = (waits, active, len(model.delayed), len(model.dlq), 0)
-        assert told == JobCounts(*where, lag_ms, model.is_paused, has_group=True)
+        counts = (waits, active, len(model.delayed), len(model.dlq), 0)
+        assert found == JobCounts(*counts, lag_ms, model.is_paused, has_group=True)
 
 
 @pytest.mark.timeout(60 + EXAMPLES)

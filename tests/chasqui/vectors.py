@@ -1,4 +1,4 @@
-"""What the engine wrote and read, recorded: tests/vectors/chasqui.json."""
+"""Recorded test vectors of what the engine writes and reads: tests/vectors/chasqui.json."""
 
 from __future__ import annotations
 

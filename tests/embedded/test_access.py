@@ -1,4 +1,4 @@
-"""Who may do what on the embedded server, who finds its password, and who can look at its files."""
+"""Users of the embedded server: their rights, passwords, and the modes of their files."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path
 import hiredis
 import pytest
 
+from tambomq.embedded import access, datadir, ports
+from tambomq.embedded.server import Embedded
 from tambomq.errors import StoreFull, StoreRefused, StoreUnavailable
 from tambomq.rsmq import AsyncRsmq, Rsmq
-from tambomq.store import access, datadir, ports
 from tambomq.store.aio import AsyncStore
 from tambomq.store.call import Call
-from tambomq.store.embedded import Embedded
 from tambomq.store.local_login import local_login
 from tambomq.store.sync import Store
 from tests.serve.processes import ask
@@ -122,9 +122,9 @@ def test_passwords_stay_over_restarts_and_are_for_the_owner_alone(tmp_path: Path
     assert first.admin_password != first.password
     names = (access.ADMIN_PASSWORD, "password", access.USERS)
     assert [mode(tmp_path / name) for name in names] == [0o600] * 3
-    told = (tmp_path / access.USERS).read_text("utf-8")
-    assert first.admin_password not in told
-    assert str(first.password) not in told
+    text = (tmp_path / access.USERS).read_text("utf-8")
+    assert first.admin_password not in text
+    assert str(first.password) not in text
     assert first.admin_password not in repr(first)
 
 
@@ -195,18 +195,20 @@ def test_a_server_without_auth_is_open_again(tmp_path: Path) -> None:
             assert by_socket.list_queues() == []
 
 
-def test_no_password_is_sent_to_whoever_took_the_port_of_a_dead_server(tmp_path: Path) -> None:
+def test_no_password_is_sent_to_another_process_on_the_port_of_a_dead_server(
+    tmp_path: Path,
+) -> None:
     server = Embedded(tmp_path / "data", port=0, auth=True)
     server.start()
     entry = tmp_path / "home/tambomq/servers" / str(server.port)
     try:
         assert local_login(("127.0.0.1", server.port))[0] == "default"
         assert local_login(("10.0.0.1", server.port)) == ("", "")
-        told = entry.read_text("utf-8")
+        text = entry.read_text("utf-8")
     finally:
         server.stop()
     # As a process that was killed leaves it behind.
-    entry.write_text(told, "utf-8")
+    entry.write_text(text, "utf-8")
     assert local_login(("127.0.0.1", server.port)) == ("", "")
 
 
@@ -256,7 +258,7 @@ def _stranger(host: str, port: int, heard: list[bytes]) -> Iterator[str]:
         listening.close()
 
 
-def test_a_home_that_cannot_be_written_does_not_keep_the_server_from_starting(
+def test_the_server_starts_though_the_data_home_is_not_writable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
@@ -269,7 +271,7 @@ def test_a_home_that_cannot_be_written_does_not_keep_the_server_from_starting(
 # ── files ────────────────────────────────────────────────────────────────────
 
 
-def test_everything_in_the_data_directory_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_files_in_the_data_directory_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir(mode=0o755)
     data.chmod(0o755)
@@ -295,7 +297,7 @@ def test_a_directory_of_everybody_stays_as_it_is(
     tmp_path.chmod(0o1777)
     datadir.make_private(tmp_path)
     assert mode(tmp_path) == 0o1777
-    assert "other users may look into" in caplog.text
+    assert "other users can read" in caplog.text
 
 
 def test_the_unix_socket_works_however_long_its_path_is(tmp_path: Path) -> None:

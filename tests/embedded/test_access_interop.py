@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tambomq.store.embedded import Embedded
+from tambomq.embedded.server import Embedded
 from tests.peers.driver import PEERS, Driver, in_node, in_python
 from tests.peers.rsmq import Driven
 

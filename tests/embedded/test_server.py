@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from tambomq.embedded import ports
+from tambomq.embedded.server import Embedded
 from tambomq.errors import DataDirBusy, EmbeddedError, PortTaken
 from tambomq.machine import half_of_memory
-from tambomq.store import ports
-from tambomq.store.embedded import Embedded
 from tests.serve.processes import alive, ask, parent_of
 from tests.servers import eventually
 
 OWNER = """
 import sys, time
 from pathlib import Path
-from tambomq.store.embedded import Embedded
+from tambomq.embedded.server import Embedded
 server = Embedded(Path(sys.argv[1]), port=0)
 server.start()
 print(server.url, server.pid, flush=True)
@@ -100,7 +100,7 @@ def test_stop_is_harmless_when_nothing_runs(tmp_path: Path) -> None:
         server.poll()
 
 
-def test_second_owner_is_told_who_the_first_is(server: Embedded) -> None:
+def test_the_error_of_a_second_owner_names_the_first(server: Embedded) -> None:
     with pytest.raises(DataDirBusy) as caught:
         Embedded(server.dir.path, port=0).start()
     assert caught.value.owner == f"process {os.getpid()} at {server.url}"
@@ -117,7 +117,7 @@ def test_taken_port_is_refused(tmp_path: Path, address: str) -> None:
         assert server.port == port
 
 
-def test_port_lost_to_somebody_faster_is_refused(
+def test_a_fixed_port_that_was_just_taken_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ports, "choose", lambda _host, port: port)
@@ -134,7 +134,7 @@ def test_port_where_another_server_answers_is_refused(
     assert ask(server.url, "PING") == b"PONG"
 
 
-def test_free_port_lost_to_somebody_faster_is_replaced(
+def test_a_free_port_that_was_just_taken_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
@@ -147,7 +147,7 @@ def test_free_port_lost_to_somebody_faster_is_replaced(
         assert not taken
 
 
-def test_address_that_is_not_ours_is_refused(tmp_path: Path) -> None:
+def test_an_address_of_another_machine_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EmbeddedError, match=r"cannot listen on 192\.0\.2\.1:0"):
         Embedded(tmp_path, host="192.0.2.1", port=0).start()
 
@@ -197,7 +197,7 @@ def test_killed_server_is_noticed_and_started_again(server: Embedded) -> None:
     assert ask(url, "GET", "k") == b"v"
 
 
-def test_killed_keeper_leaves_no_server(server: Embedded) -> None:
+def test_killed_supervisor_leaves_no_server(server: Embedded) -> None:
     first = server.pid
     os.kill(parent_of(first), signal.SIGKILL)
     server.wait()

@@ -1,4 +1,4 @@
-"""Who published what, and who received it: every message is known by its payload."""
+"""Records of published and received messages, each known by its payload."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Received:
 
 
 async def all_arrive(published: Iterable[Published], received: Iterable[Received]) -> None:
-    """Return when everybody has all that is confirmed; nobody may have what nobody published."""
+    """Wait until every consumer has all confirmed messages, and none that was not published."""
     confirmed = {text for account in published for text in account.confirmed}
     doubtful = {text for account in published for text in account.doubtful}
     for account in received:
@@ -128,7 +128,7 @@ async def all_arrive(published: Iterable[Published], received: Iterable[Received
 
 @asynccontextmanager
 async def under_way(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Let coroutines run beside the block; an error of theirs is raised where it ends."""
+    """Run coroutines beside the block, at whose end their errors are raised."""
     tasks = [asyncio.ensure_future(each) for each in work]
     try:
         yield

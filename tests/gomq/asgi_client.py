@@ -11,10 +11,10 @@ from urllib.parse import unquote
 from google.protobuf.message import Message
 
 from tambomq.gomq import gomq_pb2 as pb
-from tambomq.gomq import grpc_frames as frames
-from tambomq.gomq.asgi import GomqApp
-from tambomq.gomq.caller import Caller, Gate
-from tambomq.gomq.service import Service
+from tambomq.gomq.envoy import grpc_framing
+from tambomq.gomq.envoy.app import GomqApp
+from tambomq.gomq.server.auth import Authenticator, Caller
+from tambomq.gomq.server.service import Service
 
 Event = MutableMapping[str, Any]
 
@@ -22,18 +22,18 @@ MAX = 1 << 16
 """Bytes of a message that the application takes."""
 
 
-class StandIn:
-    """In place of `Service`: notes what it is asked, and fails or hangs as it is told."""
+class FakeService:
+    """A fake `Service` that records its requests, and fails or hangs on demand."""
 
     def __init__(self) -> None:
-        self.heard: list[tuple[Any, Caller]] = []
+        self.requests: list[tuple[Any, Caller]] = []
         self.error: Exception | None = None
-        self.hangs = False
+        self.hanging = False
         self.ended = 0
         """Calls that were cancelled, and watchers that were closed."""
 
     async def _answer(self, request: Any, caller: Caller) -> pb.Result:
-        self.heard.append((request, caller))
+        self.requests.append((request, caller))
         await self._ping()
         return pb.Result(code=0)
 
@@ -56,7 +56,7 @@ class StandIn:
         await self._ping()
 
     async def _ping(self) -> None:
-        if self.hangs:
+        if self.hanging:
             try:
                 await asyncio.Event().wait()
             finally:
@@ -65,8 +65,8 @@ class StandIn:
             raise self.error
 
 
-def made(service: StandIn, token: str | None = None) -> GomqApp:
-    return GomqApp(cast("Service", service), Gate(token), max_message_bytes=MAX)
+def made(service: FakeService, token: str | None = None) -> GomqApp:
+    return GomqApp(cast("Service", service), Authenticator(token), max_message_bytes=MAX)
 
 
 @dataclass
@@ -82,9 +82,9 @@ class Exchange:
     chatty: bool = False
     """Whether the server says "nothing more" again and again, as Envoy's does."""
     asked: int = 0
-    """How often the application wanted to hear more."""
-    said: list[Event] = field(default_factory=list)
-    is_gone: asyncio.Event = field(default_factory=asyncio.Event)
+    """How often the application asked for more events."""
+    events: list[Event] = field(default_factory=list)
+    disconnected: asyncio.Event = field(default_factory=asyncio.Event)
 
     def start(self, chunks: Iterable[bytes], *, ends: bool = True) -> asyncio.Task[None]:
         """Call the application; without *ends* the request never does."""
@@ -108,44 +108,44 @@ class Exchange:
 
     async def _receive(self) -> Event:
         self.asked += 1
-        if self.is_gone.is_set():
+        if self.disconnected.is_set():
             return {"type": "http.disconnect"}
         if self._chunks:
             body, more = self._chunks.pop(0)
             return {"type": "http.request", "body": body, "more_body": more}
         if self.chatty:
             return {"type": "http.request", "body": b"", "more_body": False}
-        await self.is_gone.wait()
+        await self.disconnected.wait()
         return {"type": "http.disconnect"}
 
     async def _send(self, event: Event) -> None:
-        if self.is_gone.is_set():
+        if self.disconnected.is_set():
             raise ConnectionResetError
-        self.said.append(event)
+        self.events.append(event)
 
     @property
     def headers(self) -> dict[str, str]:
         """What the reply begins with."""
-        return {name.decode(): word.decode() for name, word in self.said[0]["headers"]}
+        return {name.decode(): word.decode() for name, word in self.events[0]["headers"]}
 
     @property
     def status(self) -> tuple[int, str]:
         """The status and its text; the reply must be complete."""
-        end = self.said[-1]
+        end = self.events[-1]
         if end["type"] == "http.response.body":
-            assert self.said[0].get("trailers", False) is False
+            assert self.events[0].get("trailers", False) is False
             assert not end.get("more_body", False)
-            end = self.said[0]
+            end = self.events[0]
         words = {name.decode(): word.decode() for name, word in end["headers"]}
         return int(words["grpc-status"]), unquote(words.get("grpc-message", ""))
 
     @property
     def messages(self) -> list[bytes]:
         """The messages of the reply."""
-        bodies = bytearray(b"".join(e.get("body", b"") for e in self.said[1:]))
+        bodies = bytearray(b"".join(e.get("body", b"") for e in self.events[1:]))
         found = [
-            frames.unframe(each, max_bytes=1 << 30)
-            for each in frames.take(bodies, max_bytes=1 << 30)
+            grpc_framing.unframe(each, max_bytes=1 << 30)
+            for each in grpc_framing.take(bodies, max_bytes=1 << 30)
         ]
         assert not bodies
         return found
@@ -153,7 +153,9 @@ class Exchange:
 
 async def asked(app: GomqApp, path: str, request: Message | bytes, **words: str) -> Exchange:
     """Return a call that was made and answered; ``x_gomq_peer`` becomes ``x-gomq-peer``."""
-    body = request if isinstance(request, bytes) else frames.frame(request.SerializeToString())
+    body = (
+        request if isinstance(request, bytes) else grpc_framing.frame(request.SerializeToString())
+    )
     exchange = Exchange(app, path, {name.replace("_", "-"): word for name, word in words.items()})
     await exchange.start([body])
     return exchange

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tambomq.gomq import gomq_pb2 as pb
-from tambomq.gomq.caller import Caller
 from tambomq.gomq.model import Options
-from tambomq.gomq.service import Service
+from tambomq.gomq.server.auth import Caller
+from tambomq.gomq.server.service import Service
 from tambomq.store.aio import AsyncStore
 from tests.servers import Server
 
@@ -60,8 +60,8 @@ class Peer:
     async def observe(self) -> list[bytes]:
         return payloads(await self.service.observe(self.identity, Caller(self.name)))
 
-    async def observe_kept(self, ack: str, most: int | None = None) -> list[bytes]:
-        caller = Caller(self.name, ack, most)
+    async def observe_kept(self, ack: str, limit: int | None = None) -> list[bytes]:
+        caller = Caller(self.name, ack, limit)
         found = payloads(await self.service.observe(self.identity, caller))
         self.batch = caller.reply["x-gomq-batch"]
         return found

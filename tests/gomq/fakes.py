@@ -1,4 +1,4 @@
-"""A server on a loop of its own, with the real service or one that does as it is told."""
+"""A server on a loop of its own, with the real service or a scripted one."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ import uvloop
 
 from tambomq.gomq import gomq_pb2 as pb
 from tambomq.gomq.async_client import AsyncGomqClient
-from tambomq.gomq.caller import BATCH, Caller
 from tambomq.gomq.client import GomqClient
-from tambomq.gomq.server import GomqServer
-from tambomq.gomq.service import Stats
-from tambomq.store.connect import URL
+from tambomq.gomq.server.auth import BATCH, Caller
+from tambomq.gomq.server.grpc_server import GomqServer
+from tambomq.gomq.server.service import GomqStats
+from tambomq.store.endpoint import URL
+from tambomq.text import format_address
 
 KINDS = ("threads", "asyncio")
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
@@ -40,7 +41,7 @@ class FakeService:
         """Whether calls never end."""
         self.batches: list[pb.RecordSet] = []
         """What Observe and Watch hand out."""
-        self.stats = Stats(0, 0, 0, 0, 0, 0)
+        self.stats = GomqStats(0, 0, 0, 0, 0, 0)
 
     async def start(self) -> None:
         """Do nothing."""
@@ -49,14 +50,14 @@ class FakeService:
         """Do nothing."""
 
     async def ping(self) -> None:
-        """Be there, unless told otherwise."""
+        """Succeed, unless scripted otherwise."""
         if self.error:
             raise self.error
         if self.hang:
             await self._hang()
 
     async def publish(self, request: Any, caller: Caller) -> pb.Result:
-        """Succeed, unless told otherwise."""
+        """Succeed, unless scripted otherwise."""
         await self._note(request, caller)
         return pb.Result(code=0)
 
@@ -66,7 +67,7 @@ class FakeService:
         """Hand out the first batch."""
         await self._note(request, caller)
         caller.reply[BATCH] = f"batch-{len(self.requests)}"
-        return self.batches.pop(0) if self.batches and caller.most != 0 else pb.RecordSet()
+        return self.batches.pop(0) if self.batches and caller.limit != 0 else pb.RecordSet()
 
     async def watch(self, request: Any, caller: Caller) -> AsyncIterator[pb.RecordSet]:
         """Hand out all batches."""
@@ -100,8 +101,7 @@ class Served:
     @property
     def address(self) -> str:
         """Where it is."""
-        host, port = self.server.address
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return format_address(*self.server.address)
 
 
 @contextmanager
@@ -153,7 +153,7 @@ async def _end_all() -> None:
 
 @contextmanager
 def connected(kind: str, address: str, **options: Any) -> Iterator[GomqClient]:
-    """A client of that *kind*; the asyncio one blocks, so that each story is written once."""
+    """A client of that *kind*; the asyncio one blocks, so that each test is written once."""
     if kind == "threads":
         with GomqClient(address, **options) as client:
             yield client

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tambomq.gomq.model import Options
-from tambomq.gomq.server import GomqServer
+from tambomq.gomq.server.grpc_server import GomqServer
 
 # Below the range that outgoing connections take theirs from: a client that comes back while no
 # server runs could else be given the server's own port, and speak with itself.
@@ -39,13 +39,13 @@ class GomqProcess:
 
     def start(self) -> None:
         """Start it and wait until it serves."""
-        told = json.dumps({"url": self._url, "port": self.port, "options": self._options})
+        options = json.dumps({"url": self._url, "port": self.port, "options": self._options})
         self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__, told], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-m", __name__, options], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         assert self._process.stdout is not None
-        said = self._process.stdout.readline()
-        assert said == b"%d\n" % self.port, f"the server said {said!r} and did not start"
+        line = self._process.stdout.readline()
+        assert line == b"%d\n" % self.port, f"the server printed {line!r} and did not start"
 
     def kill(self) -> None:
         """End it as a crash would (SIGKILL), if it runs."""

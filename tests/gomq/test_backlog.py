@@ -1,4 +1,4 @@
-"""A backlog is shared by those who subscribe before one of them observes, or within a second."""
+"""A backlog is shared by all that subscribe before one of them observes, or within a second."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from contextlib import aclosing
 import pytest
 import redis
 
-from tambomq.gomq import keys, lease_ops, leave_ops, ops
+from tambomq.bulk.lease_model import LeaseRequest
+from tambomq.gomq import keys
+from tambomq.gomq.bulk.lease import GomqLeaseOps
 from tambomq.gomq.model import Options
-from tambomq.store.ledger import Term
+from tambomq.gomq.ops import leave as leave_ops
+from tambomq.gomq.ops import messages as message_ops
 from tambomq.store.sync import Store
 from tests.gomq.conftest import Peer, Serve, payloads, publish
 from tests.gomq.server_process import gomq_process
@@ -23,7 +26,7 @@ LONG_MS = 3_600_000
 @pytest.fixture
 def held_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no second pass while a test subscribes: only an Observe or a Watch ends the hold."""
-    monkeypatch.setattr(ops, "HOLD_MS", LONG_MS)
+    monkeypatch.setattr(message_ops, "BACKLOG_HOLD_MS", LONG_MS)
 
 
 # ── through the service ──────────────────────────────────────────────────────────
@@ -43,7 +46,7 @@ async def test_consumers_that_subscribe_one_after_the_other_share_it(serve: Serv
 
 
 @pytest.mark.usefixtures("held_for_long")
-async def test_who_comes_after_the_first_observe_gets_what_is_published_from_then_on(
+async def test_a_subscriber_after_the_first_observe_gets_later_messages_only(
     serve: Serve, db: redis.Redis
 ) -> None:
     service = await serve()
@@ -90,7 +93,7 @@ async def test_without_a_backlog_nothing_waits(serve: Serve, db: redis.Redis) ->
 def test_after_a_server_that_died_within_that_second_another_delivers_it(
     server: Server, store: Store, db: redis.Redis
 ) -> None:
-    store.run(ops.push("k", [b"1"]))
+    store.run(message_ops.push("k", [b"1"]))
     # A server that has taken the Subscribe, and no more.
     _subscribe(store, "k")
     with gomq_process(server.url):
@@ -103,80 +106,82 @@ def test_after_a_server_that_died_within_that_second_another_delivers_it(
 
 def _subscribe(store: Store, key: str, consumer: str = "a") -> None:
     peer = f"{consumer}:1"
-    store.run(ops.subscribe(key, consumer, peer, OPTIONS, hold_ms=ops.HOLD_MS))
+    store.run(
+        message_ops.subscribe(key, consumer, peer, OPTIONS, hold_ms=message_ops.BACKLOG_HOLD_MS)
+    )
 
 
 @pytest.mark.usefixtures("held_for_long")
 def test_a_subscription_that_is_repeated_holds_nothing_anew(each: Store, db: redis.Redis) -> None:
-    each.run(ops.push("k", [b"1"]))
+    each.run(message_ops.push("k", [b"1"]))
     _subscribe(each, "k")
-    assert each.run(ops.dispatch("k")) == ops.Dispatched(0, 1, 0)
-    assert each.run(ops.observe("a", "a:1", OPTIONS)).is_due
-    assert not each.run(ops.observe("a", "a:1", OPTIONS)).is_due
+    assert each.run(message_ops.dispatch("k")) == message_ops.DispatchResult(0, 1, 0)
+    assert each.run(message_ops.observe("a", "a:1", OPTIONS)).is_due
+    assert not each.run(message_ops.observe("a", "a:1", OPTIONS)).is_due
     _subscribe(each, "k")
-    assert each.run(ops.dispatch("k")) == ops.Dispatched(1, 0, 1)
+    assert each.run(message_ops.dispatch("k")) == message_ops.DispatchResult(1, 0, 1)
 
 
 @pytest.mark.usefixtures("held_for_long")
 def test_a_key_whose_peers_all_went_silent_begins_anew(store: Store, db: redis.Redis) -> None:
     _subscribe(store, "k")
-    store.run(ops.push("k", [b"1"]))
-    store.run(ops.dispatch("k"))
+    store.run(message_ops.push("k", [b"1"]))
+    store.run(message_ops.dispatch("k"))
     db.set("LASTACTION_a:1", 1)
     assert store.follow(leave_ops.reap("a", OPTIONS)).returned == 1
     _subscribe(store, "k", "b")
-    assert store.run(ops.dispatch("k")).moved == 0
+    assert store.run(message_ops.dispatch("k")).moved == 0
     _subscribe(store, "k", "a")
-    assert store.run(ops.observe("b", "b:1", OPTIONS)).is_due
-    assert store.run(ops.dispatch("k")) == ops.Dispatched(1, 0, 2)
+    assert store.run(message_ops.observe("b", "b:1", OPTIONS)).is_due
+    assert store.run(message_ops.dispatch("k")) == message_ops.DispatchResult(1, 0, 2)
 
 
 @pytest.mark.usefixtures("held_for_long")
 def test_an_observer_of_other_keys_ends_no_wait(store: Store) -> None:
-    store.run(ops.push("k", [b"1"]))
+    store.run(message_ops.push("k", [b"1"]))
     _subscribe(store, "k", "a")
     _subscribe(store, "other", "b")
-    assert not store.run(ops.observe("b", "b:1", OPTIONS)).is_due
-    assert store.run(ops.dispatch("k")).moved == 0
+    assert not store.run(message_ops.observe("b", "b:1", OPTIONS)).is_due
+    assert store.run(message_ops.dispatch("k")).moved == 0
 
 
 @pytest.mark.usefixtures("held_for_long")
 def test_a_lease_waits_for_nobody(store: Store) -> None:
-    store.run(ops.push("k", [b"1", b"2"]))
+    store.run(message_ops.push("k", [b"1", b"2"]))
     _subscribe(store, "k", "a")
-    term = Term("k", "nightly", "me")
-    store.run(lease_ops.attach(OPTIONS, term))
-    assert store.follow(lease_ops.claim(OPTIONS, term, 1, "mark", 10)).size == 2
-    assert len(store.run(ops.observe("a", "a:1", OPTIONS)).messages[0][1]) == 2
+    request = LeaseRequest("k", "nightly", "me")
+    store.run(GomqLeaseOps(OPTIONS).attach(request))
+    assert store.follow(GomqLeaseOps(OPTIONS).claim(request, 1, "token", 10)).size == 2
+    assert len(store.run(message_ops.observe("a", "a:1", OPTIONS)).messages[0][1]) == 2
 
 
-def test_what_is_held_does_not_pile_up(store: Store, db: redis.Redis) -> None:
+def test_the_set_of_held_keys_is_bounded(store: Store, db: redis.Redis) -> None:
     _subscribe(store, "empty")
     assert not db.exists("HELD")
     for n in range(20):
-        store.run(ops.push(f"k{n}", [b"1"]))
+        store.run(message_ops.push(f"k{n}", [b"1"]))
         _subscribe(store, f"k{n}", f"c{n}")
     seconds = db.time()[0]
     # Of these the time is over; and the clock was set back after those.
     db.zadd("HELD", {f"past{n}": seconds * 1000 - n for n in range(50)})
     db.zadd("HELD", {f"future{n}": (seconds + 3600) * 1000 for n in range(50)})
-    store.run(ops.push("last", [b"1"]))
+    store.run(message_ops.push("last", [b"1"]))
     _subscribe(store, "last", "last")
     assert db.zcard("HELD") <= 21
-    assert 0 < db.pttl("HELD") <= ops.HOLD_MS
+    assert 0 < db.pttl("HELD") <= message_ops.BACKLOG_HOLD_MS
 
 
 def test_a_clock_that_was_set_back_holds_no_key_for_longer(store: Store, db: redis.Redis) -> None:
-    store.run(ops.push("k", [b"1"]))
+    store.run(message_ops.push("k", [b"1"]))
     _subscribe(store, "k")
     db.zadd("HELD", {"k": 9e15})
-    assert store.run(ops.dispatch("k")) == ops.Dispatched(1, 0, 1)
+    assert store.run(message_ops.dispatch("k")) == message_ops.DispatchResult(1, 0, 1)
 
 
-def test_a_stranger_under_that_name_disturbs_nobody(store: Store, db: redis.Redis) -> None:
+def test_a_foreign_key_of_that_name_does_no_harm(store: Store, db: redis.Redis) -> None:
     db.set(keys.HELD, "something else")
-    store.run(ops.push("k", [b"1"]))
+    store.run(message_ops.push("k", [b"1"]))
     _subscribe(store, "k")
-    assert store.run(ops.dispatch("k")) == ops.Dispatched(1, 0, 1)
-    assert store.run(ops.observe("a", "a:1", OPTIONS)).messages == [(b"k", [b"1"])]
+    assert store.run(message_ops.dispatch("k")) == message_ops.DispatchResult(1, 0, 1)
+    assert store.run(message_ops.observe("a", "a:1", OPTIONS)).messages == [(b"k", [b"1"])]
     assert db.get(keys.HELD) == b"something else"

@@ -1,4 +1,4 @@
-"""Bad input gets a clear error, loses nothing, and keeps nobody else waiting."""
+"""Bad input gets a clear error, loses nothing, and delays no other client."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import redis
 
 from tambomq.errors import InvalidFormat, MessageTooLong, StoreFull, WrongType
 from tambomq.gomq import gomq_pb2 as pb
-from tambomq.gomq.caller import Caller
-from tambomq.gomq.service import Service
+from tambomq.gomq.server.auth import Caller
+from tambomq.gomq.server.service import Service
 from tests.gomq.conftest import Peer, Serve, payloads, publish
 from tests.servers import Server, binaries, eventually_async
 
@@ -58,18 +58,18 @@ async def test_a_payload_that_no_reply_has_room_for_is_refused(
     serve: Serve, db: redis.Redis
 ) -> None:
     service = await serve(max_message_bytes=65_536)
-    most = 65_536 - 128 - len(key := "schlüssel") - 1
-    with pytest.raises(MessageTooLong, match=str(most)):
-        await publish(service, key, b"x" * (most + 1))
-    many = [pb.PublishRecord(key="k"), pb.PublishRecord(key=key, payload=b"x" * (most + 1))]
+    max_bytes = 65_536 - 128 - len(key := "schlüssel") - 1
+    with pytest.raises(MessageTooLong, match=str(max_bytes)):
+        await publish(service, key, b"x" * (max_bytes + 1))
+    many = [pb.PublishRecord(key="k"), pb.PublishRecord(key=key, payload=b"x" * (max_bytes + 1))]
     with pytest.raises(MessageTooLong):
         await service.publish_many(pb.PublishRecords(records=many), CALLER)
     assert db.dbsize() == 0
     peer = Peer(service)
     await peer.subscribe(key)
-    await publish(service, key, b"x" * most)
+    await publish(service, key, b"x" * max_bytes)
     found = await service.observe(peer.identity, Caller(peer.name))
-    assert payloads(found) == [b"x" * most]
+    assert payloads(found) == [b"x" * max_bytes]
     assert found.ByteSize() <= 65_536
 
 
@@ -106,7 +106,7 @@ async def attempt(work: Awaitable[Any]) -> None:
 
 
 @pytest.mark.parametrize("name", WRONG)
-async def test_a_value_of_another_type_is_told_of_or_replaced_and_disturbs_no_other(
+async def test_a_value_of_another_type_is_reported_or_replaced_without_harm_to_others(
     service: Service, db: redis.Redis, name: str
 ) -> None:
     mine, other = Peer(service, "p"), Peer(service, "q", "d")
@@ -119,7 +119,7 @@ async def test_a_value_of_another_type_is_told_of_or_replaced_and_disturbs_no_ot
         await attempt(mine.observe())
         await attempt(mine.observe_kept(""))
         await attempt(mine.subscribe("k"))
-        await attempt(service._reaper.look())
+        await attempt(service._reaper.check())
         await attempt(mine.unsubscribe("k"))
         await publish(service, "l", b"%d" % n)
         assert await other.observe() == [b"%d" % n]
@@ -135,7 +135,7 @@ async def test_a_value_of_another_type_is_told_of_or_replaced_and_disturbs_no_ot
 @pytest.mark.parametrize(
     "name", ["QUEUE_k", "CONSUMERS_k", "SUBSCRIPTIONS_c", "PEERS_c", "TALLY_k"]
 )
-async def test_what_could_not_be_unsubscribed_is_as_before(
+async def test_a_failed_unsubscribe_changes_nothing(
     service: Service, db: redis.Redis, name: str
 ) -> None:
     peer = Peer(service, "p")
@@ -149,7 +149,7 @@ async def test_what_could_not_be_unsubscribed_is_as_before(
 
 
 @pytest.mark.parametrize("name", ["CONSUMERS_k", "SUBSCRIPTIONS_c", "PEERS_c", "SUBSCRIBED_KEYS"])
-async def test_what_could_not_be_subscribed_is_as_before(
+async def test_a_failed_subscribe_changes_nothing(
     service: Service, db: redis.Redis, name: str
 ) -> None:
     damage(db, name)
@@ -159,7 +159,7 @@ async def test_what_could_not_be_subscribed_is_as_before(
 
 
 @pytest.mark.parametrize("batch", [b"", b"no batch", b"\xc1", b"\x01", b"\x92\xa1b", b"\x90"])
-async def test_what_is_no_batch_is_none(service: Service, db: redis.Redis, batch: bytes) -> None:
+async def test_an_invalid_batch_is_ignored(service: Service, db: redis.Redis, batch: bytes) -> None:
     peer = Peer(service, "p")
     for _ in range(2):
         await peer.subscribe("k")
@@ -173,7 +173,7 @@ async def test_what_is_no_batch_is_none(service: Service, db: redis.Redis, batch
         assert not db.exists("HANDED_c_p", "QUEUE_k")
 
 
-async def test_names_that_are_no_text_harm_nobody(service: Service, db: redis.Redis) -> None:
+async def test_names_that_are_not_utf_8_do_no_harm(service: Service, db: redis.Redis) -> None:
     peer = Peer(service)
     await peer.subscribe("k")
     db.sadd("SUBSCRIBED_KEYS", b"QUEUE_\xff", b"", b"QUEUE_")
@@ -183,7 +183,7 @@ async def test_names_that_are_no_text_harm_nobody(service: Service, db: redis.Re
     db.rpush(b"QUEUE_\xff", "1")
     db.rpush(b"MESSAGES_\xfe_c_" + peer.name.encode(), '{"payload":"QQ=="}')
     await publish(service, "k", b"1")
-    await service._reaper.look()
+    await service._reaper.check()
     found = (await service.observe(peer.identity, Caller(peer.name))).records
     assert {(each.key, each.value.payload) for each in found} == {("k", b"1"), ("�", b"A")}
 
@@ -209,7 +209,7 @@ async def test_a_full_server_takes_nothing_more_but_hands_out_what_it_has(serve:
             await service.publish_many(many, CALLER)
         with pytest.raises(StoreFull):
             await one.subscribe("l")
-        assert await one.observe_kept("", most=1) == [b"1"]
+        assert await one.observe_kept("", limit=1) == [b"1"]
         assert await one.observe_kept(one.batch) == [b"2", b"3"]
         await one.unsubscribe("k", one.batch)
         assert await other.observe() == [b"1", b"2", b"3"]

@@ -1,4 +1,4 @@
-"""Stories told by both clients, to a real server on a real store."""
+"""Both clients against a real server on a real store."""
 
 from __future__ import annotations
 
@@ -127,9 +127,9 @@ def test_no_more_than_the_limit_is_observed(client: GomqClient) -> None:
 def test_of_many_records_all_are_published_or_none(client: GomqClient, db: redis.Redis) -> None:
     with pytest.raises(InvalidFormat):
         client.publish_many([("orders", "one"), ("", "two")])
-    with pytest.raises(BrokerRefused) as told:
+    with pytest.raises(BrokerRefused) as caught:
         client.publish_many([("orders", "one"), ("orders", b"x" * (4 << 20))])
-    assert told.value.status == "RESOURCE_EXHAUSTED"
+    assert caught.value.status == "RESOURCE_EXHAUSTED"
     assert client.publish_many([]) == 0
     assert db.keys("*") == []
 
@@ -197,7 +197,7 @@ def test_a_watcher_gets_first_what_was_lost(client: GomqClient, connect: Connect
     assert list(records) == []
 
 
-def test_who_comes_back_by_its_name_finds_what_waited(connect: Connect) -> None:
+def test_a_peer_that_returns_under_its_name_gets_its_messages(connect: Connect) -> None:
     connect(peer="till 4").subscribe("orders", "shop")
     connect().publish("orders", "one")
     assert texts(connect(peer="till 4").observe("shop")) == ["one"]
@@ -285,7 +285,9 @@ def test_watching_fails_when_the_server_goes_away(client: GomqClient, served: Se
         next(records)
 
 
-def test_what_a_watcher_did_not_take_waits_for_it(client: GomqClient, served: Served) -> None:
+def test_messages_that_a_watcher_did_not_receive_wait_for_it(
+    client: GomqClient, served: Served
+) -> None:
     client.subscribe("orders", "shop")
     records = client.watch("shop")
     client.publish("orders", "one")
@@ -306,7 +308,7 @@ def test_watching_goes_on_no_more_when_the_client_was_closed_meanwhile(client: G
     assert texts(list(records)) == ["two"]
 
 
-def test_what_was_not_read_to_its_end_comes_again(client: GomqClient) -> None:
+def test_a_batch_that_was_not_read_completely_is_delivered_again(client: GomqClient) -> None:
     client.subscribe("orders", "shop")
     client.publish_many([("orders", "one"), ("orders", "two")])
     records = client.watch("shop")

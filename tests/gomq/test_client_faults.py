@@ -1,4 +1,4 @@
-"""Clients whose server is away, slow, old or unwilling."""
+"""Clients whose server is unreachable, slow, old or refuses."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def served(service: FakeService) -> Iterator[Served]:
 
 @pytest.fixture
 def nobody() -> str:
-    """An address where nobody listens."""
+    """An address without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return f"127.0.0.1:{taken.getsockname()[1]}"
 
@@ -47,9 +47,9 @@ def nobody() -> str:
 def test_a_server_that_is_not_there_is_unavailable(kind: str, nobody: str) -> None:
     with connected(kind, nobody) as client:
         for call in (lambda: client.publish("k", "x"), lambda: list(client.watch("c"))):
-            with pytest.raises(BrokerUnavailable, match="refused") as told:
+            with pytest.raises(BrokerUnavailable, match="refused") as caught:
                 call()
-            assert told.value.address == nobody
+            assert caught.value.address == nobody
 
 
 def test_a_host_that_is_not_known_is_unavailable(kind: str) -> None:
@@ -107,25 +107,25 @@ def test_a_closed_client_connects_anew(kind: str, served: Served, service: FakeS
     assert len({caller.peer for _, caller in service.requests}) == 1
 
 
-def test_a_call_that_is_cut_off_by_closing_is_told(
+def test_a_call_that_closing_cuts_off_raises(
     kind: str, served: Served, service: FakeService
 ) -> None:
     service.hang = True
-    told: list[Exception] = []
+    caught: list[Exception] = []
     with connected(kind, served.address) as client:
 
         def publish() -> None:
             try:
                 client.publish("k", "x")
             except BrokerUnavailable as error:
-                told.append(error)
+                caught.append(error)
 
         thread = Thread(target=publish)
         thread.start()
         eventually(lambda: service.requests)
         client.close()
         thread.join(20)
-    (error,) = told
+    (error,) = caught
     assert "closed" in str(error)
 
 
@@ -134,10 +134,10 @@ def test_another_status_is_a_refusal_with_its_name(
 ) -> None:
     service.error = StoreFull("out of memory")
     with connected(kind, served.address) as client:
-        with pytest.raises(BrokerRefused) as told:
+        with pytest.raises(BrokerRefused) as caught:
             client.publish("k", "x")
-        assert (told.value.call, told.value.status) == ("Publish", "RESOURCE_EXHAUSTED")
-        assert told.value.details == "out of memory"
+        assert (caught.value.call, caught.value.status) == ("Publish", "RESOURCE_EXHAUSTED")
+        assert caught.value.details == "out of memory"
 
 
 def test_a_code_that_is_not_zero_is_a_refusal(
@@ -162,9 +162,9 @@ def test_a_message_above_the_limit_is_refused_by_the_server(
         serving(service=service, options=Options(max_message_bytes=1 << 16)) as served,
         connected(kind, served.address) as client,
     ):
-        with pytest.raises(BrokerRefused) as told:
+        with pytest.raises(BrokerRefused) as caught:
             client.publish("k", b"x" * (1 << 16))
-        assert told.value.status == "RESOURCE_EXHAUSTED"
+        assert caught.value.status == "RESOURCE_EXHAUSTED"
         client.publish("k", "x")
 
 
@@ -176,7 +176,7 @@ def test_a_reply_of_any_size_is_taken(kind: str, served: Served, service: FakeSe
         assert record.payload == big.value.payload
 
 
-def test_every_call_says_who_calls_and_each_observation_what_arrived(
+def test_calls_carry_the_peer_and_observations_the_acknowledged_batch(
     kind: str, served: Served, service: FakeService
 ) -> None:
     service.batches = [pb.RecordSet(records=[pb.Record(key="k")]) for _ in range(2)]
@@ -187,9 +187,9 @@ def test_every_call_says_who_calls_and_each_observation_what_arrived(
         client.observe("c")
         client.observe("c")
         client.unsubscribe("k", "d")
-    said = [(caller.peer, caller.ack) for _, caller in service.requests]
+    acks = [(caller.peer, caller.ack) for _, caller in service.requests]
     # An empty reply leaves nothing to acknowledge: not even closing does.
-    assert said == [("me", ack) for ack in (None, "", "", "batch-2", "", "batch-3")]
+    assert acks == [("me", ack) for ack in (None, "", "", "batch-2", "", "batch-3")]
 
 
 async def test_a_cancelled_call_is_cancelled_and_nothing_else(

@@ -24,7 +24,7 @@ def clocked() -> Iterator[SteppedServer]:
         yield server
 
 
-async def a_silent_peer_is_gone(address: str, db: redis.Redis) -> None:
+async def wait_until_a_silent_peer_is_disconnected(address: str, db: redis.Redis) -> None:
     async with AsyncGomqClient(address, peer="silent") as silent:
         await silent.subscribe("other", "silent")
         await eventually_async(lambda: not db.exists("PEERS_silent"), within_s=60)
@@ -47,15 +47,15 @@ async def test_no_step_of_the_clock_takes_a_batch_from_a_client_that_is_there(
                 await client.publish("k", "one")
                 assert len(await client.observe("c")) == 1
                 # Whoever is silent is looked for by now.
-                await a_silent_peer_is_gone(address, db)
+                await wait_until_a_silent_peer_is_disconnected(address, db)
                 for _ in range(3):
                     stepped_at = db.time()[0] + 30
                     clocked.step(40)
                     await eventually_async(is_heard, within_s=20)
-                await a_silent_peer_is_gone(address, db)
+                await wait_until_a_silent_peer_is_disconnected(address, db)
                 assert db.smembers("PEERS_c") == {b"slow"}
                 assert await client.observe("c") == []
                 assert not db.exists("HANDED_c_slow")
-                # Set back, it keeps nobody either.
+                # A clock that is set back keeps no silent peer connected either.
                 clocked.step(-600)
-                await a_silent_peer_is_gone(address, db)
+                await wait_until_a_silent_peer_is_disconnected(address, db)

@@ -1,4 +1,4 @@
-"""Servers, peers and Redis that go away in the middle: every confirmed message is accounted for."""
+"""Servers, peers and Redis that crash: every confirmed message is accounted for."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def test_a_peer_that_comes_back_from_a_new_port_two_hundred_times_misses_n
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-async def test_what_was_confirmed_survives_the_restart_of_redis(
+async def test_confirmed_messages_survive_a_restart_of_redis(
     private_server: Server, end: str
 ) -> None:
     published = [Published(f"publisher-{n}") for n in range(3)]
@@ -154,7 +154,7 @@ async def test_what_was_confirmed_survives_the_restart_of_redis(
         account.is_in_order()
 
 
-async def test_what_only_a_killed_peer_was_owed_comes_to_the_next_subscriber(
+async def test_messages_of_a_killed_peer_reach_the_next_subscriber(
     server: Server, db: redis.Redis
 ) -> None:
     texts = [f"owed {n}" for n in range(200)]

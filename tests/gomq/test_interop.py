@@ -1,4 +1,4 @@
-"""One server, clients of different makers: each part of a message's life is played by any."""
+"""One server, clients of different makers: any of them can publish, subscribe and observe."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import redis
 
-from tambomq.gomq.methods import SERVICE
+from tambomq.gomq.server.methods import SERVICE
 from tambomq.tls import ServerTls
-from tests.gomq import doors as both
-from tests.gomq.doors import WITHIN_S, Door, Serve
+from tests.gomq import transports
 from tests.gomq.fakes import KINDS as OURS
 from tests.gomq.fakes import connected
+from tests.gomq.transports import WITHIN_S, Broker, Serve
 from tests.peers.driver import PeerError
 from tests.peers.gomq import BufCurl, Connected, GrpcJs
 from tests.servers import eventually
@@ -24,10 +24,10 @@ from tests.servers.tls import certificate
 
 pytestmark = pytest.mark.interop
 
-doors, kind, door, serve, dial = both.fixtures
+brokers, transport, broker, serve, dial = transports.fixtures
 
 FOREIGN = ("grpc-js",)
-# At least one of ours and one of theirs: among themselves they are none of our business.
+# At least one of ours and one foreign client: pairs of foreign clients are not tested.
 PAIRS = [*product(OURS, FOREIGN), *product(FOREIGN, OURS)]
 BODIES = [b"one", b"", b"\0\xff\xfe", "ключ 鍵".encode(), bytes(range(256)) * 40]
 ME = {"x_gomq_peer": "me"}
@@ -43,19 +43,19 @@ def grpc_js() -> Iterator[GrpcJs]:
 
 
 @pytest.fixture
-def connect(door: Door, grpc_js: GrpcJs) -> Iterator[Connect]:
-    """A function from a maker to a client of the door."""
+def connect(broker: Broker, grpc_js: GrpcJs) -> Iterator[Connect]:
+    """A function from a maker to a client of the broker."""
     with ExitStack() as stack:
 
         def make(maker: str) -> Any:
             if maker in OURS:
-                return stack.enter_context(connected(maker, door.address))
-            client = grpc_js.connect(door.address)
+                return stack.enter_context(connected(maker, broker.address))
+            client = grpc_js.connect(broker.address)
             stack.callback(client.close)
             return client
 
         yield make
-    eventually(lambda: door.watchers() == 0, within_s=WITHIN_S)
+    eventually(lambda: broker.watchers() == 0, within_s=WITHIN_S)
 
 
 @pytest.fixture
@@ -66,9 +66,9 @@ def js(connect: Connect) -> Connected:
 
 
 @pytest.fixture
-def buf(door: Door) -> BufCurl:
-    """``buf curl``, told where the door is."""
-    return BufCurl(door.address)
+def buf(broker: Broker) -> BufCurl:
+    """``buf curl`` with the address of the broker."""
+    return BufCurl(broker.address)
 
 
 def bodies(records: list[Any]) -> list[bytes]:
@@ -79,7 +79,7 @@ def bodies(records: list[Any]) -> list[bytes]:
 
 
 @pytest.mark.parametrize(("publisher", "subscriber"), PAIRS)
-def test_what_one_publishes_the_other_observes(
+def test_messages_of_each_client_are_observed_by_each_other(
     publisher: str, subscriber: str, connect: Connect
 ) -> None:
     a, b = connect(publisher), connect(subscriber)
@@ -97,7 +97,7 @@ def test_what_one_publishes_the_other_observes(
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)
-def test_peers_of_one_consumer_get_the_same_copies_whoever_made_them(
+def test_peers_of_one_consumer_get_the_same_copies_from_every_dispatcher(
     first: str, second: str, connect: Connect
 ) -> None:
     a, b = connect(first), connect(second)
@@ -166,12 +166,12 @@ def test_grpc_js_may_name_itself_and_acknowledge(
     js.subscribe("FOO", "BAR", **ME)
     assert db.smembers("PEERS_BAR") == {b"me"}
     js.publish_many([("FOO", b"1"), ("FOO", b"2")])
-    first, told = js.observe_with_metadata("BAR", **ME, x_gomq_ack="")
+    first, metadata = js.observe_with_metadata("BAR", **ME, x_gomq_ack="")
     again, same = connect("grpc-js").observe_with_metadata("BAR", **ME, x_gomq_ack="")
     assert bodies(first) == bodies(again) == [b"1", b"2"]
-    assert told["x-gomq-batch"] == same["x-gomq-batch"]
+    assert metadata["x-gomq-batch"] == same["x-gomq-batch"]
     js.publish("FOO", b"3")
-    rest, _ = js.observe_with_metadata("BAR", **ME, x_gomq_ack=told["x-gomq-batch"])
+    rest, _ = js.observe_with_metadata("BAR", **ME, x_gomq_ack=metadata["x-gomq-batch"])
     assert bodies(rest) == [b"3"]
 
 
@@ -180,32 +180,32 @@ class Lost(Exception):
 
 
 @pytest.mark.parametrize("ours", OURS)
-def test_grpc_js_goes_on_where_a_client_of_ours_of_that_name_was_lost(
-    ours: str, door: Door, js: Connected
+def test_grpc_js_continues_as_the_peer_of_a_lost_tambomq_client(
+    ours: str, broker: Broker, js: Connected
 ) -> None:
-    with suppress(Lost), connected("threads", door.address, peer="me") as client:
+    with suppress(Lost), connected("threads", broker.address, peer="me") as client:
         client.subscribe("FOO", "BAR")
         client.publish_many([("FOO", "1"), ("FOO", "2")])
         assert bodies(client.observe("BAR")) == [b"1", b"2"]
         client.publish("FOO", "3")
         raise Lost
-    again, told = js.observe_with_metadata("BAR", **ME, x_gomq_ack="")
+    again, metadata = js.observe_with_metadata("BAR", **ME, x_gomq_ack="")
     assert bodies(again) == [b"1", b"2"]
-    js.observe_with_metadata("BAR", **ME, x_gomq_ack=told["x-gomq-batch"], x_gomq_max="0")
-    with connected(ours, door.address, peer="me") as client:
+    js.observe_with_metadata("BAR", **ME, x_gomq_ack=metadata["x-gomq-batch"], x_gomq_max="0")
+    with connected(ours, broker.address, peer="me") as client:
         assert bodies(client.observe("BAR")) == [b"3"]
 
 
-def test_grpc_js_is_let_in_with_tls_and_a_token(
+def test_grpc_js_connects_with_tls_and_a_token(
     serve: Serve, grpc_js: GrpcJs, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     made = certificate(tmp_path_factory.mktemp("tls"))
-    door = serve(tls=ServerTls(made.cert, made.key), token="open sesame")
-    let_in = grpc_js.connect(door.address, ca=str(made.cert), token="open sesame")
+    broker = serve(tls=ServerTls(made.cert, made.key), token="open sesame")
+    let_in = grpc_js.connect(broker.address, ca=str(made.cert), token="open sesame")
     let_in.subscribe("FOO", "BAR")
     let_in.publish("FOO", b"1")
     assert bodies(let_in.observe("BAR")) == [b"1"]
-    stranger = grpc_js.connect(door.address, ca=str(made.cert))
+    stranger = grpc_js.connect(broker.address, ca=str(made.cert))
     with pytest.raises(PeerError) as refused:
         stranger.publish("FOO", b"2")
     assert refused.value.code == "UNAUTHENTICATED"
@@ -223,7 +223,9 @@ def test_each_call_of_buf_curl_comes_from_a_peer_of_its_own(buf: BufCurl, db: re
 
 
 @pytest.mark.parametrize("maker", [*OURS, *FOREIGN])
-def test_what_buf_curl_publishes_others_observe(maker: str, buf: BufCurl, connect: Connect) -> None:
+def test_messages_published_by_buf_curl_are_observed(
+    maker: str, buf: BufCurl, connect: Connect
+) -> None:
     client = connect(maker)
     client.subscribe("FOO", "BAR")
     assert buf.call("Publish", {"key": "FOO", "payload": "AP/+"}) == {}
@@ -233,8 +235,8 @@ def test_what_buf_curl_publishes_others_observe(maker: str, buf: BufCurl, connec
 def test_buf_curl_keeps_its_queue_by_a_name(buf: BufCurl, connect: Connect) -> None:
     buf.call("Subscribe", {"key": "FOO", "consumerID": "BAR"}, **ME)
     connect("threads").publish("FOO", b"\0\xff\xfe")
-    told = buf.call("Observe", {"consumerID": "BAR"}, **ME)
-    (record,) = told["records"]
+    reply = buf.call("Observe", {"consumerID": "BAR"}, **ME)
+    (record,) = reply["records"]
     assert (record["key"], record["value"]["payload"]) == ("FOO", "AP/+")
     assert buf.call("Observe", {"consumerID": "BAR"}, **ME) == {}
 

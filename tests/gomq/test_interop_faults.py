@@ -1,4 +1,4 @@
-"""Foreign clients that err, give up, or come in a crowd: what they are told, and what arrives."""
+"""Foreign clients that err, give up, or come in a crowd: their errors, and their messages."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import pytest
 import redis
 
 from tambomq.gomq.client import GomqClient
-from tests.gomq import doors as both
-from tests.gomq.doors import WITHIN_S, Door, Serve
+from tests.gomq import transports
+from tests.gomq.transports import WITHIN_S, Broker, Serve
 from tests.peers.driver import PeerError
 from tests.peers.gomq import SERVICE, BufCurl, Connected, GrpcJs
 from tests.servers import eventually
 
 pytestmark = pytest.mark.interop
 
-doors, kind, door, serve, dial = both.fixtures
+brokers, transport, broker, serve, dial = transports.fixtures
 
 PUBLISHERS, MESSAGES = 20, 500
 BAD: list[tuple[str, Any, dict[str, str], str]] = [
@@ -43,12 +43,12 @@ def grpc_js() -> Iterator[GrpcJs]:
 
 
 @pytest.fixture
-def js(door: Door, grpc_js: GrpcJs) -> Iterator[Connected]:
+def js(broker: Broker, grpc_js: GrpcJs) -> Iterator[Connected]:
     """A client of grpc-js."""
-    client = grpc_js.connect(door.address)
+    client = grpc_js.connect(broker.address)
     yield client
     client.close()
-    eventually(lambda: door.watchers() == 0, within_s=WITHIN_S)
+    eventually(lambda: broker.watchers() == 0, within_s=WITHIN_S)
 
 
 def name_of(value: Any) -> str:
@@ -59,7 +59,7 @@ def name_of(value: Any) -> str:
 
 
 @pytest.mark.parametrize(("method", "request_", "words", "status"), BAD, ids=name_of)
-def test_grpc_js_is_told_what_is_wrong(
+def test_grpc_js_gets_statuses_with_details(
     method: str, request_: Any, words: Any, status: str, js: Connected, db: redis.Redis
 ) -> None:
     db.set("QUEUE_broken", "no list")
@@ -71,12 +71,12 @@ def test_grpc_js_is_told_what_is_wrong(
 
 
 @pytest.mark.parametrize(("method", "request_", "words", "status"), BAD[:-1], ids=name_of)
-def test_buf_curl_is_told_what_is_wrong(
-    method: str, request_: Any, words: Any, status: str, door: Door, db: redis.Redis
+def test_buf_curl_gets_statuses_with_details(
+    method: str, request_: Any, words: Any, status: str, broker: Broker, db: redis.Redis
 ) -> None:
     db.set("QUEUE_broken", "no list")
     with pytest.raises(PeerError) as refused:
-        BufCurl(door.address).call(method, request_, **words)
+        BufCurl(broker.address).call(method, request_, **words)
     assert refused.value.code == status.lower()
     assert db.keys() == [b"QUEUE_broken"]
 
@@ -96,7 +96,7 @@ def test_buf_curl_needs_the_token_for_calls_and_for_reflection(serve: Serve) -> 
 # ── calls that are given up ──────────────────────────────────────────────────
 
 
-def test_grpc_js_is_told_that_its_deadline_has_passed(js: Connected) -> None:
+def test_grpc_js_gets_deadline_exceeded(js: Connected) -> None:
     js.subscribe("FOO", "BAR")
     js.begin_to_watch("BAR", deadline_ms=200)
     assert js.ended() == "DEADLINE_EXCEEDED"
@@ -107,15 +107,15 @@ def test_grpc_js_is_told_that_its_deadline_has_passed(js: Connected) -> None:
 
 
 def test_a_stream_that_grpc_js_cancels_is_forgotten_and_what_comes_then_waits(
-    js: Connected, door: Door
+    js: Connected, broker: Broker
 ) -> None:
     me: dict[str, Any] = {"x_gomq_peer": "me"}
     js.subscribe("FOO", "BAR", **me)
     js.begin_to_watch("BAR", **me)
-    eventually(lambda: door.watchers() == 1, within_s=WITHIN_S)
+    eventually(lambda: broker.watchers() == 1, within_s=WITHIN_S)
     js.unwatch()
     assert js.ended() == "CANCELLED"
-    eventually(lambda: door.watchers() == 0, within_s=WITHIN_S)
+    eventually(lambda: broker.watchers() == 0, within_s=WITHIN_S)
     js.publish("FOO", b"1")
     assert [record.payload for record in js.observe("BAR", **me)] == [b"1"]
 
@@ -132,9 +132,9 @@ def test_calls_that_grpc_js_cancels_lose_nothing_that_is_acknowledged(js: Connec
     batch = ""
     while len(found) < 20:
         words = {"x_gomq_peer": "me", "x_gomq_ack": batch}
-        records, told = js.observe_with_metadata("BAR", **words)
+        records, metadata = js.observe_with_metadata("BAR", **words)
         found += [record.payload for record in records]
-        batch = told["x-gomq-batch"]
+        batch = metadata["x-gomq-batch"]
     assert found == [b"%d" % number for number in range(20)]
 
 
@@ -152,19 +152,19 @@ def in_order(texts: list[str]) -> bool:
     )
 
 
-def test_all_that_a_crowd_publishes_reaches_all_who_observe_and_watch(
-    door: Door, grpc_js: GrpcJs, db: redis.Redis
+def test_messages_of_many_publishers_reach_all_observers_and_watchers(
+    broker: Broker, grpc_js: GrpcJs, db: redis.Redis
 ) -> None:
     total = PUBLISHERS * MESSAGES
-    with GrpcJs() as readers, GomqClient(door.address) as ours:
+    with GrpcJs() as readers, GomqClient(broker.address) as ours:
         jobs: list[dict[str, object]] = []
         for name in ("watcher", "observer"):
-            readers.connect(door.address, name).subscribe("FOO", name)
+            readers.connect(broker.address, name).subscribe("FOO", name)
             how: dict[str, object] = {"count": total, "watches": name == "watcher"}
             jobs.append({"who": name, "consumer": name, **how})
         ours.subscribe("FOO", "ours")
         names = [f"publisher-{n}" for n in range(PUBLISHERS)]
-        writers = [grpc_js.connect(door.address, name) for name in names]
+        writers = [grpc_js.connect(broker.address, name) for name in names]
         with ThreadPoolExecutor(2) as threads:
             theirs = threads.submit(readers.collect_all, jobs)
             published = threads.submit(grpc_js.publish_all, names, "FOO", MESSAGES)
@@ -183,4 +183,4 @@ def test_all_that_a_crowd_publishes_reaches_all_who_observe_and_watch(
     for texts in (found, *received):
         assert in_order(texts)
     assert not db.exists("QUEUE_FOO")
-    eventually(lambda: door.watchers() == 0, within_s=WITHIN_S)
+    eventually(lambda: broker.watchers() == 0, within_s=WITHIN_S)

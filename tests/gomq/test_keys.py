@@ -30,7 +30,7 @@ def test_a_key_is_spelled_as_on_the_page(built: str, spelled: str) -> None:
     assert built == spelled
 
 
-def test_what_scripts_build_keys_from_is_how_keys_begin() -> None:
+def test_the_prefixes_for_scripts_match_the_keys() -> None:
     assert keys.messages("FOO", "BAR", "p") == f"{keys.lists('FOO')}BAR_p"
     assert keys.lists("FOO") == f"{keys.MESSAGES}FOO_"
     assert keys.queue("FOO") == f"{keys.QUEUE}FOO"

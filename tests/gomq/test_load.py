@@ -47,7 +47,7 @@ async def test_a_hundred_consumers_receive_a_thousand_messages_of_a_hundred_publ
         account.is_in_order()
 
 
-async def test_what_many_publish_at_once_to_many_keys_reaches_those_who_subscribed_them(
+async def test_messages_of_many_publishers_reach_the_subscribers_of_their_keys(
     server: Server,
 ) -> None:
     keys = [f"key-{n}" for n in range(20)]
@@ -65,7 +65,7 @@ async def test_what_many_publish_at_once_to_many_keys_reaches_those_who_subscrib
             async with under_way(received.observe(reader, "every-second")):
                 await received.has(f"{key} {n}" for key in keys[::2] for n in range(50))
             assert len(received.texts) == len(keys[::2]) * 50
-            # The others wait for whoever subscribes them.
+            # The others wait for their first subscriber.
             late = Received()
             await reader.subscribe(keys[1], "late")
             async with under_way(late.observe(reader, "late")):

@@ -1,4 +1,4 @@
-"""What GOMQ promises on its page, at both doors, to clients that know nothing but the page."""
+"""The promises of GOMQ's protocol page, over both transports, with clients that use only gRPC."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import pytest
 import redis
 
 from tambomq.gomq import gomq_pb2 as pb
-from tambomq.gomq import ops
 from tambomq.gomq.model import Options
-from tests.gomq import doors as both
-from tests.gomq.doors import Client, Dial, Door, Doors, Serve, payloads
+from tambomq.gomq.ops import messages as message_ops
+from tests.gomq import transports
+from tests.gomq.transports import Broker, Brokers, Client, Dial, Serve, payloads
 from tests.servers import Server, eventually
 
-doors, kind, door, serve, dial = both.fixtures
+brokers, transport, broker, serve, dial = transports.fixtures
 
 
 @pytest.fixture
-def client(door: Door, dial: Dial) -> Client:
-    """One client of the door."""
-    return dial(door)
+def client(broker: Broker, dial: Dial) -> Client:
+    """One client of the broker."""
+    return dial(broker)
 
 
 def members(db: redis.Redis, key: str) -> set[bytes]:
@@ -70,14 +70,14 @@ def test_an_id_is_an_xid_and_a_timestamp_a_unix_date(client: Client) -> None:
         assert re.fullmatch(date, record.value.timestamp)
 
 
-def test_what_is_published_with_nobody_listening_is_kept_for_the_first_subscribers(
-    client: Client, door: Door, dial: Dial, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
+def test_messages_without_subscribers_are_kept_for_the_first_ones(
+    client: Client, broker: Broker, dial: Dial, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # However slow this machine is.
-    monkeypatch.setattr(ops, "HOLD_MS", 3_600_000)
+    monkeypatch.setattr(message_ops, "BACKLOG_HOLD_MS", 3_600_000)
     client.publish("FOO", b"1", b"2", b"3")
     assert db.llen("QUEUE_FOO") == 3
-    first, second, third = dial(door), dial(door), dial(door)
+    first, second, third = dial(broker), dial(broker), dial(broker)
     first.subscribe("FOO", "BAR")
     second.subscribe("FOO", "QUX")
     assert first.observe("BAR") == [b"1", b"2", b"3"]
@@ -87,8 +87,8 @@ def test_what_is_published_with_nobody_listening_is_kept_for_the_first_subscribe
     assert not db.exists("QUEUE_FOO")
 
 
-def test_every_consumer_receives_every_message(client: Client, door: Door, dial: Dial) -> None:
-    others = [dial(door) for _ in range(3)]
+def test_every_consumer_receives_every_message(client: Client, broker: Broker, dial: Dial) -> None:
+    others = [dial(broker) for _ in range(3)]
     for number, other in enumerate(others):
         other.subscribe("FOO", f"consumer-{number}")
     client.publish("FOO", b"1", b"2")
@@ -96,8 +96,8 @@ def test_every_consumer_receives_every_message(client: Client, door: Door, dial:
         assert other.observe(f"consumer-{number}") == [b"1", b"2"]
 
 
-def test_peers_with_one_consumer_id_get_a_copy_each(door: Door, dial: Dial) -> None:
-    peers = [dial(door) for _ in range(3)]
+def test_peers_with_one_consumer_id_get_a_copy_each(broker: Broker, dial: Dial) -> None:
+    peers = [dial(broker) for _ in range(3)]
     for peer in peers:
         peer.subscribe("FOO", "BAR")
     peers[0].publish("FOO", b"1", b"2")
@@ -106,26 +106,28 @@ def test_peers_with_one_consumer_id_get_a_copy_each(door: Door, dial: Dial) -> N
         assert peer.observe("BAR") == []
 
 
-def test_who_observes_for_a_consumer_becomes_a_peer_of_it(
-    client: Client, door: Door, dial: Dial, db: redis.Redis
+def test_observing_for_a_consumer_makes_a_client_its_peer(
+    client: Client, broker: Broker, dial: Dial, db: redis.Redis
 ) -> None:
     client.subscribe("FOO", "BAR")
-    other = dial(door)
+    other = dial(broker)
     assert other.observe("BAR") == []
     client.publish("FOO", b"1")
     assert other.observe("BAR") == client.observe("BAR") == [b"1"]
     assert db.scard("PEERS_BAR") == 2
 
 
-def test_who_observes_for_nobody_is_nobodys_peer(client: Client, db: redis.Redis) -> None:
+def test_observing_for_a_consumer_without_subscriptions_adds_no_peer(
+    client: Client, db: redis.Redis
+) -> None:
     assert client.observe("BAR") == []
     assert db.dbsize() == 0
 
 
 def test_unsubscribing_concerns_all_peers_of_the_consumer_and_no_other_key(
-    client: Client, door: Door, dial: Dial
+    client: Client, broker: Broker, dial: Dial
 ) -> None:
-    other, stranger = dial(door), dial(door)
+    other, stranger = dial(broker), dial(broker)
     for key in ("FOO", "BAZ"):
         client.subscribe(key, "BAR")
         other.subscribe(key, "BAR")
@@ -137,7 +139,7 @@ def test_unsubscribing_concerns_all_peers_of_the_consumer_and_no_other_key(
     assert stranger.observe("QUX") == [b"foo"]
 
 
-def test_what_is_published_after_the_last_unsubscribe_is_kept(
+def test_messages_published_after_the_last_unsubscribe_are_kept(
     client: Client, db: redis.Redis
 ) -> None:
     client.subscribe("FOO", "BAR")
@@ -149,7 +151,7 @@ def test_what_is_published_after_the_last_unsubscribe_is_kept(
     assert client.observe("BAR") == [b"1", b"2"]
 
 
-def test_unsubscribing_what_nobody_subscribed_is_no_error(client: Client, db: redis.Redis) -> None:
+def test_unsubscribing_without_a_subscription_is_no_error(client: Client, db: redis.Redis) -> None:
     client.unsubscribe("FOO", "BAR")
     assert db.dbsize() == 0
 
@@ -162,9 +164,9 @@ def test_subscribing_twice_is_subscribing_once(client: Client) -> None:
 
 
 def test_messages_of_a_key_come_in_the_order_of_their_publishing(
-    client: Client, door: Door, dial: Dial
+    client: Client, broker: Broker, dial: Dial
 ) -> None:
-    publishers = dial(door), dial(door)
+    publishers = dial(broker), dial(broker)
     client.subscribe("FOO", "BAR")
     wanted = [b"%d" % n for n in range(120)]
     for number, body in enumerate(wanted):
@@ -194,18 +196,16 @@ def test_any_text_is_a_key_and_a_consumer(key: str, client: Client) -> None:
 
 
 def test_the_first_message_of_a_new_key_is_there_when_its_publish_is_answered(
-    client: Client, door: Door, dial: Dial
+    client: Client, broker: Broker, dial: Dial
 ) -> None:
-    publisher = dial(door)
+    publisher = dial(broker)
     for number in range(20):
         client.subscribe(f"new-{number}", "BAR")
         publisher.publish(f"new-{number}", b"%d" % number)
         assert client.observe("BAR") == [b"%d" % number]
 
 
-def test_what_a_stranger_pushes_into_a_main_queue_is_dispatched(
-    client: Client, db: redis.Redis
-) -> None:
+def test_a_message_pushed_into_a_main_queue_is_dispatched(client: Client, db: redis.Redis) -> None:
     client.subscribe("FOO", "BAR")
     client.publish("FOO", b"ours")
     db.rpush(
@@ -221,11 +221,11 @@ def test_a_peer_may_be_silent_for_30_seconds() -> None:
     assert Options().peer_timeout_s == 30
 
 
-def test_what_only_a_silent_peer_was_owed_waits_for_the_next(
+def test_messages_of_a_silent_peer_wait_for_the_next_one(
     serve: Serve, dial: Dial, db: redis.Redis
 ) -> None:
-    door = serve(peer_timeout_s=2)
-    silent, publisher, heir = dial(door), dial(door), dial(door)
+    broker = serve(peer_timeout_s=2)
+    silent, publisher, heir = dial(broker), dial(broker), dial(broker)
     silent.subscribe("FOO", "BAR")
     publisher.publish("FOO", b"1", b"2")
     (peer,) = members(db, "PEERS_BAR")
@@ -239,22 +239,22 @@ def test_what_only_a_silent_peer_was_owed_waits_for_the_next(
     assert heir.observe("QUX") == [b"1", b"2", b"3"]
 
 
-def test_what_others_observed_leaves_with_a_silent_peer(
+def test_messages_that_others_observed_are_dropped_with_a_silent_peer(
     serve: Serve, dial: Dial, db: redis.Redis
 ) -> None:
-    door = serve(peer_timeout_s=2)
-    silent, awake = dial(door), dial(door)
+    broker = serve(peer_timeout_s=2)
+    silent, awake = dial(broker), dial(broker)
     silent.subscribe("FOO", "BAR")
     (peer,) = members(db, "PEERS_BAR")
     awake.subscribe("FOO", "BAR")
     awake.publish("FOO", b"1", b"2")
     found: list[bytes] = []
 
-    def is_gone() -> bool:
+    def is_disconnected() -> bool:
         found.extend(awake.observe("BAR"))
         return peer not in members(db, "PEERS_BAR")
 
-    eventually(is_gone, within_s=20)
+    eventually(is_disconnected, within_s=20)
     assert found == [b"1", b"2"]
     assert not db.exists(b"MESSAGES_FOO_BAR_" + peer)
     assert not db.exists("QUEUE_FOO")
@@ -263,8 +263,8 @@ def test_what_others_observed_leaves_with_a_silent_peer(
 def test_a_silent_peer_that_comes_back_receives_again(
     serve: Serve, dial: Dial, db: redis.Redis
 ) -> None:
-    door = serve(peer_timeout_s=0.5)
-    client, publisher = dial(door), dial(door)
+    broker = serve(peer_timeout_s=0.5)
+    client, publisher = dial(broker), dial(broker)
     client.subscribe("FOO", "BAR")
     publisher.publish("FOO", b"1")
     eventually(lambda: not db.exists("PEERS_BAR"), within_s=20)
@@ -276,7 +276,7 @@ def test_a_silent_peer_that_comes_back_receives_again(
 
 
 def test_starting_and_stopping_a_server_changes_nothing_in_the_database(
-    kind: str, doors: Doors, server: Server, db: redis.Redis
+    transport: str, brokers: Brokers, server: Server, db: redis.Redis
 ) -> None:
     db.set("somebody's", "own")
     db.rpush("QUEUE_FOO", "1", "2")
@@ -284,17 +284,17 @@ def test_starting_and_stopping_a_server_changes_nothing_in_the_database(
     db.sadd("SUBSCRIPTIONS_BAR", "FOO")
     db.sadd("SUBSCRIBED_KEYS", "QUEUE_FOO")
     before = {key: db.dump(key) for key in cast("list[bytes]", db.keys())}
-    with doors.open(kind, server.url) as opened:
+    with brokers.open(transport, server.url) as opened:
         opened.run(opened.server.check())
     assert {key: db.dump(key) for key in cast("list[bytes]", db.keys())} == before
 
 
 def test_two_servers_one_of_each_kind_work_together(
-    doors: Doors, server: Server, dial: Dial, kind: str
+    brokers: Brokers, server: Server, dial: Dial, transport: str
 ) -> None:
-    both.need("envoy")
-    here, there = (doors.shared(name, server.url) for name in ("grpc", "envoy"))
-    if kind == "envoy":
+    transports.need("envoy")
+    here, there = (brokers.shared(name, server.url) for name in ("grpc", "envoy"))
+    if transport == "envoy":
         here, there = there, here
     reader, other, publishers = dial(here), dial(there), (dial(here), dial(there))
     reader.subscribe("FOO", "BAR")

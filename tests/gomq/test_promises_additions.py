@@ -1,4 +1,4 @@
-"""What our servers promise beyond the page, at both doors: to clients that ask for it."""
+"""Additions of our servers to the protocol, over both transports, for clients that use them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from tambomq.gomq import gomq_pb2 as pb
 from tambomq.tls import ServerTls
-from tests.gomq import doors as both
-from tests.gomq.doors import WITHIN_S, Client, Dial, Door, Serve, payloads
+from tests.gomq import transports
+from tests.gomq.transports import WITHIN_S, Broker, Client, Dial, Serve, payloads
 from tests.servers import eventually
 from tests.servers.tls import Certificate, certificate
 
-doors, kind, door, serve, dial = both.fixtures
+brokers, transport, broker, serve, dial = transports.fixtures
 
 Status = grpc.StatusCode
 CONSUMER = pb.Identification(consumerID="BAR")
@@ -28,9 +28,9 @@ ONE = pb.PublishRecord(key="FOO", payload=b"1")
 
 
 @pytest.fixture
-def client(door: Door, dial: Dial) -> Client:
-    """One client of the door."""
-    return dial(door)
+def client(broker: Broker, dial: Dial) -> Client:
+    """One client of the broker."""
+    return dial(broker)
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +53,8 @@ def test_records_that_are_published_together_arrive_in_their_order(client: Clien
     client.subscribe("FOO", "BAR")
     client.subscribe("BAZ", "BAR")
     records = [pb.PublishRecord(key=("FOO", "BAZ")[n % 2], payload=b"%d" % n) for n in range(40)]
-    told = client.start("PublishMany", pb.PublishRecords(records=records)).result()
-    assert told == pb.Result(code=0)
+    result = client.start("PublishMany", pb.PublishRecords(records=records)).result()
+    assert result == pb.Result(code=0)
     found = client.start("Observe", CONSUMER).result().records
     for key in ("FOO", "BAZ"):
         wanted = [record.payload for record in records if record.key == key]
@@ -86,9 +86,9 @@ def test_no_records_are_published_gladly(client: Client, db: redis.Redis) -> Non
 
 
 def test_a_watcher_is_given_what_waits_and_then_what_comes(
-    client: Client, door: Door, dial: Dial
+    client: Client, broker: Broker, dial: Dial
 ) -> None:
-    publisher = dial(door)
+    publisher = dial(broker)
     publisher.publish("FOO", b"before")
     client.subscribe("FOO", "BAR")
     watching = client.watch("BAR")
@@ -98,25 +98,25 @@ def test_a_watcher_is_given_what_waits_and_then_what_comes(
         assert payloads(next(watching)) == [b"%d" % number]
 
 
-def test_a_watcher_hears_of_keys_that_are_subscribed_later(
-    client: Client, door: Door, dial: Dial
+def test_a_watcher_gets_messages_of_keys_that_are_subscribed_later(
+    client: Client, broker: Broker, dial: Dial
 ) -> None:
-    other = dial(door)
+    other = dial(broker)
     client.subscribe("FOO", "BAR")
     watching = client.watch("BAR")
-    eventually(lambda: door.watchers() == 1, within_s=WITHIN_S)
+    eventually(lambda: broker.watchers() == 1, within_s=WITHIN_S)
     other.publish("BAZ", b"waits")
     client.subscribe("BAZ", "BAR")
     assert payloads(next(watching)) == [b"waits"]
 
 
 def test_watching_ends_well_when_the_last_key_is_unsubscribed(
-    client: Client, door: Door, dial: Dial
+    client: Client, broker: Broker, dial: Dial
 ) -> None:
     client.subscribe("FOO", "BAR")
     client.subscribe("BAZ", "BAR")
     watching = client.watch("BAR")
-    other = dial(door)
+    other = dial(broker)
     other.publish("FOO", b"1")
     assert payloads(next(watching)) == [b"1"]
     other.unsubscribe("FOO", "BAR")
@@ -133,11 +133,9 @@ def test_watching_for_a_consumer_without_a_subscription_ends_well_at_once(client
     assert watching.code() is Status.OK
 
 
-def test_a_watcher_that_hears_nothing_is_not_silent(
-    serve: Serve, dial: Dial, db: redis.Redis
-) -> None:
-    door = serve(peer_timeout_s=3)
-    watcher, silent = dial(door), dial(door)
+def test_an_idle_watcher_is_not_silent(serve: Serve, dial: Dial, db: redis.Redis) -> None:
+    broker = serve(peer_timeout_s=3)
+    watcher, silent = dial(broker), dial(broker)
     watcher.subscribe("FOO", "BAR")
     watching = watcher.watch("BAR")
     silent.subscribe("FOO", "QUX")
@@ -151,14 +149,14 @@ def test_a_watcher_that_hears_nothing_is_not_silent(
 
 
 def test_a_peer_with_a_name_finds_its_queue_when_it_comes_from_another_port(
-    client: Client, door: Door, dial: Dial, db: redis.Redis
+    client: Client, broker: Broker, dial: Dial, db: redis.Redis
 ) -> None:
     client.subscribe("FOO", "BAR", x_gomq_peer="billing-1")
     assert db.smembers("PEERS_BAR") == {b"billing-1"}
-    dial(door).publish("FOO", b"1", b"2")
+    dial(broker).publish("FOO", b"1", b"2")
     client.channel.close()
     assert db.llen("MESSAGES_FOO_BAR_billing-1") == 2
-    again = dial(door)
+    again = dial(broker)
     assert again.observe("BAR", x_gomq_peer="billing-1") == [b"1", b"2"]
     assert db.smembers("PEERS_BAR") == {b"billing-1"}
 
@@ -177,7 +175,7 @@ def batch(call: Any) -> str:
 
 
 def test_a_batch_that_was_lost_is_handed_out_again_until_it_is_acknowledged(
-    client: Client, door: Door, dial: Dial
+    client: Client, broker: Broker, dial: Dial
 ) -> None:
     me: dict[str, Any] = {"x_gomq_peer": "me"}
     client.subscribe("FOO", "BAR", **me)
@@ -186,7 +184,7 @@ def test_a_batch_that_was_lost_is_handed_out_again_until_it_is_acknowledged(
     assert payloads(lost.result()) == [b"1", b"2"]
     client.publish("FOO", b"3")
     client.channel.close()
-    again = dial(door)
+    again = dial(broker)
     same = again.start("Observe", CONSUMER, **me, x_gomq_ack="")
     assert payloads(same.result()) == [b"1", b"2"]
     assert batch(same) == batch(lost)
@@ -237,10 +235,10 @@ def test_reflection_describes_the_protocol(client: Client) -> None:
     ]
 
 
-# ── who is let in ────────────────────────────────────────────────────────────
+# ── authentication ────────────────────────────────────────────────────────────
 
 
-def test_with_a_token_only_those_who_have_it_are_served(
+def test_with_a_token_only_clients_that_send_it_are_served(
     serve: Serve, dial: Dial, db: redis.Redis
 ) -> None:
     client = dial(serve(token="open sesame"))
@@ -256,13 +254,13 @@ def test_with_a_token_only_those_who_have_it_are_served(
     assert stub.Check(asked, timeout=WITHIN_S).status == health_pb2.HealthCheckResponse.SERVING
 
 
-def test_with_tls_only_those_who_speak_it_are_served(
+def test_with_tls_only_tls_clients_are_served(
     serve: Serve, dial: Dial, db: redis.Redis, made: Callable[[str], Certificate]
 ) -> None:
     ours = made("ours")
-    door = serve(tls=ServerTls(ours.cert, ours.key))
+    broker = serve(tls=ServerTls(ours.cert, ours.key))
     trusting = grpc.ssl_channel_credentials(ours.cert.read_bytes())
-    client = dial(door, credentials=trusting)
+    client = dial(broker, credentials=trusting)
     client.subscribe("FOO", "BAR")
     client.publish("FOO", b"1")
     watching = client.watch("BAR")
@@ -270,20 +268,20 @@ def test_with_tls_only_those_who_speak_it_are_served(
     (peer,) = cast("set[bytes]", db.smembers("PEERS_BAR"))
     assert peer.startswith(b"127.0.0.1:")
     doubting = grpc.ssl_channel_credentials(made("theirs").cert.read_bytes())
-    for other in (dial(door), dial(door, credentials=doubting)):
+    for other in (dial(broker), dial(broker, credentials=doubting)):
         assert other.status("Publish", ONE) is Status.UNAVAILABLE
 
 
-def test_where_certificates_are_asked_for_only_those_with_one_are_served(
+def test_with_a_client_ca_only_clients_with_a_certificate_are_served(
     serve: Serve, dial: Dial, made: Callable[[str], Certificate]
 ) -> None:
     ours, theirs = made("ours"), made("theirs")
-    door = serve(tls=ServerTls(ours.cert, ours.key, client_ca=theirs.cert))
+    broker = serve(tls=ServerTls(ours.cert, ours.key, client_ca=theirs.cert))
 
     def dialled(*own: Path) -> Client:
         pems = [path.read_bytes() for path in own]
         credentials = grpc.ssl_channel_credentials(ours.cert.read_bytes(), *pems)
-        return dial(door, credentials=credentials)
+        return dial(broker, credentials=credentials)
 
     assert dialled(theirs.key, theirs.cert).status("Publish", ONE) is Status.OK
     assert dialled().status("Publish", ONE) is Status.UNAVAILABLE

@@ -1,4 +1,4 @@
-"""What GOMQ keeps in Redis, spelled and typed as on its page, seen by somebody else."""
+"""The names and types of GOMQ's Redis keys, as on its protocol page."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import pytest
 import redis
 
 from tambomq.gomq import gomq_pb2 as pb
-from tests.gomq import doors as both
-from tests.gomq.doors import Client, Dial, Door, Serve, by_hand
+from tests.gomq import transports
+from tests.gomq.transports import Broker, Client, Dial, Serve, by_hand
 from tests.servers import eventually
 
-doors, kind, door, serve, dial = both.fixtures
+brokers, transport, broker, serve, dial = transports.fixtures
 
 
 @pytest.fixture
-def client(door: Door, dial: Dial) -> Client:
-    """One client of the door."""
-    return dial(door)
+def client(broker: Broker, dial: Dial) -> Client:
+    """One client of the broker."""
+    return dial(broker)
 
 
 def members(db: redis.Redis, key: str) -> set[bytes]:
@@ -48,10 +48,10 @@ def now_s(db: redis.Redis) -> int:
 
 
 def test_each_key_is_spelled_and_typed_as_on_the_page(
-    client: Client, door: Door, dial: Dial, db: redis.Redis
+    client: Client, broker: Broker, dial: Dial, db: redis.Redis
 ) -> None:
     client.subscribe("FOO", "BAR")
-    dial(door).publish("FOO", b"1")
+    dial(broker).publish("FOO", b"1")
     client.publish("BAZ", b"2")
     peer = only_peer(db, "BAR")
     additions = {"TALLY_FOO": "hash"}
@@ -69,20 +69,18 @@ def test_each_key_is_spelled_and_typed_as_on_the_page(
     assert members(db, "SUBSCRIBED_KEYS") == {b"QUEUE_FOO"}
 
 
-def test_sets_hold_all_who_are_subscribed_and_all_they_are_subscribed_to(
-    client: Client, door: Door, dial: Dial, db: redis.Redis
+def test_the_sets_hold_all_consumers_and_their_subscriptions(
+    client: Client, broker: Broker, dial: Dial, db: redis.Redis
 ) -> None:
     client.subscribe("FOO", "BAR")
     client.subscribe("BAZ", "BAR")
-    dial(door).subscribe("FOO", "QUX")
+    dial(broker).subscribe("FOO", "QUX")
     assert members(db, "CONSUMERS_FOO") == {b"BAR", b"QUX"}
     assert members(db, "SUBSCRIPTIONS_BAR") == {b"FOO", b"BAZ"}
     assert members(db, "SUBSCRIBED_KEYS") == {b"QUEUE_FOO", b"QUEUE_BAZ"}
 
 
-def test_nothing_is_left_of_those_who_unsubscribed_but_a_time(
-    client: Client, db: redis.Redis
-) -> None:
+def test_only_a_timestamp_is_left_of_unsubscribed_peers(client: Client, db: redis.Redis) -> None:
     client.subscribe("FOO", "BAR")
     client.subscribe("BAZ", "BAR")
     peer = only_peer(db, "BAR")
@@ -93,9 +91,9 @@ def test_nothing_is_left_of_those_who_unsubscribed_but_a_time(
     assert db.ttl(f"LASTACTION_{peer}") > 30
 
 
-def test_a_peer_is_the_address_and_port_its_call_came_from(door: Door, db: redis.Redis) -> None:
+def test_a_peer_is_the_address_and_port_its_call_came_from(broker: Broker, db: redis.Redis) -> None:
     request = pb.Subscription(key="FOO", consumerID="BAR").SerializeToString()
-    with by_hand(door.address, "Subscribe", request) as call:
+    with by_hand(broker.address, "Subscribe", request) as call:
         host, port = call.getsockname()
         eventually(lambda: db.exists("PEERS_BAR"), within_s=20)
         assert only_peer(db, "BAR") == f"{host}:{port}"
@@ -114,8 +112,8 @@ def test_a_peer_over_ipv6_has_its_address_in_brackets(serve: Serve, db: redis.Re
     client.channel.close()
 
 
-def test_each_connection_is_a_peer(door: Door, dial: Dial, db: redis.Redis) -> None:
-    clients = [dial(door) for _ in range(5)]
+def test_each_connection_is_a_peer(broker: Broker, dial: Dial, db: redis.Redis) -> None:
+    clients = [dial(broker) for _ in range(5)]
     for client in clients:
         client.subscribe("FOO", "BAR")
         assert client.observe("BAR") == []
@@ -165,7 +163,7 @@ def test_an_empty_payload_is_left_out(client: Client, db: redis.Redis) -> None:
     assert client.observe("BAR") == [b""]
 
 
-def test_what_is_observed_is_what_stood_in_the_list(client: Client, db: redis.Redis) -> None:
+def test_observed_messages_match_the_redis_list(client: Client, db: redis.Redis) -> None:
     client.publish("FOO", b"1")
     (stood,) = map(json.loads, elements(db, "QUEUE_FOO"))
     client.subscribe("FOO", "BAR")
@@ -178,9 +176,9 @@ def test_what_is_observed_is_what_stood_in_the_list(client: Client, db: redis.Re
 
 
 def test_keys_and_consumers_that_share_an_underscore_are_kept_apart_by_their_peers(
-    door: Door, dial: Dial, db: redis.Redis
+    broker: Broker, dial: Dial, db: redis.Redis
 ) -> None:
-    one, other = dial(door), dial(door)
+    one, other = dial(broker), dial(broker)
     one.subscribe("a_b", "c")
     other.subscribe("a", "b_c")
     one.publish("a_b", b"1")

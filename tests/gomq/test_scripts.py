@@ -1,4 +1,4 @@
-"""What the scripts do at their edges, asked of each kind of server."""
+"""Edge cases of the scripts, on each kind of server."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import pytest
 import redis
 
 from tambomq.errors import WrongType
-from tambomq.gomq import leave_ops, ops
-from tambomq.gomq.leave_ops import Reaped
 from tambomq.gomq.model import Options
-from tambomq.gomq.ops import Dispatched, Found
+from tambomq.gomq.ops import leave as leave_ops
+from tambomq.gomq.ops import messages as message_ops
+from tambomq.gomq.ops.leave import ReapResult
+from tambomq.gomq.ops.messages import DispatchResult, ObserveResult
 from tambomq.store.sync import Store
 
 OPTIONS = Options()
@@ -26,24 +27,24 @@ def items(db: redis.Redis, name: str) -> list[bytes]:
 def join(store: Store, key: str, consumer: str, *peers: str) -> None:
     """Subscribe *consumer* with *peers*."""
     for peer in peers:
-        store.run(ops.subscribe(key, consumer, peer, OPTIONS))
+        store.run(message_ops.subscribe(key, consumer, peer, OPTIONS))
 
 
-def send(store: Store, key: str, *elements: bytes) -> Dispatched:
+def send(store: Store, key: str, *elements: bytes) -> DispatchResult:
     """Publish *elements* and dispatch once."""
-    store.run(ops.push(key, elements))
-    return store.run(ops.dispatch(key))
+    store.run(message_ops.push(key, elements))
+    return store.run(message_ops.dispatch(key))
 
 
 def observe(store: Store, consumer: str, peer: str, **more: Any) -> list[bytes]:
     """Everything that was found, keys aside."""
-    found = store.run(ops.observe(consumer, peer, OPTIONS, **more))
+    found = store.run(message_ops.observe(consumer, peer, OPTIONS, **more))
     return [message for _, messages in found.messages for message in messages]
 
 
-def kept(store: Store, peer: str, acked: str, batch: str, **more: Any) -> Found:
+def kept(store: Store, peer: str, acked: str, batch: str, **more: Any) -> ObserveResult:
     """Observe and keep, as consumer c."""
-    return store.run(ops.observe_kept("c", peer, OPTIONS, acked=acked, batch=batch, **more))
+    return store.run(message_ops.observe_kept("c", peer, OPTIONS, acked=acked, batch=batch, **more))
 
 
 def elements(count: int, size: int = 0) -> list[bytes]:
@@ -59,36 +60,36 @@ def test_every_peer_of_every_consumer_gets_a_copy_in_order(
 ) -> None:
     join(each, "k", "c", P, Q)
     join(each, "k", "d", P)
-    assert send(each, "k", *elements(5)) == Dispatched(moved=5, left=0, peers=3)
+    assert send(each, "k", *elements(5)) == DispatchResult(moved=5, left=0, peers=3)
     for name in (f"MESSAGES_k_c_{P}", f"MESSAGES_k_c_{Q}", f"MESSAGES_k_d_{P}"):
         assert items(each_db, name) == elements(5)
     assert not each_db.exists("QUEUE_k")
 
 
-def test_nothing_is_dispatched_where_nobody_is(each: Store, each_db: redis.Redis) -> None:
-    assert send(each, "k", b"1", b"2") == Dispatched(moved=0, left=2, peers=0)
+def test_nothing_is_dispatched_without_receivers(each: Store, each_db: redis.Redis) -> None:
+    assert send(each, "k", b"1", b"2") == DispatchResult(moved=0, left=2, peers=0)
     assert items(each_db, "QUEUE_k") == [b"1", b"2"]
-    assert each.run(ops.pending())[1] == []
+    assert each.run(message_ops.pending())[1] == []
     join(each, "k", "c", P)
-    assert each.run(ops.pending())[1] == ["k"]
-    assert each.run(ops.dispatch("k")) == Dispatched(moved=2, left=0, peers=1)
-    assert each.run(ops.pending())[1] == []
+    assert each.run(message_ops.pending())[1] == ["k"]
+    assert each.run(message_ops.dispatch("k")) == DispatchResult(moved=2, left=0, peers=1)
+    assert each.run(message_ops.pending())[1] == []
 
 
 def test_one_dispatch_makes_no_more_copies_than_allowed(
     each: Store, each_db: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ops, "COPIES", 7)
+    monkeypatch.setattr(message_ops, "MAX_COPIES", 7)
     join(each, "k", "c", P, Q)
-    assert send(each, "k", *elements(5)) == Dispatched(moved=3, left=2, peers=2)
+    assert send(each, "k", *elements(5)) == DispatchResult(moved=3, left=2, peers=2)
     assert items(each_db, "QUEUE_k") == elements(5)[3:]
-    assert each.run(ops.dispatch("k")) == Dispatched(moved=2, left=0, peers=2)
+    assert each.run(message_ops.dispatch("k")) == DispatchResult(moved=2, left=0, peers=2)
     assert items(each_db, f"MESSAGES_k_c_{Q}") == elements(5)
 
 
 def test_a_dispatch_moves_one_at_least(each: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ops, "COPIES", 1)
-    monkeypatch.setattr(ops, "BYTES", 1)
+    monkeypatch.setattr(message_ops, "MAX_COPIES", 1)
+    monkeypatch.setattr(message_ops, "MAX_DISPATCH_BYTES", 1)
     join(each, "k", "c", P, Q)
     assert send(each, "k", *elements(2, size=100)).moved == 1
 
@@ -96,21 +97,21 @@ def test_a_dispatch_moves_one_at_least(each: Store, monkeypatch: pytest.MonkeyPa
 def test_one_dispatch_reads_no_more_bytes_than_allowed(
     each: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ops, "BYTES", 64 * 1000)
+    monkeypatch.setattr(message_ops, "MAX_DISPATCH_BYTES", 64 * 1000)
     join(each, "k", "c", P)
     # It reads 64 at a time, so what is read when the limit is reached is moved, too.
-    assert send(each, "k", *elements(300, size=1000)) == Dispatched(moved=64, left=236, peers=1)
+    assert send(each, "k", *elements(300, size=1000)) == DispatchResult(moved=64, left=236, peers=1)
 
 
 def test_one_dispatch_moves_a_thousand_at_most(each: Store, each_db: redis.Redis) -> None:
     join(each, "k", "c", P)
-    assert send(each, "k", *elements(1001)) == Dispatched(moved=1000, left=1, peers=1)
-    each.run(ops.dispatch("k"))
+    assert send(each, "k", *elements(1001)) == DispatchResult(moved=1000, left=1, peers=1)
+    each.run(message_ops.dispatch("k"))
     assert items(each_db, f"MESSAGES_k_c_{P}") == elements(1001)
 
 
 @pytest.mark.parametrize("broken", [P, Q, "a", "z"])
-def test_a_peer_that_cannot_receive_stops_its_key_and_nobody_gets_anything_twice(
+def test_a_peer_that_cannot_receive_stops_its_key_without_duplicates(
     each: Store, each_db: redis.Redis, broken: str
 ) -> None:
     peers = {P, Q, "a", "z"}
@@ -123,8 +124,8 @@ def test_a_peer_that_cannot_receive_stops_its_key_and_nobody_gets_anything_twice
     assert not any(each_db.exists(f"MESSAGES_k_c_{peer}") for peer in peers - {broken})
     # Whoever cannot receive cannot observe, so its time is over sooner or later.
     each_db.set(f"LASTACTION_{broken}", 1)
-    assert each.follow(leave_ops.reap("c", OPTIONS)) == Reaped(peers=1, returned=0)
-    assert each.run(ops.dispatch("k")) == Dispatched(moved=2, left=0, peers=3)
+    assert each.follow(leave_ops.reap("c", OPTIONS)) == ReapResult(peers=1, returned=0)
+    assert each.run(message_ops.dispatch("k")) == DispatchResult(moved=2, left=0, peers=3)
     for peer in peers - {broken}:
         assert observe(each, "c", peer) == [b"1", b"1"]
 
@@ -144,12 +145,12 @@ def test_an_undone_dispatch_leaves_what_waited_before(each: Store, each_db: redi
 
 
 def test_all_are_published_or_none(each: Store, each_db: redis.Redis) -> None:
-    assert each.run(ops.push_all({"a": [b"1", b"2"], "b": elements(2500)})) == 2502
+    assert each.run(message_ops.push_all({"a": [b"1", b"2"], "b": elements(2500)})) == 2502
     assert items(each_db, "QUEUE_a") == [b"1", b"2"]
     assert items(each_db, "QUEUE_b") == elements(2500)
     each_db.set("QUEUE_z", "no list")
     with pytest.raises(WrongType):
-        each.run(ops.push_all({"a": [b"3"], "z": [b"4"]}))
+        each.run(message_ops.push_all({"a": [b"3"], "z": [b"4"]}))
     assert items(each_db, "QUEUE_a") == [b"1", b"2"]
 
 
@@ -160,19 +161,19 @@ def test_fifty_of_each_key_are_observed_at_once(each: Store) -> None:
     for key in ("a", "b"):
         join(each, key, "c", P)
         send(each, key, *elements(60))
-    first = dict(each.run(ops.observe("c", P, OPTIONS)).messages)
+    first = dict(each.run(message_ops.observe("c", P, OPTIONS)).messages)
     assert first == {b"a": elements(60)[:50], b"b": elements(60)[:50]}
-    rest = dict(each.run(ops.observe("c", P, OPTIONS)).messages)
+    rest = dict(each.run(message_ops.observe("c", P, OPTIONS)).messages)
     assert rest == {b"a": elements(60)[50:], b"b": elements(60)[50:]}
     assert observe(each, "c", P) == []
 
 
-def test_a_reply_has_room_for_so_many_bytes_and_for_one_always(each: Store) -> None:
+def test_a_reply_is_bounded_in_bytes_but_has_at_least_one_message(each: Store) -> None:
     options = Options(max_message_bytes=65_536)
     join(each, "k", "c", P)
     large = [b"a" * 30_000, b"b" * 30_000, b"c" * 30_000, b"d" * 90_000, b"e"]
     send(each, "k", *large)
-    got = [each.run(ops.observe("c", P, options)).messages for _ in range(4)]
+    got = [each.run(message_ops.observe("c", P, options)).messages for _ in range(4)]
     assert got == [
         [(b"k", large[:2])],
         [(b"k", large[2:3])],
@@ -188,18 +189,22 @@ def test_each_key_has_its_turn_to_be_the_first(each: Store) -> None:
         send(each, key, *[key.encode() * 60_000] * 3)
     firsts = set[bytes]()
     for turn in range(3):
-        ((first, messages),) = each.run(ops.observe("c", P, options, turn=turn)).messages
+        ((first, messages),) = each.run(message_ops.observe("c", P, options, turn=turn)).messages
         assert messages == [first * 60_000]
         firsts.add(first)
     assert firsts == {b"a", b"b", b"c"}
 
 
 def test_a_peer_that_was_not_known_receives_from_now_on(each: Store, each_db: redis.Redis) -> None:
-    assert each.run(ops.observe("c", P, OPTIONS)) == Found(0, is_due=False, messages=[])
+    assert each.run(message_ops.observe("c", P, OPTIONS)) == ObserveResult(
+        0, is_due=False, messages=[]
+    )
     assert each_db.dbsize() == 0
     join(each, "k", "c", P)
     send(each, "k", b"1")
-    assert each.run(ops.observe("c", Q, OPTIONS)) == Found(1, is_due=True, messages=[])
+    assert each.run(message_ops.observe("c", Q, OPTIONS)) == ObserveResult(
+        1, is_due=True, messages=[]
+    )
     send(each, "k", b"2")
     assert observe(each, "c", Q) == [b"2"]
     assert observe(each, "c", P) == [b"1", b"2"]
@@ -224,7 +229,7 @@ def test_a_list_of_another_type_keeps_nothing_from_the_others(
     each_db.set(f"MESSAGES_b_c_{P}", "no list")
     for turn in range(3):
         with pytest.raises(WrongType):
-            each.run(ops.observe("c", P, OPTIONS, turn=turn))
+            each.run(message_ops.observe("c", P, OPTIONS, turn=turn))
         with pytest.raises(WrongType):
             kept(each, P, "", "b1", turn=turn)
     assert items(each_db, f"MESSAGES_a_c_{P}") == [b"a"]
@@ -273,7 +278,7 @@ def test_a_batch_may_hold_any_bytes_and_many_keys(each: Store) -> None:
     assert kept(each, P, "", "b2") == first
 
 
-def test_who_observes_in_the_other_way_gets_the_oldest_first(each: Store) -> None:
+def test_a_popping_observe_returns_the_kept_batch_first(each: Store) -> None:
     join(each, "k", "c", P)
     send(each, "k", *elements(4))
     kept(each, P, "", "b1", limit=2)

@@ -22,18 +22,19 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tambomq.gomq import leave_ops, ops
 from tambomq.gomq.model import Options
+from tambomq.gomq.ops import leave as leave_ops
+from tambomq.gomq.ops import messages as message_ops
 from tambomq.store.sync import Store
 from tests import profiles
-from tests.gomq.model import Broker, Seat
+from tests.gomq.model import Broker, Member
 from tests.servers import Server
 
 EXAMPLES = profiles.programs(0.6)
 # So few that one dispatch is not enough.
-COPIES = 9
+MAX_COPIES = 9
 # So long that none passes by itself.
-HOLD_MS = 3_600_000
+BACKLOG_HOLD_MS = 3_600_000
 OPTIONS = Options()
 # Times, what waits for a second, and journals where there are some: see test_recorded_programs.py.
 BESIDE = ("LASTACTION_", "HELD", "{tambo:")
@@ -41,7 +42,7 @@ BESIDE = ("LASTACTION_", "HELD", "{tambo:")
 keys = st.sampled_from(["a", "a", "a_b"])
 consumers = st.sampled_from(["x", "x", "y_z"])
 peers = st.sampled_from(["p", "q", "127.0.0.1:5467"])
-seats = st.builds(Seat, consumers, peers)
+members = st.builds(Member, consumers, peers)
 limits = st.sampled_from([0, 1, 2, 3, 50])
 # Which batch a caller says has arrived: the one it was handed last, none, or one of old.
 acks = st.sampled_from(["last", "last", "", "old"])
@@ -61,15 +62,17 @@ class Programs(RuleBasedStateMachine):
         self.names: Iterator[int] = count(1)
 
     @initialize(
-        early=st.lists(seats, max_size=2), late=st.lists(seats, max_size=2), some=st.integers(0, 6)
+        early=st.lists(members, max_size=2),
+        late=st.lists(members, max_size=2),
+        some=st.integers(0, 6),
     )
-    def begin(self, early: list[Seat], late: list[Seat], some: int) -> None:
-        for seat in early:
-            self.subscribe("a", seat)
+    def begin(self, early: list[Member], late: list[Member], some: int) -> None:
+        for member in early:
+            self.subscribe("a", member)
         self.publish("a", some)
         self.dispatch_all("a")
-        for seat in late:
-            self.subscribe("a", seat)
+        for member in late:
+            self.subscribe("a", member)
         self.publish("a", some)
         self.dispatch_all("a")
 
@@ -79,7 +82,7 @@ class Programs(RuleBasedStateMachine):
     def publish(self, key: str, size: int) -> None:
         messages = self._messages(size)
         if messages:
-            self.store.run(ops.push(key, [message.encode() for message in messages]))
+            self.store.run(message_ops.push(key, [message.encode() for message in messages]))
         self.model.publish(key, messages)
 
     @rule(one=st.integers(0, 3), other=st.integers(0, 3))
@@ -90,7 +93,7 @@ class Programs(RuleBasedStateMachine):
         batches = {key: messages for key, messages in batches.items() if messages}
         if batches:
             raw = {key: [m.encode() for m in messages] for key, messages in batches.items()}
-            assert self.store.run(ops.push_all(raw)) == one + other
+            assert self.store.run(message_ops.push_all(raw)) == one + other
 
     @rule(key=keys)
     def a_stranger_pushes(self, key: str) -> None:
@@ -103,9 +106,9 @@ class Programs(RuleBasedStateMachine):
         receivers, waiting = len(self.model.receivers(key)), len(self.model.main.get(key, ()))
         if waiting and key in self.model.held:
             receivers = 0
-        done = self.store.run(ops.dispatch(key))
-        moved = min(waiting, max(1, COPIES // receivers)) if receivers else 0
-        assert done == ops.Dispatched(moved, waiting - moved, receivers)
+        done = self.store.run(message_ops.dispatch(key))
+        moved = min(waiting, max(1, MAX_COPIES // receivers)) if receivers else 0
+        assert done == message_ops.DispatchResult(moved, waiting - moved, receivers)
         self.model.dispatch(key, moved)
 
     @rule(key=keys)
@@ -117,29 +120,29 @@ class Programs(RuleBasedStateMachine):
     @rule()
     def look_for_what_others_pushed(self) -> None:
         due = [key for key, queue in self.model.main.items() if queue and self.model.receivers(key)]
-        _, found = self.store.run(ops.pending())
+        _, found = self.store.run(message_ops.pending())
         assert sorted(found) == sorted(due)
 
     # ── come and go ──────────────────────────────────────────────────────────
 
-    @rule(key=keys, seat=seats, hold=st.booleans())
-    def subscribe(self, key: str, seat: Seat, hold: bool = False) -> None:
-        hold_ms = ops.HOLD_MS if hold else 0
-        new = self.store.run(ops.subscribe(key, *seat, OPTIONS, hold_ms=hold_ms))
-        assert new is self.model.subscribe(key, seat, hold=hold)
-        self.silent.discard(seat.peer)
+    @rule(key=keys, member=members, hold=st.booleans())
+    def subscribe(self, key: str, member: Member, hold: bool = False) -> None:
+        hold_ms = message_ops.BACKLOG_HOLD_MS if hold else 0
+        new = self.store.run(message_ops.subscribe(key, *member, OPTIONS, hold_ms=hold_ms))
+        assert new is self.model.subscribe(key, member, hold=hold)
+        self.silent.discard(member.peer)
 
     @rule()
     def a_second_passes(self) -> None:
         self.db.delete("HELD")
         self.model.held.clear()
 
-    @rule(key=keys, seat=seats, ack=acks)
-    def unsubscribe(self, key: str, seat: Seat, ack: str) -> None:
-        acked = self._acked(seat, ack)
-        plan = leave_ops.unsubscribe(key, seat.consumer, peer=seat.peer, acked=acked)
+    @rule(key=keys, member=members, ack=acks)
+    def unsubscribe(self, key: str, member: Member, ack: str) -> None:
+        acked = self._acked(member, ack)
+        plan = leave_ops.unsubscribe(key, member.consumer, peer=member.peer, acked=acked)
         back = self.store.follow(plan)
-        assert back == self.model.unsubscribe(key, seat.consumer, acked)
+        assert back == self.model.unsubscribe(key, member.consumer, acked)
 
     @rule(consumer=consumers, silent=st.sets(peers, min_size=1))
     def peers_are_silent_for_too_long(self, consumer: str, silent: set[str]) -> None:
@@ -156,31 +159,33 @@ class Programs(RuleBasedStateMachine):
 
     # ── observe ──────────────────────────────────────────────────────────────
 
-    @rule(seat=seats, limit=limits, ack=acks, turn=st.integers(0, 3))
-    def observe(self, seat: Seat, limit: int, ack: str, turn: int) -> None:
-        self._observe(seat, limit, ack, turn)
+    @rule(member=members, limit=limits, ack=acks, turn=st.integers(0, 3))
+    def observe(self, member: Member, limit: int, ack: str, turn: int) -> None:
+        self._observe(member, limit, ack, turn)
 
-    @rule(seat=seats, limit=limits, ack=acks, turn=st.integers(0, 3))
-    def observe_kept(self, seat: Seat, limit: int, ack: str, turn: int) -> None:
-        acked, batch = self._acked(seat, ack), f"batch{next(self.names)}"
-        known = self._knows(seat)
+    @rule(member=members, limit=limits, ack=acks, turn=st.integers(0, 3))
+    def observe_kept(self, member: Member, limit: int, ack: str, turn: int) -> None:
+        acked, batch = self._acked(member, ack), f"batch{next(self.names)}"
+        known = self._knows(member)
         found = self.store.run(
-            ops.observe_kept(*seat, OPTIONS, acked=acked, batch=batch, turn=turn, limit=limit)
+            message_ops.observe_kept(
+                *member, OPTIONS, acked=acked, batch=batch, turn=turn, limit=limit
+            )
         )
-        assert (found.batch, _plain(found)) == self.model.observe_kept(seat, limit, acked, batch)
-        self._met(seat, found, known=known)
+        assert (found.batch, _plain(found)) == self.model.observe_kept(member, limit, acked, batch)
+        self._met(member, found, known=known)
 
     @precondition(lambda self: any(self.model.waiting.values()))
-    @rule(seat=seats, limit=limits, key=keys)
-    def observe_in_vain(self, seat: Seat, limit: int, key: str) -> None:
-        found = self._observe(seat, limit, "", 0)
+    @rule(member=members, limit=limits, key=keys)
+    def observe_in_vain(self, member: Member, limit: int, key: str) -> None:
+        found = self._observe(member, limit, "", 0)
         self.dispatch(key)
         size = sum(len(messages) for _, messages in found.messages)
         if size:
-            assert self.store.run(ops.give_back(*seat, found)) == size
-            self.model.give_back(seat, _plain(found))
+            assert self.store.run(message_ops.give_back(*member, found)) == size
+            self.model.give_back(member, _plain(found))
 
-    # ── the law ──────────────────────────────────────────────────────────────
+    # ── invariants ──────────────────────────────────────────────────────────────
 
     @invariant()
     def the_server_holds_what_the_model_says(self) -> None:
@@ -190,17 +195,17 @@ class Programs(RuleBasedStateMachine):
         sets, lists = self._sets(), self._lists()
         handed = {f"HANDED_{c}_{p}" for c, p in self.model.handed}
         assert names - allowed == sets.keys() | lists.keys() | handed
-        with self.db.pipeline(transaction=False) as trip:
+        with self.db.pipeline(transaction=False) as pipeline:
             for name in sets:
-                trip.smembers(name)
+                pipeline.smembers(name)
             for name in lists:
-                trip.lrange(name, 0, -1)
-            replies = trip.execute()
+                pipeline.lrange(name, 0, -1)
+            replies = pipeline.execute()
         texts = [type(reply)(word.decode() for word in reply) for reply in replies]
         assert dict(zip((*sets, *lists), texts, strict=True)) == sets | lists
 
     @invariant()
-    def no_message_is_gone_unless_somebody_observed_it(self) -> None:
+    def a_message_is_lost_only_if_it_was_observed(self) -> None:
         waiting = {m for queue in self.model.main.values() for m in queue}
         seen = self.model.seen()
         assert waiting | self.model.owed() | seen == self.model.published
@@ -215,10 +220,10 @@ class Programs(RuleBasedStateMachine):
                 assert never_back == sorted(never_back)
 
     def teardown(self) -> None:
-        """When all have left, main queues hold what nobody has observed, and nothing else is."""
+        """When all have left, main queues hold the unobserved messages, and no other key exists."""
         for key, subscribers in self.model.consumers.items():
             for consumer in sorted(subscribers):
-                self.unsubscribe(key, Seat(consumer, "p"), "")
+                self.unsubscribe(key, Member(consumer, "p"), "")
         kept = {f"QUEUE_{key}" for key, queue in self.model.main.items() if queue}
         names = {name.decode() for name in cast("list[bytes]", self.db.keys())}
         assert {name for name in names if not name.startswith(BESIDE)} == kept
@@ -227,25 +232,29 @@ class Programs(RuleBasedStateMachine):
 
     # ── helpers ──────────────────────────────────────────────────────────────
 
-    def _observe(self, seat: Seat, limit: int, ack: str, turn: int) -> ops.Found:
-        acked, known = self._acked(seat, ack), self._knows(seat)
-        found = self.store.run(ops.observe(*seat, OPTIONS, acked=acked, turn=turn, limit=limit))
-        assert _plain(found) == self.model.observe(seat, limit, acked)
-        self._met(seat, found, known=known)
+    def _observe(
+        self, member: Member, limit: int, ack: str, turn: int
+    ) -> message_ops.ObserveResult:
+        acked, known = self._acked(member, ack), self._knows(member)
+        found = self.store.run(
+            message_ops.observe(*member, OPTIONS, acked=acked, turn=turn, limit=limit)
+        )
+        assert _plain(found) == self.model.observe(member, limit, acked)
+        self._met(member, found, known=known)
         return found
 
-    def _met(self, seat: Seat, found: ops.Found, *, known: bool) -> None:
-        assert found.subscriptions == len(self.model.subscriptions(seat.consumer))
-        released = self.model.release(seat.consumer)
+    def _met(self, member: Member, found: message_ops.ObserveResult, *, known: bool) -> None:
+        assert found.subscriptions == len(self.model.subscriptions(member.consumer))
+        released = self.model.release(member.consumer)
         assert found.is_due is (found.subscriptions > 0 and (released or not known))
         if found.subscriptions:
-            self.silent.discard(seat.peer)
+            self.silent.discard(member.peer)
 
-    def _knows(self, seat: Seat) -> bool:
-        return seat.peer in self.model.peers.get(seat.consumer, ())
+    def _knows(self, member: Member) -> bool:
+        return member.peer in self.model.peers.get(member.consumer, ())
 
-    def _acked(self, seat: Seat, ack: str) -> str:
-        return self.model.handed.get(seat, ("none", {}))[0] if ack == "last" else ack
+    def _acked(self, member: Member, ack: str) -> str:
+        return self.model.handed.get(member, ("none", {}))[0] if ack == "last" else ack
 
     def _messages(self, size: int) -> list[str]:
         return [f"m{next(self.names)}" for _ in range(size)]
@@ -271,12 +280,12 @@ def _number(message: str) -> int:
     return int("".join(filter(str.isdigit, message)))
 
 
-def _plain(found: ops.Found) -> dict[str, list[str]]:
+def _plain(found: message_ops.ObserveResult) -> dict[str, list[str]]:
     return {key.decode(): [m.decode() for m in messages] for key, messages in found.messages}
 
 
 def run_programs(machine: Any, store: Store, db: redis.Redis, examples: int) -> None:
-    """Let *machine* run so many programs."""
+    """Run *machine* with *examples* programs."""
     machine.store, machine.db = store, db
     try:
         run_state_machine_as_test(
@@ -296,6 +305,6 @@ def run_programs(machine: Any, store: Store, db: redis.Redis, examples: int) -> 
 def test_no_program_makes_server_and_model_differ(
     server: Server, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ops, "COPIES", COPIES)
-    monkeypatch.setattr(ops, "HOLD_MS", HOLD_MS)
+    monkeypatch.setattr(message_ops, "MAX_COPIES", MAX_COPIES)
+    monkeypatch.setattr(message_ops, "BACKLOG_HOLD_MS", BACKLOG_HOLD_MS)
     run_programs(Programs, Store(server.url), db, EXAMPLES)

@@ -1,4 +1,4 @@
-"""Bad calls get the same status at both doors, and good ones beside them are served."""
+"""Bad calls get the same status over both transports, and good ones beside them are served."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 import redis
 
 from tambomq.gomq import gomq_pb2 as pb
-from tambomq.journal.recording import Bounds
-from tests.gomq import doors as both
-from tests.gomq.doors import WITHIN_S, Client, Dial, Door, Serve, by_hand, payloads
+from tambomq.journal.policy import JournalBounds
+from tests.gomq import transports
+from tests.gomq.transports import WITHIN_S, Broker, Client, Dial, Serve, by_hand, payloads
 from tests.journal.looking import bodies
 from tests.servers import Server, eventually
 
-doors, kind, door, serve, dial = both.fixtures
+brokers, transport, broker, serve, dial = transports.fixtures
 
 Status = grpc.StatusCode
 CALLS: dict[str, Any] = {
@@ -30,9 +30,9 @@ LIMIT = 4 << 20
 
 
 @pytest.fixture
-def client(door: Door, dial: Dial) -> Client:
-    """One client of the door."""
-    return dial(door)
+def client(broker: Broker, dial: Dial) -> Client:
+    """One client of the broker."""
+    return dial(broker)
 
 
 def is_served(client: Client) -> None:
@@ -47,7 +47,7 @@ def is_served(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "request_", "told"),
+    ("name", "request_", "details"),
     [
         ("Publish", pb.PublishRecord(payload=b"1"), "key"),
         ("PublishMany", pb.PublishRecords(records=[pb.PublishRecord()]), "key"),
@@ -64,11 +64,11 @@ def is_served(client: Client) -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_names_that_are_empty_or_too_long_are_refused(
-    name: str, request_: Any, told: str, client: Client, db: redis.Redis
+    name: str, request_: Any, details: str, client: Client, db: redis.Redis
 ) -> None:
     call = client.start(name, request_)
     assert call.code() is Status.INVALID_ARGUMENT
-    assert call.details().startswith(told)
+    assert call.details().startswith(details)
     assert db.dbsize() == 0
 
 
@@ -115,9 +115,9 @@ def test_a_call_that_does_not_exist_is_unimplemented(path: str, client: Client) 
 
 @pytest.mark.parametrize("zipped", [grpc.Compression.Gzip, grpc.Compression.Deflate])
 def test_compressed_requests_are_understood(
-    zipped: grpc.Compression, door: Door, dial: Dial
+    zipped: grpc.Compression, broker: Broker, dial: Dial
 ) -> None:
-    client = dial(door, compression=zipped)
+    client = dial(broker, compression=zipped)
     client.subscribe("FOO", "BAR")
     client.publish("FOO", b"0" * 100_000)
     assert client.observe("BAR") == [b"0" * 100_000]
@@ -135,8 +135,8 @@ def test_a_request_above_4_mib_is_refused(name: str, client: Client, db: redis.R
     is_served(client)
 
 
-def test_a_compressed_request_that_grows_above_4_mib_is_refused(door: Door, dial: Dial) -> None:
-    client = dial(door, compression=grpc.Compression.Gzip)
+def test_a_compressed_request_that_grows_above_4_mib_is_refused(broker: Broker, dial: Dial) -> None:
+    client = dial(broker, compression=grpc.Compression.Gzip)
     record = pb.PublishRecord(key="FOO", payload=bytes(5 << 20))
     assert client.status("Publish", record) is Status.RESOURCE_EXHAUSTED
     is_served(client)
@@ -208,7 +208,7 @@ def test_metadata_of_others_is_ignored(client: Client) -> None:
     "word", ["", "Bearer", "Bearer ", "Bearer open", "Bearer open sesame!", "Basic open sesame"]
 )
 def test_a_wrong_token_is_refused_before_anything_else(
-    word: str, guarded: Door, dial: Dial, db: redis.Redis
+    word: str, guarded: Broker, dial: Dial, db: redis.Redis
 ) -> None:
     client = dial(guarded)
     for name, request in CALLS.items():
@@ -221,8 +221,8 @@ def test_a_wrong_token_is_refused_before_anything_else(
 
 
 @pytest.fixture
-def guarded(serve: Serve) -> Door:
-    """A door with a token."""
+def guarded(serve: Serve) -> Broker:
+    """A broker with a token."""
     return serve(token="open sesame")
 
 
@@ -240,8 +240,8 @@ def guarded(serve: Serve) -> Door:
         ("TALLY_FOO", ["Subscribe", "Unsubscribe"]),
     ],
 )
-def test_a_key_of_another_type_is_a_failed_precondition_and_stands_in_nobody_elses_way(
-    key: str, names: list[str], client: Client, door: Door, dial: Dial, db: redis.Redis
+def test_a_key_of_another_type_is_a_failed_precondition_and_blocks_no_other(
+    key: str, names: list[str], client: Client, broker: Broker, dial: Dial, db: redis.Redis
 ) -> None:
     db.sadd("SUBSCRIPTIONS_BAR", "FOO")
     db.delete(key)
@@ -251,7 +251,7 @@ def test_a_key_of_another_type_is_a_failed_precondition_and_stands_in_nobody_els
         assert client.status(name, CALLS[name]) is Status.FAILED_PRECONDITION, name
     assert {each: db.dump(each) for each in cast("list[bytes]", db.keys())} == before
     if key != "SUBSCRIBED_KEYS":
-        is_served(dial(door))
+        is_served(dial(broker))
 
 
 def test_a_dedicated_queue_of_another_type_is_a_failed_precondition_until_it_is_gone(
@@ -290,9 +290,11 @@ def test_an_element_that_is_no_message_is_handed_out_as_an_empty_one(
 # ── bytes ────────────────────────────────────────────────────────────────────
 
 
-def test_what_is_no_http2_is_hung_up_on_and_disturbs_nobody(door: Door, client: Client) -> None:
+def test_a_connection_that_is_not_http2_is_closed_without_harm_to_others(
+    broker: Broker, client: Client
+) -> None:
     for garbage in (b"GET / HTTP/1.1\r\nhost: x\r\n\r\n", b"\0" * 64, b"PRI * HTTP/2.0\r\n\r\nNO"):
-        with both.raw_socket(door.address) as line:
+        with transports.raw_socket(broker.address) as line:
             line.sendall(garbage)
             line.shutdown(1)
             while line.recv(1 << 16):
@@ -301,11 +303,11 @@ def test_what_is_no_http2_is_hung_up_on_and_disturbs_nobody(door: Door, client: 
 
 
 def test_a_caller_that_hangs_up_within_its_request_publishes_nothing(
-    door: Door, client: Client, db: redis.Redis
+    broker: Broker, client: Client, db: redis.Redis
 ) -> None:
     request = CALLS["Publish"].SerializeToString()
     for _ in range(5):
-        with by_hand(door.address, "Publish", request, ends=False):
+        with by_hand(broker.address, "Publish", request, ends=False):
             pass
     is_served(client)
     assert not db.exists("QUEUE_FOO")
@@ -314,7 +316,7 @@ def test_a_caller_that_hangs_up_within_its_request_publishes_nothing(
 def test_a_full_journal_is_a_resource_that_is_exhausted(
     serve: Serve, dial: Dial, server: Server
 ) -> None:
-    client = dial(serve(journal=("FOO",), journal_bounds=Bounds(max_entries=2)))
+    client = dial(serve(journal=("FOO",), journal_bounds=JournalBounds(max_entries=2)))
     client.publish("FOO", b"1")
     client.publish("FOO", b"2")
     third = pb.PublishRecord(key="FOO", payload=b"3")

@@ -1,4 +1,4 @@
-"""Calls that are given up, and a Redis that stands still or is away: what both doors say then."""
+"""Statuses of abandoned calls, and with Redis stopped or unreachable, over both transports."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ import redis
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tambomq.gomq import gomq_pb2 as pb
-from tests.gomq import doors as both
-from tests.gomq.doors import KINDS, WITHIN_S, Client, Dial, Door, Doors, Serve, payloads
+from tests.gomq import transports
+from tests.gomq.transports import KINDS, WITHIN_S, Broker, Brokers, Client, Dial, Serve, payloads
 from tests.servers import Server, eventually
 
-doors, kind, door, serve, dial = both.fixtures
+brokers, transport, broker, serve, dial = transports.fixtures
 
 Status = grpc.StatusCode
 CONSUMER = pb.Identification(consumerID="BAR")
 ONE = pb.PublishRecord(key="FOO", payload=b"one")
 ME: dict[str, Any] = {"x_gomq_peer": "me"}
 ENDS = {Status.OK, Status.DEADLINE_EXCEEDED}
-# Doors look once a second whether their clients are still there.
+# Brokers look once a second whether their clients are still there.
 NOTICED_S = 3.0
 
 
 @pytest.fixture
-def client(door: Door, dial: Dial) -> Client:
-    """One client of the door."""
-    return dial(door)
+def client(broker: Broker, dial: Dial) -> Client:
+    """One client of the broker."""
+    return dial(broker)
 
 
 @contextmanager
@@ -45,11 +45,11 @@ def standing_still(server: Server) -> Iterator[None]:
         os.kill(server.pid, signal.SIGCONT)
 
 
-def test_what_was_popped_for_a_call_that_was_given_up_waits_for_its_peer_again(
+def test_messages_popped_for_a_cancelled_call_wait_for_their_peer_again(
     serve: Serve, dial: Dial, private_server: Server
 ) -> None:
-    door = serve(private_server.url)
-    hasty, fickle, other = dial(door), dial(door), dial(door)
+    broker = serve(private_server.url)
+    hasty, fickle, other = dial(broker), dial(broker), dial(broker)
     hasty.subscribe("FOO", "hasty")
     fickle.subscribe("FOO", "fickle")
     other.publish("FOO", b"1", b"2")
@@ -106,38 +106,38 @@ def test_with_acknowledgements_deadlines_may_be_too_short_and_nothing_is_lost(
 
 @pytest.mark.parametrize("how", ["deadline", "cancel"])
 def test_a_watcher_that_gave_up_misses_nothing_that_comes_later(
-    how: str, client: Client, door: Door, dial: Dial
+    how: str, client: Client, broker: Broker, dial: Dial
 ) -> None:
     client.subscribe("FOO", "BAR", **ME)
     if how == "deadline":
         assert client.watch("BAR", within_s=0.3, **ME).code() is Status.DEADLINE_EXCEEDED
     else:
         watching = client.watch("BAR", **ME)
-        eventually(lambda: door.watchers() == 1, within_s=WITHIN_S)
+        eventually(lambda: broker.watchers() == 1, within_s=WITHIN_S)
         watching.cancel()
         assert watching.code() is Status.CANCELLED
-    eventually(lambda: door.watchers() == 0, within_s=WITHIN_S)
-    dial(door).publish("FOO", b"1")
+    eventually(lambda: broker.watchers() == 0, within_s=WITHIN_S)
+    dial(broker).publish("FOO", b"1")
     assert client.observe("BAR", **ME) == [b"1"]
 
 
 def test_many_calls_that_are_given_up_disturb_no_other(
-    client: Client, door: Door, dial: Dial
+    client: Client, broker: Broker, dial: Dial
 ) -> None:
     client.subscribe("FOO", "BAR")
     kept, *others = [client.watch("BAR") for _ in range(301)]
-    eventually(lambda: door.watchers() == 301, within_s=WITHIN_S)
+    eventually(lambda: broker.watchers() == 301, within_s=WITHIN_S)
     for other in others:
         other.cancel()
-    eventually(lambda: door.watchers() == 1, within_s=WITHIN_S)
-    dial(door).publish("FOO", b"1")
+    eventually(lambda: broker.watchers() == 1, within_s=WITHIN_S)
+    dial(broker).publish("FOO", b"1")
     assert payloads(next(kept)) == [b"1"]
 
 
-def test_those_who_watch_a_server_that_stops_hear_so_and_what_comes_waits_for_them(
-    kind: str, doors: Doors, server: Server, door: Door, dial: Dial
+def test_watches_of_a_stopping_server_end_and_later_messages_wait(
+    transport: str, brokers: Brokers, server: Server, broker: Broker, dial: Dial
 ) -> None:
-    with doors.open(kind, server.url) as stopping:
+    with brokers.open(transport, server.url) as stopping:
         client = dial(stopping)
         client.subscribe("FOO", "BAR", **ME)
         watching = client.watch("BAR", **ME)
@@ -145,7 +145,7 @@ def test_those_who_watch_a_server_that_stops_hear_so_and_what_comes_waits_for_th
         stopping.run(stopping.server.stop())
         assert watching.code() is Status.UNAVAILABLE
         assert watching.details() == "the server is stopping"
-    other = dial(door)
+    other = dial(broker)
     other.publish("FOO", b"1")
     assert other.observe("BAR", **ME) == [b"1"]
 
@@ -170,15 +170,17 @@ def test_a_redis_that_is_full_takes_nothing_and_still_gives(
 
 @pytest.mark.slow
 def test_while_redis_is_away_calls_are_unavailable_and_then_all_goes_on(
-    doors: Doors, private_server: Server
+    brokers: Brokers, private_server: Server
 ) -> None:
     with ExitStack() as stack:
         clients: list[tuple[Client, Any]] = []
-        for kind in filter(both.has, KINDS):
-            client = Client(stack.enter_context(doors.open(kind, private_server.url)).address)
+        for transport in filter(transports.has, KINDS):
+            client = Client(
+                stack.enter_context(brokers.open(transport, private_server.url)).address
+            )
             stack.callback(client.channel.close)
-            client.subscribe("FOO", kind, **ME)
-            clients.append((client, pb.Identification(consumerID=kind)))
+            client.subscribe("FOO", transport, **ME)
+            clients.append((client, pb.Identification(consumerID=transport)))
         clients[0][0].publish("FOO", b"before")
         private_server.kill()
         assert_unavailable(clients)
@@ -205,8 +207,8 @@ def assert_unavailable(clients: list[tuple[Client, Any]]) -> None:
     ]
     for client, _ in clients:
         stub = health_pb2_grpc.HealthStub(client.channel)
-        told = stub.Check(health_pb2.HealthCheckRequest(), timeout=WITHIN_S)
-        assert told.status == health_pb2.HealthCheckResponse.NOT_SERVING
+        health = stub.Check(health_pb2.HealthCheckRequest(), timeout=WITHIN_S)
+        assert health.status == health_pb2.HealthCheckResponse.NOT_SERVING
     for call in calls:
         assert call.code() is Status.UNAVAILABLE
         assert "redis" in call.details()

@@ -1,4 +1,4 @@
-"""Calls that nobody can overhear, and clients that must show who they are."""
+"""TLS between client and server, and client certificates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from tambomq.errors import BrokerUnavailable, SettingsError
 from tambomq.gomq.client import GomqClient
-from tambomq.store.connect import Tls
+from tambomq.store.endpoint import Tls
 from tambomq.tls import ServerTls
 from tests.gomq.fakes import KINDS, FakeService, Served, connected, serving
 from tests.servers.tls import Certificate, certificate
@@ -83,7 +83,7 @@ def test_a_client_without_tls_is_not_served(kind: str, ours: Certificate) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_where_clients_must_show_a_certificate_only_those_are_served(
+def test_with_a_client_ca_only_clients_with_a_certificate_are_served(
     kind: str, ours: Certificate, theirs: Certificate
 ) -> None:
     nobody = Tls(ca=str(ours.cert))
@@ -100,12 +100,12 @@ def test_where_clients_must_show_a_certificate_only_those_are_served(
             client.publish("orders", "one")
 
 
-def test_a_client_cannot_be_told_to_trust_anybody(ours: Certificate) -> None:
+def test_a_client_cannot_disable_certificate_checks(ours: Certificate) -> None:
     with pytest.raises(SettingsError, match="verifies every server"):
         GomqClient(tls=Tls(ca=str(ours.cert), verify=False))
 
 
-def test_files_that_cannot_be_used_are_told_by_their_names(tmp_path: Path) -> None:
+def test_the_error_names_the_files_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "empty.pem").touch()
     for name in ("missing.pem", "empty.pem"):
         for tls in (Tls(ca=str(tmp_path / name)), Tls(cert=str(tmp_path / name))):

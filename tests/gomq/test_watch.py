@@ -1,4 +1,4 @@
-"""Watching: what comes is pushed, until there is nothing left to watch."""
+"""Watching: messages are pushed until the consumer has no subscription left."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import redis
 
 from tambomq.errors import InvalidFormat
 from tambomq.gomq import gomq_pb2 as pb
-from tambomq.gomq.caller import Caller
-from tambomq.gomq.service import Service
+from tambomq.gomq.server.auth import Caller
+from tambomq.gomq.server.service import Service
 from tests.gomq.conftest import Peer, Serve, payloads, publish
 from tests.servers import Server, eventually_async
 
@@ -43,7 +43,7 @@ async def rest(sets: AsyncGenerator[pb.RecordSet]) -> list[bytes]:
 
 
 async def begun(service: Service, count: int = 1) -> None:
-    """Wait until so many watch."""
+    """Wait until *count* clients watch."""
     await eventually_async(lambda: service.stats.watchers == count)
 
 
@@ -55,7 +55,7 @@ async def peer(service: Service) -> Peer:
     return made
 
 
-async def test_what_waits_and_what_comes_is_pushed_in_order(peer: Peer) -> None:
+async def test_waiting_and_new_messages_are_pushed_in_order(peer: Peer) -> None:
     await publish(peer.service, "k", b"1", b"2")
     sets = peer.watch()
     assert await taken(sets, 2) == [b"1", b"2"]
@@ -65,7 +65,7 @@ async def test_what_waits_and_what_comes_is_pushed_in_order(peer: Peer) -> None:
     await sets.aclose()
 
 
-async def test_one_who_waits_hears_of_what_another_service_has_published(
+async def test_a_waiting_watcher_gets_messages_published_by_another_service(
     peer: Peer, serve: Serve
 ) -> None:
     watching = asyncio.create_task(first(peer))
@@ -74,7 +74,7 @@ async def test_one_who_waits_hears_of_what_another_service_has_published(
     assert await watching == b"1"
 
 
-async def test_one_who_waits_hears_of_what_a_stranger_has_pushed(
+async def test_a_waiting_watcher_gets_messages_pushed_by_a_foreign_client(
     peer: Peer, db: redis.Redis
 ) -> None:
     watching = asyncio.create_task(first(peer))
@@ -91,7 +91,7 @@ async def test_a_key_that_is_subscribed_later_is_watched_too(peer: Peer) -> None
     assert await watching == b"1"
 
 
-async def test_a_watcher_that_never_subscribed_is_told_that_there_is_nothing(
+async def test_the_watch_of_an_unsubscribed_consumer_ends_at_once(
     service: Service,
 ) -> None:
     assert await rest(Peer(service).watch()) == []
@@ -119,7 +119,9 @@ async def test_watching_ends_when_the_service_stops(peer: Peer) -> None:
     assert await asyncio.gather(*watching) == [[]] * 4
 
 
-async def test_what_the_reader_did_not_take_waits_for_it_again(peer: Peer, db: redis.Redis) -> None:
+async def test_a_batch_that_the_watcher_did_not_read_waits_again(
+    peer: Peer, db: redis.Redis
+) -> None:
     await publish(peer.service, "k", b"1", b"2", b"3")
     sets = peer.watch()
     async with asyncio.timeout(WITHIN_S):
@@ -131,7 +133,7 @@ async def test_what_the_reader_did_not_take_waits_for_it_again(peer: Peer, db: r
     assert await peer.observe() == [b"1", b"2", b"3"]
 
 
-async def test_what_was_taken_before_does_not_come_again(peer: Peer, db: redis.Redis) -> None:
+async def test_only_the_last_batch_of_a_watch_waits_again(peer: Peer, db: redis.Redis) -> None:
     sets = peer.watch()
     await publish(peer.service, "k", b"1")
     assert await taken(sets, 1) == [b"1"]
@@ -200,7 +202,7 @@ async def test_watching_goes_on_after_a_restart_of_redis(
     await service.stop()
 
 
-async def test_who_watches_is_never_silent(serve: Serve, db: redis.Redis) -> None:
+async def test_a_watcher_is_never_silent(serve: Serve, db: redis.Redis) -> None:
     service = await serve(peer_timeout_s=0.3)
     peer = Peer(service)
     await peer.subscribe("k")

@@ -1,4 +1,4 @@
-"""The bytes of a list's elements, both ways."""
+"""Encoding and decoding of the messages in Redis lists."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_any_reader_of_json_finds_the_fields(id: str, timestamp: str, payload: b
 
 
 @given(st.text(min_size=1), st.text(min_size=1), st.binary(min_size=1))
-def test_what_another_writer_of_json_wrote_is_read(id: str, timestamp: str, payload: bytes) -> None:
+def test_json_of_another_encoder_is_decoded(id: str, timestamp: str, payload: bytes) -> None:
     fields = {"payload": base64.b64encode(payload).decode(), "timestamp": timestamp, "id": id}
     element = json.dumps(fields | {"more": [1, None]}, indent=1).encode()
     assert wire.decode(element) == Element(id, timestamp, payload)
@@ -77,7 +77,7 @@ objects = st.dictionaries(
 @example(b'{"id":"\\ud800"}')
 @example(b'{"id":"\xff"}')
 @example(b"[" * 5000)
-def test_what_is_no_such_json_reads_as_an_empty_message(element: bytes) -> None:
+def test_invalid_json_decodes_to_an_empty_message(element: bytes) -> None:
     assert wire.decode(element) == Element()
 
 

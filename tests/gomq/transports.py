@@ -1,8 +1,8 @@
-"""Both doors to GOMQ, and a client that knows nothing but the protocol.
+"""GOMQ brokers with each transport, and a client that uses only the protocol.
 
-``doors, kind, door, serve, dial = fixtures`` in a test module: `door` is each door in turn, started
-once for the module, on an empty server. `serve` opens one of the test's own. `dial` connects
-clients: without metadata, each from a port of its own, as existing ones are.
+``brokers, transport, broker, serve, dial = fixtures`` in a test module: `broker` has each transport
+in turn, is started once for the module, and its Redis is empty. `serve` starts one for this test.
+`dial` connects clients: without metadata, each from a port of its own, as existing ones are.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import pytest
 
 from tambomq.errors import BrokerUnavailable
 from tambomq.gomq import gomq_pb2 as pb
-from tambomq.gomq.envoy import EnvoyGomqServer
-from tambomq.gomq.methods import METHODS, SERVICE
+from tambomq.gomq.envoy.server import EnvoyGomqServer
 from tambomq.gomq.model import Options
-from tambomq.gomq.server import GomqServer
+from tambomq.gomq.server.grpc_server import GomqServer
+from tambomq.gomq.server.methods import METHODS, SERVICE
 from tests.gomq.fakes import Run, loop_in_a_thread
 from tests.servers import Server, eventually
 
@@ -32,12 +32,12 @@ KINDS: dict[str, type[GomqServer | EnvoyGomqServer]] = {
 WITHIN_S = 60.0
 """For calls that are to succeed, on a machine that has others to serve."""
 
-Serve = Callable[..., "Door"]
+Serve = Callable[..., "Broker"]
 Dial = Callable[..., "Client"]
 
 
-class Door:
-    """A running server, and the loop it runs on."""
+class Broker:
+    """A running server with one transport, and the loop it runs on."""
 
     def __init__(self, server: GomqServer | EnvoyGomqServer, run: Run) -> None:
         self.server, self.run = server, run
@@ -45,16 +45,16 @@ class Door:
 
     @property
     def port(self) -> int:
-        """Where it listens on 127.0.0.1."""
+        """The port on 127.0.0.1."""
         return self.server.address[1]
 
     @property
     def address(self) -> str:
-        """The same, as clients want it."""
+        """Host and port."""
         return f"127.0.0.1:{self.port}"
 
     def watchers(self) -> int:
-        """How many watch right now; -1 if the server is too busy to be asked."""
+        """How many calls to Watch are under way; -1 if the server is too busy to answer."""
         try:
             self.run(self.server.check())
         except BrokerUnavailable:
@@ -62,45 +62,47 @@ class Door:
         return self.server.stats.watchers
 
 
-class Doors:
-    """Opens doors on one loop, in a thread."""
+class Brokers:
+    """Starts brokers on one loop, in a thread."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
         self._stack = ExitStack()
-        self._shared: dict[tuple[str, str], Door] = {}
+        self._shared: dict[tuple[str, str], Broker] = {}
 
     @contextmanager
-    def open(self, kind: str, url: str, **options: Any) -> Iterator[Door]:
-        """A door of that kind; *options* are the server's, and those of `Options`."""
+    def open(self, transport: str, url: str, **options: Any) -> Iterator[Broker]:
+        """A broker with that transport; *options* are the server's, and those of `Options`."""
         limits = {name: options.pop(name) for name in Options.__slots__ if name in options}
-        server = KINDS[kind](url, port=0, options=Options(**limits), **options)
+        server = KINDS[transport](url, port=0, options=Options(**limits), **options)
         self._run(server.start())
         try:
-            yield Door(server, self._run)
+            yield Broker(server, self._run)
         finally:
             self._run(server.stop(0))
 
-    def shared(self, kind: str, url: str) -> Door:
-        """One that stays open as long as the module runs."""
-        if (kind, url) not in self._shared:
-            self._shared[kind, url] = door = self._stack.enter_context(self.open(kind, url))
-            door.is_shared = True
-        return self._shared[kind, url]
+    def shared(self, transport: str, url: str) -> Broker:
+        """A broker that runs until the end of the module."""
+        if (transport, url) not in self._shared:
+            self._shared[transport, url] = broker = self._stack.enter_context(
+                self.open(transport, url)
+            )
+            broker.is_shared = True
+        return self._shared[transport, url]
 
     def close(self) -> None:
-        """Close what stayed open."""
+        """Stop the shared brokers."""
         self._stack.close()
 
 
-def has(kind: str) -> bool:
-    """Whether that door can be opened on this machine."""
-    return kind != "envoy" or importlib.util.find_spec("pyvoy") is not None
+def has(transport: str) -> bool:
+    """Whether that transport is installed."""
+    return transport != "envoy" or importlib.util.find_spec("pyvoy") is not None
 
 
-def need(kind: str) -> None:
-    """Skip the test where that door cannot be opened."""
-    if not has(kind):
+def need(transport: str) -> None:
+    """Skip the test unless that transport is installed."""
+    if not has(transport):
         pytest.skip("the extra [envoy] is not installed")
 
 
@@ -176,7 +178,7 @@ def payloads(records: pb.RecordSet) -> list[bytes]:
 
 
 def raw_socket(address: str) -> socket.socket:
-    """A connection that nobody speaks on yet."""
+    """A connection without any bytes sent yet."""
     host, _, port = address.partition(":")
     return socket.create_connection((host, int(port)), timeout=WITHIN_S)
 
@@ -211,57 +213,57 @@ def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def doors() -> Iterator[Doors]:
+def brokers() -> Iterator[Brokers]:
     """A loop for the servers of one module."""
     with loop_in_a_thread() as run:
-        opened = Doors(run)
+        opened = Brokers(run)
         try:
             yield opened
         finally:
             opened.close()
 
 
-# Both at every change would take a minute; tests/gomq/test_envoy.py is for every change.
+# Both at every change would take a minute; tests/gomq/envoy/test_server.py is for every change.
 @pytest.fixture(params=["grpc", pytest.param("envoy", marks=pytest.mark.slow)])
-def kind(request: pytest.FixtureRequest) -> str:
-    """Each kind of door in turn."""
+def transport(request: pytest.FixtureRequest) -> str:
+    """Each transport in turn."""
     need(request.param)
     return str(request.param)
 
 
 @pytest.fixture
-def door(kind: str, doors: Doors, server: Server) -> Door:
-    """A door that tests share; the server behind it was emptied."""
-    return doors.shared(kind, server.url)
+def broker(transport: str, brokers: Brokers, server: Server) -> Broker:
+    """A broker that tests share, on an empty Redis."""
+    return brokers.shared(transport, server.url)
 
 
 @pytest.fixture
-def serve(kind: str, doors: Doors, server: Server) -> Iterator[Serve]:
-    """A function from options, and perhaps a URL, to a door of this test's own."""
+def serve(transport: str, brokers: Brokers, server: Server) -> Iterator[Serve]:
+    """A function from options, and optionally a URL, to a broker for this test alone."""
     with ExitStack() as stack:
 
-        def start(url: str = "", **options: Any) -> Door:
-            return stack.enter_context(doors.open(kind, url or server.url, **options))
+        def start(url: str = "", **options: Any) -> Broker:
+            return stack.enter_context(brokers.open(transport, url or server.url, **options))
 
         yield start
 
 
 @pytest.fixture
 def dial(serve: Serve) -> Iterator[Dial]:
-    """A function from a door to a client of it. All hang up, and are forgotten, after the test."""
-    clients: list[tuple[Client, Door]] = []
+    """A function from a broker to a client of it. After the test all clients are closed."""
+    clients: list[tuple[Client, Broker]] = []
 
-    def connect(door: Door, **options: Any) -> Client:
-        client = Client(door.address, **options)
-        clients.append((client, door))
+    def connect(broker: Broker, **options: Any) -> Client:
+        client = Client(broker.address, **options)
+        clients.append((client, broker))
         return client
 
     yield connect
     for client, _ in clients:
         client.channel.close()
-    for door in {door for client, door in clients if client.watched and door.is_shared}:
+    for broker in {broker for client, broker in clients if client.watched and broker.is_shared}:
         # It may need a moment to notice, and its watcher would be a peer in the next test.
-        eventually(lambda door=door: door.watchers() == 0, within_s=WITHIN_S)  # type: ignore[misc]
+        eventually(lambda broker=broker: broker.watchers() == 0, within_s=WITHIN_S)  # type: ignore[misc]
 
 
-fixtures = doors, kind, door, serve, dial
+fixtures = brokers, transport, broker, serve, dial

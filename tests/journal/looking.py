@@ -1,18 +1,18 @@
-"""What a journal says, for tests that compare it with what was done."""
+"""Helpers that read a journal, for tests that compare it with the messages sent."""
 
 from __future__ import annotations
 
 from tambomq.journal import ops
 from tambomq.journal.keys import Keys
 from tambomq.journal.ops import State
-from tambomq.journal.wire import Record, record_of
+from tambomq.journal.wire import JournalRecord, record_of
 from tambomq.store.sync import Store
 
 
-def records(url: str, protocol: str, queue: str) -> list[Record]:
-    """Return all that a journal holds, in order."""
+def records(url: str, protocol: str, queue: str) -> list[JournalRecord]:
+    """Return all records of a journal, in order."""
     store, keys = Store(url), Keys(protocol, queue)
-    found: list[Record] = []
+    found: list[JournalRecord] = []
     low = "-"
     try:
         while page := store.run(ops.read(keys, low)):
@@ -24,7 +24,7 @@ def records(url: str, protocol: str, queue: str) -> list[Record]:
 
 
 def bodies(url: str, protocol: str, queue: str) -> list[bytes | None]:
-    """Return the bodies of all that was sent, in order."""
+    """Return the bodies of all `sent` records, in order."""
     return [each.body for each in records(url, protocol, queue) if each.event == "sent"]
 
 

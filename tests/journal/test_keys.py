@@ -1,4 +1,4 @@
-"""Whose journals there may be, and what their keys are called."""
+"""Names of journal keys, and which names are valid."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tambomq.journal.keys import PROTOCOLS, Keys, any_of, queue_of
 queues = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 
 
-def test_a_journal_lies_beside_its_queue() -> None:
+def test_a_journal_is_named_after_its_queue() -> None:
     keys = Keys("gomq", "orders")
     assert keys.journal == "{tambo:gomq:orders}:journal"
     assert keys.state == "{tambo:gomq:orders}:journal:state"
@@ -27,17 +27,17 @@ def test_a_journal_is_found_again_by_its_key(protocol: str, queue: str) -> None:
     assert fnmatch.fnmatchcase(key, any_of(protocol))
 
 
-def test_keys_of_others_are_no_journals() -> None:
+def test_other_keys_are_not_taken_for_journals() -> None:
     for key in ("{tambo:rsmq:q}:journal", "{tambo:gomq:q}:other", "{tambo:gomq:}:journal", "q"):
         assert queue_of("gomq", key) is None
 
 
 @pytest.mark.parametrize(("protocol", "queue"), [("amqp", "q"), ("", "q"), ("rsmq", "")])
-def test_what_names_no_queue_is_refused(protocol: str, queue: str) -> None:
+def test_an_invalid_protocol_or_queue_is_refused(protocol: str, queue: str) -> None:
     with pytest.raises(InvalidFormat):
         Keys(protocol, queue)
 
 
-def test_text_that_no_key_can_hold_is_refused() -> None:
+def test_text_that_utf_8_cannot_encode_is_refused() -> None:
     with pytest.raises(InvalidFormat, match="any text"):
         Keys("rsmq", "\ud800")

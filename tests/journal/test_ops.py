@@ -10,7 +10,7 @@ import redis
 from tambomq.errors import InvalidValue, WrongType
 from tambomq.journal import ops
 from tambomq.journal.keys import Keys
-from tambomq.journal.wire import Record, record_of
+from tambomq.journal.wire import JournalRecord, record_of
 from tambomq.store.sync import Store
 from tests.servers import Server
 
@@ -24,8 +24,8 @@ def store(each_server: Server) -> Iterator[Store]:
     store.close()
 
 
-def test_what_is_appended_is_read_in_order(store: Store) -> None:
-    records = [Record(at, b"%d" % at, id=f"m{at}") for at in range(2500)]
+def test_appended_records_are_read_in_order(store: Store) -> None:
+    records = [JournalRecord(at, b"%d" % at, id=f"m{at}") for at in range(2500)]
     ids = store.follow(ops.append(KEYS, iter(records)))
     assert len(set(ids)) == 2500
     found, low = [], "-"
@@ -37,17 +37,17 @@ def test_what_is_appended_is_read_in_order(store: Store) -> None:
     assert [record_of(fields) for _, fields in found] == records
 
 
-def test_its_ends_and_its_length_are_known(store: Store) -> None:
+def test_the_first_and_last_id_and_the_length_are_returned(store: Store) -> None:
     assert store.run(ops.first_id(KEYS)) is None
     assert store.run(ops.last_id(KEYS)) is None
-    ids = store.follow(ops.append(KEYS, [Record(1), Record(2), Record(3)]))
+    ids = store.follow(ops.append(KEYS, [JournalRecord(1), JournalRecord(2), JournalRecord(3)]))
     assert store.run(ops.first_id(KEYS)) == ids[0]
     assert store.run(ops.last_id(KEYS)) == ids[-1]
     assert store.run(ops.length(KEYS)) == 3
 
 
 def test_trimming_keeps_the_entry_it_names_and_all_later(store: Store) -> None:
-    ids = store.follow(ops.append(KEYS, [Record(at) for at in range(500)]))
+    ids = store.follow(ops.append(KEYS, [JournalRecord(at) for at in range(500)]))
     assert store.run(ops.trim(KEYS, ids[123])) == 123
     assert store.run(ops.first_id(KEYS)) == ids[123]
     assert store.run(ops.trim(KEYS, ids[123])) == 0
@@ -55,15 +55,15 @@ def test_trimming_keeps_the_entry_it_names_and_all_later(store: Store) -> None:
 
 def test_a_record_that_cannot_be_written_writes_nothing(store: Store) -> None:
     with pytest.raises(InvalidValue):
-        store.follow(ops.append(KEYS, [Record(1), Record(-1)]))
+        store.follow(ops.append(KEYS, [JournalRecord(1), JournalRecord(-1)]))
     assert store.run(ops.length(KEYS)) == 0
 
 
 def test_journals_are_found_by_protocol(store: Store) -> None:
     names = [f"q{number}:*" for number in range(40)]
     for name in names:
-        store.follow(ops.append(Keys("gomq", name), [Record(1)]))
-    store.follow(ops.append(Keys("rsmq", "another"), [Record(1)]))
+        store.follow(ops.append(Keys("gomq", name), [JournalRecord(1)]))
+    store.follow(ops.append(Keys("rsmq", "another"), [JournalRecord(1)]))
     cursor, found = b"0", set[str]()
     while True:
         cursor, some = store.run(ops.queues("gomq", cursor))
@@ -73,10 +73,10 @@ def test_journals_are_found_by_protocol(store: Store) -> None:
     assert found == set(names)
 
 
-def test_what_lies_where_a_journal_should_is_told(store: Store, each_server: Server) -> None:
+def test_a_key_of_another_type_raises(store: Store, each_server: Server) -> None:
     with redis.Redis.from_url(each_server.url) as db:
         db.set(KEYS.journal, "x")
     with pytest.raises(WrongType):
         store.run(ops.read(KEYS))
     with pytest.raises(WrongType):
-        store.follow(ops.append(KEYS, [Record(1)]))
+        store.follow(ops.append(KEYS, [JournalRecord(1)]))

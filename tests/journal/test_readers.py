@@ -1,4 +1,4 @@
-"""Readers commit what they need no more, and only what all have committed is trimmed."""
+"""Readers of a journal: commits, and trimming of what all readers have committed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tambomq.errors import InvalidFormat, WrongType
 from tambomq.journal import ops
 from tambomq.journal.keys import Keys
-from tambomq.journal.recording import BOUNDS, Bounds
+from tambomq.journal.policy import DEFAULT_BOUNDS, JournalBounds
 from tambomq.store.sync import Store
 from tests.servers import Server
 
@@ -30,12 +30,12 @@ def store(each_server: Server) -> Iterator[Store]:
 def fill(store: Store, count: int, body: bytes = b"x") -> list[str]:
     """Record *count* messages; return the ids of their entries."""
     last = store.run(ops.last_id(KEYS))
-    assert store.run(ops.append_bounded(KEYS, BOUNDS, [(1, body)] * count)) == count
+    assert store.run(ops.append_bounded(KEYS, DEFAULT_BOUNDS, [(1, body)] * count)) == count
     low = "-" if last is None else f"({last}"
     return [id.decode() for id, _ in store.run(ops.read(KEYS, low))]
 
 
-def held(store: Store) -> ops.State:
+def state_of(store: Store) -> ops.State:
     state = store.run(ops.state(KEYS))
     assert state is not None
     return state
@@ -45,11 +45,11 @@ def test_a_queue_without_a_journal_has_no_state(store: Store) -> None:
     assert store.run(ops.state(KEYS)) is None
 
 
-def test_what_one_reader_has_committed_goes_but_for_the_last(store: Store) -> None:
+def test_committed_entries_are_trimmed_except_the_last(store: Store) -> None:
     ids = fill(store, 10)
     assert store.run(ops.commit(KEYS, "etl", ids[6])) == 6
     assert store.run(ops.first_id(KEYS)) == ids[6]
-    assert held(store).entries == 4
+    assert state_of(store).entries == 4
 
 
 def test_the_slowest_reader_decides(store: Store) -> None:
@@ -67,21 +67,21 @@ def test_a_reader_that_is_forgotten_holds_nothing_back(store: Store) -> None:
     assert store.run(ops.forget(KEYS, "slow"))
     assert store.run(ops.first_id(KEYS)) == ids[8]
     assert not store.run(ops.forget(KEYS, "slow"))
-    assert [each.name for each in held(store).readers] == ["fast"]
+    assert [each.name for each in state_of(store).readers] == ["fast"]
 
 
-def test_the_last_reader_that_is_forgotten_takes_nothing_with_it(store: Store) -> None:
+def test_forgetting_the_last_reader_trims_nothing(store: Store) -> None:
     ids = fill(store, 3)
     store.run(ops.commit(KEYS, "etl", ids[1]))
     assert store.run(ops.forget(KEYS, "etl"))
-    assert held(store).entries == 2
+    assert state_of(store).entries == 2
 
 
 def test_an_older_commit_changes_nothing(store: Store) -> None:
     ids = fill(store, 5)
     store.run(ops.commit(KEYS, "etl", ids[3]))
     assert store.run(ops.commit(KEYS, "etl", ids[1])) == 0
-    assert held(store).readers[0].committed == ids[3]
+    assert state_of(store).readers[0].committed == ids[3]
 
 
 def test_a_commit_between_two_entries_keeps_the_later(store: Store) -> None:
@@ -91,59 +91,59 @@ def test_a_commit_between_two_entries_keeps_the_later(store: Store) -> None:
     assert store.run(ops.last_id(KEYS)) == ids[2]
 
 
-def test_bytes_and_lags_are_told(store: Store) -> None:
+def test_the_state_has_bytes_and_lags(store: Store) -> None:
     ids = fill(store, 4, b"1234")
     store.run(ops.commit(KEYS, "etl", ids[1]))
-    state = held(store)
+    state = state_of(store)
     assert state.bytes == 3 * (ENTRY + 4)
     assert (state.first, state.last) == (ids[1], ids[3])
     (reader,) = state.readers
     assert reader.lag_bytes == 2 * (ENTRY + 4)
     assert reader.lag_ms == int(ids[3].split("-")[0]) - int(ids[1].split("-")[0])
     store.run(ops.commit(KEYS, "etl", ids[3]))
-    assert held(store).readers[0].lag_bytes == 0
+    assert state_of(store).readers[0].lag_bytes == 0
 
 
 def test_a_full_journal_has_room_again_after_a_commit(store: Store) -> None:
-    bounds = Bounds(max_entries=3)
+    bounds = JournalBounds(max_entries=3)
     assert store.run(ops.append_bounded(KEYS, bounds, [(1, b"a")] * 5)) == 3
-    assert held(store).dropped == 2
+    assert state_of(store).dropped == 2
     last = store.run(ops.last_id(KEYS))
     assert last is not None
     store.run(ops.commit(KEYS, "etl", last))
     assert store.run(ops.append_bounded(KEYS, bounds, [(1, b"a")] * 5, missed=4)) == 2
-    assert held(store).dropped == 2 + 3 + 4
+    assert state_of(store).dropped == 2 + 3 + 4
 
 
-def test_bytes_bound_a_journal_too(store: Store) -> None:
-    bounds = Bounds(max_bytes=2 * (ENTRY + 1000))
+def test_a_journal_is_bounded_in_bytes_too(store: Store) -> None:
+    bounds = JournalBounds(max_bytes=2 * (ENTRY + 1000))
     assert store.run(ops.append_bounded(KEYS, bounds, [(1, b"x" * 1000)] * 3)) == 2
-    assert held(store).bytes == bounds.max_bytes
+    assert state_of(store).bytes == bounds.max_bytes
 
 
-def test_a_journal_that_somebody_deleted_begins_anew(store: Store, each_server: Server) -> None:
-    bounds = Bounds(max_entries=1000, max_bytes=1024)
+def test_a_deleted_journal_starts_empty(store: Store, each_server: Server) -> None:
+    bounds = JournalBounds(max_entries=1000, max_bytes=1024)
     assert store.run(ops.append_bounded(KEYS, bounds, [(1, b"x" * 400)] * 3)) == 2
     with redis.Redis.from_url(each_server.url) as db:
         db.delete(KEYS.journal)
     assert store.run(ops.append_bounded(KEYS, bounds, [(1, b"x" * 400)] * 3)) == 2
-    assert held(store).bytes == 2 * (ENTRY + 400)
+    assert state_of(store).bytes == 2 * (ENTRY + 400)
 
 
 @pytest.mark.parametrize("id", ["", "5", "-", "+", "1-", "(1-0", "1-0 ", f"{1 << 64}-0", "x-y"])
-def test_what_is_no_entry_id_is_refused(id: str) -> None:
+def test_an_invalid_entry_id_is_refused(id: str) -> None:
     with pytest.raises(InvalidFormat):
         ops.commit(KEYS, "etl", id)
 
 
 @pytest.mark.parametrize("reader", ["", "a b", "x" * 161, "é"])
-def test_what_names_no_reader_is_refused(reader: str) -> None:
+def test_an_invalid_reader_name_is_refused(reader: str) -> None:
     for call in (lambda: ops.commit(KEYS, reader, "1-0"), lambda: ops.forget(KEYS, reader)):
         with pytest.raises(InvalidFormat):
             call()
 
 
-def test_what_lies_where_a_journal_should_stops_a_commit(store: Store, each_server: Server) -> None:
+def test_a_key_of_another_type_makes_a_commit_fail(store: Store, each_server: Server) -> None:
     with redis.Redis.from_url(each_server.url) as db:
         db.set(KEYS.journal, "x")
         with pytest.raises(WrongType):
@@ -164,6 +164,6 @@ def test_the_furthest_commit_of_a_reader_counts(
         store.run(ops.forget(KEYS, "etl"))
         for ms, seq in given_ids:
             store.run(ops.commit(KEYS, "etl", f"{ms}-{seq}"))
-        assert held(store).readers[0].committed == "{}-{}".format(*max(given_ids))
+        assert state_of(store).readers[0].committed == "{}-{}".format(*max(given_ids))
     finally:
         store.close()

@@ -1,4 +1,4 @@
-"""Chunks of entries are recorded once and whole, and lie in the journal as `append` puts them."""
+"""Chunks of journal entries: appended once, whole, and in the form that `append` writes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tambomq.errors import WrongType
-from tambomq.journal import keys, ops, sink_ops
+from tambomq.journal import keys, ops
+from tambomq.journal import sink as sink_ops
 from tambomq.journal.keys import Keys
-from tambomq.journal.wire import Record, record_of
+from tambomq.journal.wire import JournalRecord, record_of
 from tambomq.store.sync import Store
 
 JOURNAL = Keys("gomq", "orders")
@@ -23,15 +24,15 @@ FIELDS = ((keys.EVENT, b"sent"), (keys.ID, None), (keys.AT, b"7"), (keys.BODY, N
 values = st.none() | st.binary(max_size=3)
 
 
-def record(store: Store, *entries: sink_ops.Entry, mark: tuple[int, str, str, int] = FIRST) -> int:
-    return store.run(sink_ops.record(JOURNAL, "query", mark, FIELDS, entries))
+def record(store: Store, *entries: sink_ops.Entry, token: tuple[int, str, str, int] = FIRST) -> int:
+    return store.run(sink_ops.record(JOURNAL, "query", token, FIELDS, entries))
 
 
 def recorded(store: Store) -> Sequence[list[bytes]]:
     return [fields for _, fields in store.run(ops.read(JOURNAL))]
 
 
-def test_a_fence_lies_beside_its_journal() -> None:
+def test_the_fence_is_named_after_its_journal() -> None:
     assert FENCE == "{tambo:gomq:orders}:fence:query"
 
 
@@ -39,16 +40,16 @@ def test_a_chunk_that_is_recorded_twice_is_there_once(each: Store, each_db: redi
     entries = ((b"a", b"one"), (b"b", b""))
     assert (record(each, *entries), record(each, *entries)) == (1, 0)
     assert [record_of(fields) for fields in recorded(each)] == [
-        Record(7, b"one", id="a"),
-        Record(7, b"", id="b"),
+        JournalRecord(7, b"one", id="a"),
+        JournalRecord(7, b"", id="b"),
     ]
     assert each_db.hgetall(FENCE) == {b"0/0/0": b"one"}
     assert 0 < each_db.ttl(FENCE) <= 60
 
 
-def test_what_is_stored_is_what_append_stores(each: Store) -> None:
+def test_a_chunk_is_stored_in_the_form_of_append(each: Store) -> None:
     record(each, (b"a", b"one"))
-    each.follow(ops.append(JOURNAL, [Record(7, b"one", id="a")]))
+    each.follow(ops.append(JOURNAL, [JournalRecord(7, b"one", id="a")]))
     ours, theirs = recorded(each)
     assert ours == theirs
 
@@ -57,8 +58,8 @@ def test_other_entries_under_a_token_or_a_batch_that_is_over_are_not_recorded(
     each: Store, each_db: redis.Redis
 ) -> None:
     each_db.hset(FENCE, mapping={"9/0/0": "one", "floor": 9})
-    assert record(each, (b"a", b"b"), mark=(9, "9/0/0", "two", 60)) == -1
-    assert record(each, (b"a", b"b"), mark=(8, "8/0/0", "two", 60)) == -2
+    assert record(each, (b"a", b"b"), token=(9, "9/0/0", "two", 60)) == -1
+    assert record(each, (b"a", b"b"), token=(8, "8/0/0", "two", 60)) == -2
     assert each_db.keys() == [FENCE.encode()]
 
 
@@ -75,7 +76,7 @@ def test_entries_may_leave_out_any_of_their_fields(
     store.run(ops.trim(JOURNAL, "9999999999999-0"))
 
 
-def test_fields_may_all_be_the_same_for_all(each: Store) -> None:
+def test_all_fields_may_have_common_values(each: Store) -> None:
     same = ((keys.EVENT, b"sent"), (keys.AT, b"7"))
     assert each.run(sink_ops.record(JOURNAL, "query", FIRST, same, [(), ()])) == 1
     assert recorded(each) == [[b"e", b"sent", b"ts", b"7"]] * 2
@@ -91,5 +92,5 @@ def test_a_key_of_another_type_keeps_the_whole_chunk_out(
     assert set(cast("Any", each_db.keys())) == {broken.encode()}
 
 
-def test_a_lost_reply_is_asked_for_again() -> None:
+def test_the_call_may_be_repeated() -> None:
     assert sink_ops.record(JOURNAL, "query", FIRST, FIELDS, [(b"a", b"b")]).repeatable

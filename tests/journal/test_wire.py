@@ -1,4 +1,4 @@
-"""Records as fields, and back."""
+"""Encoding of journal records as fields, and decoding."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tambomq.errors import LocalProtocolError
-from tambomq.journal.wire import Record, by_name, column, fields_of, number, record_of
+from tambomq.journal.wire import JournalRecord, by_name, column, fields_of, number, record_of
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 numbers = st.integers(0, 2**63 - 1)
 records = st.builds(
-    Record,
+    JournalRecord,
     at_ms=numbers,
     body=st.none() | st.binary(),
     event=texts.filter(bool),
@@ -28,18 +28,18 @@ records = st.builds(
 
 
 @given(records)
-def test_a_record_comes_back_as_it_was(record: Record) -> None:
+def test_a_record_comes_back_as_it_was(record: JournalRecord) -> None:
     assert record_of(fields_of(record)) == record
 
 
-def test_what_else_is_known_has_fields_of_its_own() -> None:
-    told = Record(5, event="dead", attempt=2, targets=0, reason="no")
-    assert fields_of(told) == (*(b"e", b"dead", b"ts", b"5", b"a", b"2", b"to", b"0", b"r", b"no"),)
+def test_optional_values_have_fields_of_their_own() -> None:
+    dead = JournalRecord(5, event="dead", attempt=2, targets=0, reason="no")
+    assert fields_of(dead) == (*(b"e", b"dead", b"ts", b"5", b"a", b"2", b"to", b"0", b"r", b"no"),)
 
 
-def test_what_is_empty_is_left_out() -> None:
-    assert fields_of(Record(5)) == (b"e", b"sent", b"ts", b"5")
-    assert fields_of(Record(5, b"", id="a", name="n", delay_ms=0)) == (
+def test_empty_values_are_left_out() -> None:
+    assert fields_of(JournalRecord(5)) == (b"e", b"sent", b"ts", b"5")
+    assert fields_of(JournalRecord(5, b"", id="a", name="n", delay_ms=0)) == (
         *(b"e", b"sent", b"id", b"a", b"ts", b"5"),
         *(b"n", b"n", b"delay_ms", b"0", b"d", b""),
     )
@@ -60,9 +60,9 @@ def test_what_is_empty_is_left_out() -> None:
         {"at_ms": 1, "reason": "\ud800"},
     ],
 )
-def test_what_no_journal_can_hold_is_refused(wrong: dict[str, Any]) -> None:
+def test_an_invalid_record_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(LocalProtocolError):
-        fields_of(Record(**wrong))
+        fields_of(JournalRecord(**wrong))
 
 
 @given(st.lists(st.binary(max_size=30)))
@@ -71,11 +71,11 @@ def test_any_fields_can_be_read(fields: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("value", [None, b"", b"-1", b"1.5", b"\xb2", b"9" * 19, b"1" * 10_000])
-def test_what_is_no_number_is_none(value: bytes | None) -> None:
+def test_a_malformed_number_is_none(value: bytes | None) -> None:
     assert number(value) is None
 
 
-def test_the_largest_number_is_one() -> None:
+def test_the_largest_64_bit_number_is_read() -> None:
     assert number(b"9223372036854775807") == 2**63 - 1
 
 

@@ -1,4 +1,4 @@
-"""Servers for these tests, on both loops."""
+"""Servers and clients for tests, on both event loops."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def served(serve: Serve) -> Served:
 
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
-    """Clients for threads, then those for asyncio."""
+    """The blocking clients, then the asyncio ones."""
     return str(request.param)
 
 

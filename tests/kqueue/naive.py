@@ -1,4 +1,4 @@
-"""The protocol in its plainest form, to compare with: slow, and easy to believe."""
+"""A reference implementation of the protocol: slow, and simple enough to be obviously right."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SMALL = Limits(name_bytes=6, message_bytes=12)
 names = st.sampled_from([b"", b"a", b"b", b"queue", b"*", b"\x00\x00\x00\x01"])
 bodies = st.sampled_from([b"", b"x", b"*\x00\x00\x00\x01a", b"Hello, world"])
 messages = st.lists(st.tuples(names, bodies), max_size=30)
-# The fast ways begin where names and lengths repeat.
+# The fast paths of the scan start where names and lengths repeat.
 repeating = st.lists(st.tuples(st.tuples(names, bodies), st.integers(1, 5)), max_size=8).map(
     lambda rows: [message for message, count in rows for _ in range(count)]
 )
@@ -40,7 +40,7 @@ def stream(found: list[tuple[bytes, bytes]]) -> bytes:
 
 
 def decode(data: bytes, limits: Limits) -> tuple[list[tuple[bytes, bytes]], int, bool]:
-    """The whole messages of *data*, how many bytes they are, and whether garbage follows."""
+    """The complete messages of *data*, their size in bytes, and whether garbage follows."""
     found: list[tuple[bytes, bytes]] = []
     pos = 0
     while True:
@@ -64,9 +64,9 @@ def decode(data: bytes, limits: Limits) -> tuple[list[tuple[bytes, bytes]], int,
 
 
 def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
-    """*data* cut at each of *cuts*, wherever they fall."""
-    places = sorted({cut % (len(data) + 1) for cut in cuts} | {0, len(data)})
-    return [data[a:b] for a, b in pairwise(places)]
+    """*data* split at each of *cuts*, modulo its length."""
+    positions = sorted({cut % (len(data) + 1) for cut in cuts} | {0, len(data)})
+    return [data[a:b] for a, b in pairwise(positions)]
 
 
 cuts = st.lists(st.integers(0, 2000), max_size=12)

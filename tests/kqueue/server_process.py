@@ -1,4 +1,4 @@
-"""A KqueueMsgQ server in a process of its own: what it costs is its own, and it can be killed.
+"""A KqueueMsgQ server in its own process, whose memory can be measured and which can be killed.
 
 Started with its options as JSON. It prints its port, then answers each line it reads with a line
 of JSON: its numbers to ``stats``, its memory to ``memory``. When its input ends, so does it.
@@ -31,7 +31,7 @@ _WITHIN_S = 30.0
 
 
 class Memory(NamedTuple):
-    """What a process takes, in bytes, and how many objects it has that refer to others."""
+    """Memory of a process in bytes, and the number of objects that the GC tracks."""
 
     now: int
     peak: int
@@ -39,7 +39,7 @@ class Memory(NamedTuple):
 
 
 class ServerProcess:
-    """A server in a process of its own, on a free port; it may end by nothing but our wish.
+    """A server in its own process, on a free port; a crash of it fails the test.
 
     *send_buffer_bytes* is what the network may keep for each of its clients, *max_files* how
     many files it may open.
@@ -63,13 +63,13 @@ class ServerProcess:
         try:
             code = self._end()
             self._log.seek(0)
-            said = self._log.read()
+            log = self._log.read()
         finally:
             self._process.kill()
             self._process.wait()
             self._log.close()
         if kind is None:
-            assert (code, "Traceback" in said) == (0, False), said
+            assert (code, "Traceback" in log) == (0, False), log
 
     @property
     def pid(self) -> int:
@@ -84,7 +84,7 @@ class ServerProcess:
         return Memory(**self._ask("memory"))
 
     def comes_to(self, condition: Callable[[Stats], bool]) -> Stats:
-        """Wait until the server's numbers fulfil *condition*; return them."""
+        """Wait until the server's statistics fulfil *condition*; return them."""
 
         def holds() -> Stats:
             stats = self.stats
@@ -94,12 +94,12 @@ class ServerProcess:
         return eventually(holds, within_s=_WITHIN_S)
 
     def kill(self) -> None:
-        """Let it crash."""
+        """Kill the process."""
         self._process.kill()
         self._close_pipes()
 
     def restart(self) -> None:
-        """Start it again, where it was."""
+        """Start it again on the same port."""
         self._options["port"] = self.port
         self._start()
 
@@ -150,7 +150,7 @@ async def _serve(
     if send_buffer_bytes:
         assert server._server is not None
         for listening in server._server.sockets:
-            # Those it accepts inherit it.
+            # Accepted sockets inherit it.
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
     _say(server.address[1])
     async for line in lines:
@@ -177,8 +177,8 @@ def _memory() -> dict[str, int]:
 
 def _main() -> None:
     options = json.loads(sys.argv[1])
-    if (most := options.pop("max_files", None)) is not None:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    if (max_files := options.pop("max_files", None)) is not None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max_files, max_files))
     is_uv = options.pop("loop") == "uvloop"
     factory = uvloop.new_event_loop if is_uv else asyncio.new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:

@@ -1,4 +1,4 @@
-"""A KqueueMsgQ server on a loop in a thread, and clients of it that are nothing but sockets."""
+"""A KqueueMsgQ server on an event loop in a thread, and clients that are plain sockets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WITHIN_S = 60.0
 
 
 class Served:
-    """A server that runs on a loop of its own, on a free port."""
+    """A server on its own event loop and a free port."""
 
     def __init__(self, loop: str, **options: Any) -> None:
         self._runner = asyncio.Runner(loop_factory=LOOPS[loop])
@@ -54,17 +54,17 @@ class Served:
     ) -> None:
         try:
             self.run(self.server.stop(0))
-            assert not self.server._room.open
+            assert not self.server._broker.peers
             assert not self.call(lambda: asyncio.all_tasks(self._loop))
         finally:
             self._end()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """What *coroutine* returns on the server's loop."""
+        """Run *coroutine* on the server's loop and return its result."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(_WITHIN_S)
 
     def call(self, function: Callable[[], T]) -> T:
-        """What *function* returns when the loop calls it, between two things it does."""
+        """Call *function* on the server's loop and return its result."""
         answer: Future[T] = Future()
         self._loop.call_soon_threadsafe(lambda: answer.set_result(function()))
         return answer.result(_WITHIN_S)
@@ -76,28 +76,28 @@ class Served:
     @property
     def peers(self) -> list[Any]:
         """The server's side of each connection."""
-        return list(self.server._room.open)
+        return list(self.server._broker.peers)
 
     @property
     def port(self) -> int:
         return self.server.address[1]
 
-    def connect(self, *said: bytes, tls: ssl.SSLContext | None = None) -> Raw:
-        """A client that has said this; closed by whoever asked for it."""
-        return Raw(self.port, tls).say(*said)
+    def connect(self, *data: bytes, tls: ssl.SSLContext | None = None) -> Raw:
+        """A client that has sent these bytes; the caller closes it."""
+        return Raw(self.port, tls).send_bytes(*data)
 
     def producer(self) -> Raw:
         return self.connect(b"produce")
 
     def consumer(self, *names: bytes) -> Raw:
-        """A client that is subscribed, an empty name is all queues; the server knows it."""
+        """A client whose subscriptions the server has registered; an empty name is all queues."""
         before = self.stats.subscriptions
         client = self.connect(b"consume", *map(subscribe, names))
         self.comes_to(lambda stats: stats.subscriptions == before + len(set(names)))
         return client
 
     def comes_to(self, condition: Callable[[Stats], bool]) -> None:
-        """Wait until the server's numbers fulfil *condition*."""
+        """Wait until the server's statistics fulfil *condition*."""
 
         def holds() -> bool:
             stats = self.stats
@@ -113,7 +113,7 @@ class Served:
 
 
 class Raw:
-    """A client that is a socket."""
+    """A client that is a plain socket."""
 
     def __init__(self, port: int, tls: ssl.SSLContext | None = None) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), _WITHIN_S)
@@ -131,15 +131,15 @@ class Raw:
     ) -> None:
         self.socket.close()
 
-    def say(self, *said: bytes) -> Self:
-        self.socket.sendall(b"".join(said))
+    def send_bytes(self, *data: bytes) -> Self:
+        self.socket.sendall(b"".join(data))
         return self
 
     def send(self, *messages: tuple[bytes, bytes]) -> Self:
-        return self.say(*(message(name, body) for name, body in messages))
+        return self.send_bytes(*(message(name, body) for name, body in messages))
 
     def read(self, size: int) -> bytes:
-        """So many bytes, or fewer if the server hangs up before."""
+        """Read *size* bytes, or fewer if the server closes the connection before."""
         found = bytearray()
         while len(found) < size:
             try:
@@ -159,16 +159,16 @@ class Raw:
     def messages(self, count: int) -> list[tuple[bytes, bytes]]:
         return [self.message() for _ in range(count)]
 
-    def is_hung_up(self) -> bool:
-        """Whether the server hangs up, and says nothing before."""
+    def is_closed(self) -> bool:
+        """Whether the server closes the connection without sending anything."""
         return self.read(1) == b""
 
     def rest(self) -> bytes:
-        """All that comes until the server hangs up."""
+        """All bytes until the server closes the connection."""
         return self.read(1 << 40)
 
-    def close(self, *, rudely: bool = False) -> None:
-        if rudely:
+    def close(self, *, reset: bool = False) -> None:
+        if reset:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 

@@ -1,4 +1,4 @@
-"""Producers and consumers, for threads and for asyncio, with a real server."""
+"""Blocking and asyncio producers and consumers, with a real server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tambomq.errors import (
 from tambomq.kqueue import Limits, Message
 from tests.kqueue.naive import message, subscribe
 from tests.kqueue.serving import Served
-from tests.kqueue.twins import consuming, has, impostor, producing
+from tests.kqueue.twins import consuming, has_subscriptions, producing, silent_server
 
 
 @pytest.fixture
@@ -32,12 +32,12 @@ def served() -> Iterator[Served]:
 # ── sending and receiving ────────────────────────────────────────────────────
 
 
-def test_what_is_sent_is_received(served: Served, producer: Any, consumer: Any) -> None:
+def test_sent_messages_are_received(served: Served, producer: Any, consumer: Any) -> None:
     consumer.subscribe("a", b"b")
-    has(served, 2)
+    has_subscriptions(served, 2)
     producer.send("a", "text")
     producer.send(b"b", b"\x00bytes")
-    producer.send("c", "for nobody")
+    producer.send("c", "without subscriber")
     producer.send("a", "")
     assert [consumer.receive(5) for _ in range(3)] == [
         Message(b"a", b"text"),
@@ -47,17 +47,19 @@ def test_what_is_sent_is_received(served: Served, producer: Any, consumer: Any) 
     assert consumer.receive(0) is None
 
 
-def test_subscriptions_come_and_go(served: Served, producer: Any, consumer: Any) -> None:
+def test_subscriptions_can_be_added_and_removed(
+    served: Served, producer: Any, consumer: Any
+) -> None:
     consumer.subscribe("a", "b", "c")
     consumer.subscribe_all()
-    has(served, 4)
+    has_subscriptions(served, 4)
     consumer.unsubscribe("a", "b")
-    has(served, 2)
+    has_subscriptions(served, 2)
     producer.send("other", "1")
     assert consumer.receive(5) == Message(b"other", b"1")
     consumer.unsubscribe_all()
     consumer.subscribe("b")
-    has(served, 1)
+    has_subscriptions(served, 1)
     producer.send_many([("a", "2"), ("c", "3"), ("", "4"), ("b", "5")])
     assert consumer.receive(5) == Message(b"b", b"5")
 
@@ -67,7 +69,7 @@ def test_many_messages_are_sent_from_any_iterable_and_counted(
 ) -> None:
     count = 10_000
     consumer.subscribe("a")
-    has(served, 1)
+    has_subscriptions(served, 1)
     sent: list[int] = []
     sending = threading.Thread(
         target=lambda: sent.append(
@@ -82,7 +84,7 @@ def test_many_messages_are_sent_from_any_iterable_and_counted(
     assert producer.send_many([]) == 0
 
 
-def test_a_long_message_arrives_whole(kind: str) -> None:
+def test_a_long_message_arrives_complete(kind: str) -> None:
     body = bytes(range(256)) * 60_000
     with (
         Served("uvloop", slow="block") as served,
@@ -90,7 +92,7 @@ def test_a_long_message_arrives_whole(kind: str) -> None:
         producing(kind, served.port) as producer,
     ):
         consumer.subscribe("a")
-        has(served, 1)
+        has_subscriptions(served, 1)
         sending = threading.Thread(target=producer.send, args=("a", body))
         sending.start()
         assert consumer.receive(20) == Message(b"a", body)
@@ -99,7 +101,7 @@ def test_a_long_message_arrives_whole(kind: str) -> None:
 
 def test_a_timeout_loses_no_bytes(kind: str) -> None:
     frame = message(b"a", b"slowly")
-    with impostor() as (listening, port), consuming(kind, port) as consumer:
+    with silent_server() as (listening, port), consuming(kind, port) as consumer:
         consumer.subscribe("a")
         connection, _ = listening.accept()
         with connection:
@@ -112,7 +114,7 @@ def test_a_timeout_loses_no_bytes(kind: str) -> None:
 
 def test_threads_share_a_producer(served: Served, consumer: Any) -> None:
     consumer.subscribe("a")
-    has(served, 1)
+    has_subscriptions(served, 1)
     with producing("threads", served.port) as producer:
         threads = [
             threading.Thread(target=lambda: [*map(producer.send, "a" * 200, [b"x" * 10] * 200)])
@@ -126,44 +128,44 @@ def test_threads_share_a_producer(served: Served, consumer: Any) -> None:
     assert bodies == {b"x" * 10}
 
 
-def test_a_server_that_answers_ok_is_understood(kind: str) -> None:
+def test_ok_replies_of_a_server_are_skipped(kind: str) -> None:
     with (
         Served("asyncio", ok_replies=True, max_buffer_bytes=20_000) as served,
         consuming(kind, served.port) as consumer,
         producing(kind, served.port) as producer,
     ):
         consumer.subscribe("a")
-        has(served, 1)
-        # Far more answers than anybody would keep for a producer that leaves them unread.
+        has_subscriptions(served, 1)
+        # Far more replies than buffers hold for a producer that does not read them.
         assert producer.send_many(("b", "") for _ in range(500_000)) == 500_000
         producer.send("a", "1")
         assert consumer.receive(10) == Message(b"a", b"1")
         consumer.unsubscribe("a")
         consumer.subscribe("b")
-        has(served, 1)
+        has_subscriptions(served, 1)
         producer.send("b", "2")
         assert consumer.receive(10) == Message(b"b", b"2")
         assert served.stats.disconnected == 0
 
 
-def test_what_was_sent_before_closing_is_read_although_answers_come_back(kind: str) -> None:
+def test_messages_sent_before_closing_are_read_although_replies_are_unread(kind: str) -> None:
     with Served("asyncio", ok_replies=True) as served:
         for number in range(1, 6):
             with producing(kind, served.port) as producer:
                 producer.send_many(("a", "") for _ in range(50_000))
-            # The server has read all of it by now, or has it in its hands.
+            # The server has read all of it, or has it in its socket buffer.
             served.comes_to(lambda stats: stats.producers == 0)
             assert served.stats.received == number * 50_000
 
 
-# ── mistakes ─────────────────────────────────────────────────────────────────
+# ── invalid input ────────────────────────────────────────────────────────────
 
 
-def test_what_cannot_be_sent_is_refused_and_nothing_breaks(
+def test_an_invalid_message_is_refused_and_the_connection_stays_usable(
     served: Served, producer: Any, consumer: Any
 ) -> None:
     consumer.subscribe("a")
-    has(served, 1)
+    has_subscriptions(served, 1)
     with pytest.raises(InvalidBody):
         producer.send("a", 5)
     with pytest.raises(InvalidFormat):
@@ -178,7 +180,7 @@ def test_what_cannot_be_sent_is_refused_and_nothing_breaks(
     assert [consumer.receive(5).text for _ in range(3)] == ["1", "2", "4"]
 
 
-def test_subscribing_to_nothing_is_refused(served: Served, consumer: Any) -> None:
+def test_subscribing_to_no_queue_is_refused(served: Served, consumer: Any) -> None:
     for verb in ("subscribe", "unsubscribe"):
         with pytest.raises(InvalidValue, match=f"{verb}_all"):
             getattr(consumer, verb)()
@@ -187,10 +189,10 @@ def test_subscribing_to_nothing_is_refused(served: Served, consumer: Any) -> Non
         with pytest.raises(InvalidFormat):
             getattr(consumer, verb)("a", 5)
     consumer.subscribe("b")
-    has(served, 1)
+    has_subscriptions(served, 1)
 
 
-def test_limits_may_be_those_of_the_server(kind: str) -> None:
+def test_a_client_may_have_the_limits_of_its_server(kind: str) -> None:
     limits = Limits(name_bytes=2, message_bytes=20_000_000)
     with (
         Served("asyncio", limits=limits, slow="block") as served,
@@ -200,15 +202,15 @@ def test_limits_may_be_those_of_the_server(kind: str) -> None:
         with pytest.raises(InvalidValue, match="at most 2 bytes"):
             consumer.subscribe("abc")
         consumer.subscribe("ab")
-        has(served, 1)
+        has_subscriptions(served, 1)
         sending = threading.Thread(target=producer.send, args=("ab", b"x" * 17_000_000))
         sending.start()
         assert len(consumer.receive(20).body) == 17_000_000  # type: ignore[union-attr]  # (or it fails)
         sending.join()
 
 
-def test_what_no_server_should_send_is_an_error_after_what_came_before(kind: str) -> None:
-    with impostor() as (listening, port), consuming(kind, port) as consumer:
+def test_invalid_bytes_from_a_server_raise_after_the_messages_before_them(kind: str) -> None:
+    with silent_server() as (listening, port), consuming(kind, port) as consumer:
         consumer.subscribe("a")
         connection, _ = listening.accept()
         with connection:
@@ -216,9 +218,9 @@ def test_what_no_server_should_send_is_an_error_after_what_came_before(kind: str
             assert consumer.receive(5) == Message(b"a", b"1")
             with pytest.raises(RemoteProtocolError):
                 consumer.receive(5)
-        # The next call connects anew, and asks for the same again.
+        # The next call reconnects and restores the subscriptions.
         assert consumer.receive(0) is None
         connection, _ = listening.accept()
         with connection:
-            wanted = b"consume" + subscribe(b"a")
-            assert connection.recv(len(wanted), socket.MSG_WAITALL) == wanted
+            expected = b"consume" + subscribe(b"a")
+            assert connection.recv(len(expected), socket.MSG_WAITALL) == expected

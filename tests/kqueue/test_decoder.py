@@ -1,4 +1,4 @@
-"""What a consumer makes of bytes: the same messages however they are split, or an error."""
+"""Decoding of a consumer's bytes: the same messages however they are split, or an error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.kqueue.naive import SMALL, message, u32
 
 
 def fed(pieces: list[bytes]) -> tuple[list[tuple[bytes, bytes]], bool]:
-    """What comes out, and whether an error ended it."""
+    """The decoded messages, and whether an error followed."""
     decoder, found = MessageDecoder(SMALL), []
     try:
         for piece in [*pieces, b""]:
@@ -32,16 +32,16 @@ def test_any_split_of_the_bytes_gives_the_same_messages(
 
 
 @given(naive.messages, st.binary(max_size=30), naive.cuts)
-def test_garbage_raises_nothing_but_a_remote_error_after_all_messages_before_it(
+def test_garbage_raises_a_remote_error_after_all_messages_before_it(
     found: list[tuple[bytes, bytes]], garbage: bytes, cuts: list[int]
 ) -> None:
     data = naive.stream(found) + garbage.replace(b"O", b"")
-    wanted, _, is_bad = naive.decode(data, SMALL)
-    assert fed(naive.pieces(data, cuts)) == (wanted, is_bad)
+    expected, _, is_bad = naive.decode(data, SMALL)
+    assert fed(naive.pieces(data, cuts)) == (expected, is_bad)
 
 
 @given(naive.messages, naive.cuts)
-def test_the_word_ok_between_messages_is_skipped(
+def test_ok_replies_between_messages_are_skipped(
     found: list[tuple[bytes, bytes]], cuts: list[int]
 ) -> None:
     data = b"OK" + b"".join(message(*each) + b"OKOK" for each in found)
@@ -57,11 +57,11 @@ def test_a_message_before_a_bad_frame_is_returned_and_then_the_error_raised() ->
 
 
 @pytest.mark.parametrize("data", [b"*" + u32(7), b"*" + u32(0) + u32(13)])
-def test_a_length_over_the_limit_is_refused_before_what_it_announces_comes(data: bytes) -> None:
+def test_a_length_over_the_limit_is_refused_before_its_bytes_arrive(data: bytes) -> None:
     with pytest.raises(RemoteProtocolError, match="exceeds"):
         MessageDecoder(SMALL).feed(data)
 
 
-def test_a_message_says_its_text() -> None:
+def test_a_message_has_its_body_as_text() -> None:
     (found,) = MessageDecoder().feed(message(b"a", "schön".encode()))
     assert found.text == "schön"

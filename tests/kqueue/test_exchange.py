@@ -1,4 +1,4 @@
-"""Subscriptions: random programs against the plainest model, and what must not grow."""
+"""Routes and subscriptions: random programs against a reference model, and memory bounds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Programs(RuleBasedStateMachine):
     @rule(peer=peers, leaves=st.booleans())
     def end_everything(self, peer: str, leaves: bool) -> None:
         if leaves:
-            self.exchange.leave(peer)
+            self.exchange.unsubscribe_all(peer)
         else:
             self.exchange.unsubscribe(peer, b"")
         self.pairs = {pair for pair in self.pairs if pair[0] != peer}
@@ -60,32 +60,32 @@ class Programs(RuleBasedStateMachine):
             assert all(one is other for other in found if one == other)
 
     def _targets(self, name: bytes) -> set[str]:
-        return {peer for peer, wanted in self.pairs if wanted in (name, b"")}
+        return {peer for peer, expected in self.pairs if expected in (name, b"")}
 
 
-def test_random_programs_agree_with_the_plainest_model() -> None:
+def test_random_programs_agree_with_the_reference_model() -> None:
     run_state_machine_as_test(
         Programs, settings=settings(max_examples=profiles.programs(), stateful_step_count=30)
     )
 
 
-def test_random_programs_agree_while_stale_sets_are_forgotten(
+def test_random_programs_agree_while_stale_sets_are_cleared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(exchange_module, "_STALE", 0)
-    test_random_programs_agree_with_the_plainest_model()
+    test_random_programs_agree_with_the_reference_model()
 
 
-def test_names_that_nobody_subscribed_to_leave_no_trace() -> None:
+def test_names_without_subscribers_are_not_stored() -> None:
     exchange: Exchange[str] = Exchange()
     exchange.subscribe("ann", b"")
     for number in range(1000):
         assert exchange.routes[b"%d" % number] == {"ann"}
     assert not exchange.routes
-    assert not exchange.named
+    assert not exchange.subscribers
 
 
-def test_a_message_without_a_name_goes_to_those_who_want_all() -> None:
+def test_a_message_without_a_name_goes_to_wildcard_subscribers() -> None:
     exchange: Exchange[str] = Exchange()
     exchange.subscribe("ann", b"a")
     assert not exchange.routes[b""]
@@ -93,7 +93,7 @@ def test_a_message_without_a_name_goes_to_those_who_want_all() -> None:
     assert exchange.routes[b""] == {"bob"}
 
 
-def test_a_change_of_one_name_leaves_the_routes_of_others() -> None:
+def test_a_change_of_one_name_keeps_the_routes_of_others() -> None:
     exchange: Exchange[str] = Exchange()
     for number in range(100):
         exchange.subscribe("ann", b"%d" % number)
@@ -103,7 +103,7 @@ def test_a_change_of_one_name_leaves_the_routes_of_others() -> None:
     assert set(exchange.routes) == {b"%d" % number for number in range(100)} - {b"7", b"8"}
 
 
-def test_coming_and_going_leaves_nothing_behind() -> None:
+def test_peers_that_unsubscribe_leave_no_state_behind() -> None:
     exchange: Exchange[int] = Exchange()
     exchange.subscribe(-1, b"a")
     for peer in range(2000):
@@ -111,7 +111,7 @@ def test_coming_and_going_leaves_nothing_behind() -> None:
         exchange.subscribe(peer, b"%d" % peer)
         assert exchange.routes[b"a"] == {-1, peer}
         assert exchange.routes[b"%d" % peer] == {peer}
-        exchange.leave(peer)
+        exchange.unsubscribe_all(peer)
     assert exchange.count == 1
     assert len(exchange.routes) <= 1
     assert len(exchange._sets) < 2 * exchange_module._STALE
@@ -119,7 +119,7 @@ def test_coming_and_going_leaves_nothing_behind() -> None:
 
 
 def test_one_peer_has_a_bounded_number_of_subscriptions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange_module, "MOST_SUBSCRIPTIONS", 3)
+    monkeypatch.setattr(exchange_module, "MAX_SUBSCRIPTIONS", 3)
     exchange: Exchange[str] = Exchange()
     for name in (b"a", b"b", b"c", b"a"):
         exchange.subscribe("ann", name)
@@ -132,7 +132,7 @@ def test_one_peer_has_a_bounded_number_of_subscriptions(monkeypatch: pytest.Monk
 
 
 def test_one_peer_has_names_of_a_bounded_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange_module, "MOST_NAME_BYTES", 10)
+    monkeypatch.setattr(exchange_module, "MAX_NAME_BYTES", 10)
     exchange: Exchange[str] = Exchange()
     exchange.subscribe("ann", b"12345")
     exchange.subscribe("ann", b"67890")

@@ -1,4 +1,4 @@
-"""Frames: the page's own examples both ways, and the fast scan against the plainest decoder."""
+"""Frames: the protocol page's examples both ways, and the scan against a reference decoder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.kqueue.naive import SMALL, message, subscribe, u32, unsubscribe
 
 HELLO = b"*\x00\x00\x00\x05queue\x00\x00\x00\x0cHello, world"
 ROUTES = {
-    b"": "nobody",
+    b"": "no targets",
     b"a": "both",
     b"b": "both",
     b"queue": "one",
@@ -39,7 +39,7 @@ ROUTES = {
 # ── values to bytes ──────────────────────────────────────────────────────────
 
 
-def test_the_examples_of_the_page_are_written_as_it_says() -> None:
+def test_the_examples_of_the_protocol_page_are_encoded_as_shown() -> None:
     assert encode_message("queue", "Hello, world") == HELLO
     assert encode_subscribe("queue") == b">\x00\x00\x00\x05queue"
     assert encode_unsubscribe("queue") == b"/\x00\x00\x00\x05queue"
@@ -47,7 +47,7 @@ def test_the_examples_of_the_page_are_written_as_it_says() -> None:
     assert encode_unsubscribe("") == b"/\x00\x00\x00\x00"
 
 
-def test_the_examples_of_the_page_are_read_as_it_says() -> None:
+def test_the_examples_of_the_protocol_page_are_parsed_as_shown() -> None:
     assert MessageDecoder().feed(HELLO) == [Message(b"queue", b"Hello, world")]
     requests, rest = scan_requests(
         b">\x00\x00\x00\x05queue/\x00\x00\x00\x05queue>\x00\x00\x00\x00/\x00\x00\x00\x00", 0, LIMITS
@@ -92,7 +92,7 @@ def test_a_body_that_is_neither_text_nor_bytes_is_refused(body: object) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1 << 32])
-def test_limits_that_no_length_can_say_are_refused(limit: int) -> None:
+def test_limits_beyond_a_32_bit_length_are_refused(limit: int) -> None:
     with pytest.raises(InvalidValue, match="name_bytes"):
         Limits(name_bytes=limit)
     with pytest.raises(InvalidValue, match="message_bytes"):
@@ -108,7 +108,7 @@ def test_packed_messages_are_the_frames_one_after_the_other(
     assert sum(count for _, count in packs) == len(found)
 
 
-def test_messages_are_packed_while_they_come() -> None:
+def test_messages_are_packed_lazily() -> None:
     taken = 0
 
     def endless() -> Iterator[tuple[str, bytes]]:
@@ -122,7 +122,7 @@ def test_messages_are_packed_while_they_come() -> None:
     assert len(data) < 300_000
 
 
-def test_what_comes_before_a_refused_message_is_packed_first() -> None:
+def test_messages_before_a_refused_one_are_packed_first() -> None:
     packs = pack_messages([("a", "1"), ("a", "2"), ("a", b"b" * 13), ("a", "3")], SMALL)
     assert next(packs) == (message(b"a", b"1") + message(b"a", b"2"), 2)
     with pytest.raises(MessageTooLong):
@@ -157,16 +157,16 @@ def expected(data: bytes) -> tuple[list[tuple[bytes, str]], int, bool]:
 
 
 @given(naive.messages | naive.repeating, st.binary(max_size=12), st.integers(0, 40))
-def test_the_scan_finds_what_the_plainest_decoder_finds(
+def test_the_scan_agrees_with_the_reference_decoder(
     found: list[tuple[bytes, bytes]], garbage: bytes, lost: int
 ) -> None:
     data = naive.stream(found) + garbage
     data = data[: max(0, len(data) - lost)]
     try:
-        wanted = expected(data)
+        reference = expected(data)
     except KeyError:  # garbage that is a frame of an unknown name
         return
-    assert scanned(data) == wanted
+    assert scanned(data) == reference
 
 
 @given(naive.repeating, st.integers(0, 4), st.integers(0, 3))
@@ -192,12 +192,12 @@ def test_frames_of_one_name_are_one_run_however_their_lengths_change() -> None:
         assert (rest.start, rest.error) == (end, None)
 
 
-def test_a_scan_begins_where_it_is_told_to() -> None:
+def test_a_scan_starts_at_the_given_position() -> None:
     assert scan(b"produce" + HELLO, 7, ROUTES, LIMITS)[0] == [(7, 7 + len(HELLO), "one", 1)]
 
 
 @pytest.mark.parametrize(
-    ("begun", "wanted"),
+    ("partial", "needed"),
     [
         (b"", 5),
         (b"*", 5),
@@ -208,8 +208,8 @@ def test_a_scan_begins_where_it_is_told_to() -> None:
         (HELLO[:-1], 26),
     ],
 )
-def test_a_frame_that_is_begun_says_how_much_of_it_is_missing(begun: bytes, wanted: int) -> None:
-    assert scan(HELLO + begun, 0, ROUTES, LIMITS)[1] == (len(HELLO), wanted, None)
+def test_a_partial_frame_says_how_many_bytes_it_needs(partial: bytes, needed: int) -> None:
+    assert scan(HELLO + partial, 0, ROUTES, LIMITS)[1] == (len(HELLO), needed, None)
 
 
 @pytest.mark.parametrize(
@@ -223,20 +223,20 @@ def test_a_frame_that_is_begun_says_how_much_of_it_is_missing(begun: bytes, want
         (b"*\x00\x00\x00\x01a\x00\x00\x00\x0d", "a message of 13 bytes exceeds 12"),
     ],
 )
-def test_a_bad_frame_is_refused_as_soon_as_it_shows(data: bytes, why: str) -> None:
+def test_a_bad_frame_is_refused_at_its_first_invalid_byte(data: bytes, why: str) -> None:
     runs, rest = scan(message(b"a", b"1") + data, 0, ROUTES, SMALL)
     assert [run[3] for run in runs] == [1]
     assert why in str(rest.error)
 
 
 @given(st.lists(st.tuples(st.sampled_from([subscribe, unsubscribe]), naive.names), max_size=20))
-def test_requests_are_found_in_their_order(asked: list[tuple[object, bytes]]) -> None:
+def test_requests_are_parsed_in_order(asked: list[tuple[object, bytes]]) -> None:
     kinds = {subscribe: SUBSCRIBE, unsubscribe: UNSUBSCRIBE}
     data = b"".join(write(name) for write, name in asked)  # type: ignore[operator]  # (functions)
-    wanted = [(kinds[write], name) for write, name in asked]  # type: ignore[index]  # (as above)
+    expected = [(kinds[write], name) for write, name in asked]  # type: ignore[index]  # (as above)
     for cut in range(4):
         found, rest = scan_requests(data + subscribe(b"a")[:cut], 0, SMALL)
-        assert found == wanted
+        assert found == expected
         assert (rest.start, rest.error) == (len(data), None)
 
 

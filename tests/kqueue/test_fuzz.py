@@ -22,14 +22,14 @@ from tambomq.kqueue.decoder import MessageDecoder
 from tests.kqueue.naive import decode, message, pieces, subscribe, u32, unsubscribe
 from tests.kqueue.server_process import ServerProcess
 
-# Small, so that chance often hits what lies beyond.
+# Small, so that random lengths often exceed them.
 LIMITS = Limits(name_bytes=40, message_bytes=600)
 FUZZERS = 4
 WITHIN_S = 25.0
-# What a slow machine, or a busy one, still judges in that time.
-AT_LEAST = 50_000
+# Frames that even a slow or busy machine handles in that time.
+MIN_FRAMES = 50_000
 
-# What the memory of the server may differ by, before and after: the allocator keeps some.
+# Allowed growth of the server's memory: the allocator keeps some.
 MORE_BYTES = 24 << 20
 MORE_OBJECTS = 1_000
 
@@ -53,8 +53,8 @@ _WRONG = [
 _WORDS = [b"Produce", b"consumE", b"\x16\x03\x01\x02\x00\x01\x00", b"healthy", b"*\0\0\0\1a\0"]
 
 
-class Judged(NamedTuple):
-    """What a stream of bytes comes to."""
+class Outcome(NamedTuple):
+    """The expected outcome of a stream of bytes."""
 
     received: int = 0
     received_bytes: int = 0
@@ -63,22 +63,22 @@ class Judged(NamedTuple):
     probes: int = 0
 
 
-def judge(stream: bytes) -> Judged:
-    """What the page says of *stream*."""
+def expected_outcome(stream: bytes) -> Outcome:
+    """The outcome of *stream* by the protocol page."""
     word, rest = stream[:7], stream[7:]
     if len(word) < 7:
-        return Judged()
+        return Outcome()
     if word == b"produce":
         found, size, is_wrong = decode(rest, LIMITS)
-        return Judged(len(found), size, 0, is_wrong)
+        return Outcome(len(found), size, 0, is_wrong)
     if word == b"consume":
         count, is_wrong = _asked(rest)
-        return Judged(0, 0, count, is_wrong)
-    return Judged(probes=1) if word == b"healthz" else Judged(errors=1)
+        return Outcome(0, 0, count, is_wrong)
+    return Outcome(probes=1) if word == b"healthz" else Outcome(errors=1)
 
 
 def _asked(data: bytes) -> tuple[int, bool]:
-    """How much a consumer asks for, and whether garbage follows."""
+    """How many requests a consumer sends, and whether garbage follows."""
     pos = count = 0
     while pos < len(data):
         if data[pos] not in b">/":
@@ -93,7 +93,7 @@ def _asked(data: bytes) -> tuple[int, bool]:
 
 
 def a_stream(chance: random.Random) -> bytes:
-    """What some client says, from the first word to the last."""
+    """All bytes of some client."""
     kind = chance.random()
     if kind < 0.05:
         return chance.choice([*_WORDS, chance.randbytes(chance.randrange(40))])
@@ -102,7 +102,7 @@ def a_stream(chance: random.Random) -> bytes:
     word, usual = (b"consume", _REQUESTS) if kind < 0.25 else (b"produce", _MESSAGES)
     frames = chance.choices(usual, k=chance.randrange(400))
     if chance.random() < 0.5:
-        # Runs of the same are what the server is quick with.
+        # Runs of equal frames take the server's fast path.
         frames = [frame for frame in frames[:80] for _ in range(chance.randrange(1, 8))]
     ending = chance.random()
     if ending < 0.3:
@@ -114,7 +114,7 @@ def a_stream(chance: random.Random) -> bytes:
 
 
 def _damaged(stream: bytes, chance: random.Random) -> bytes:
-    """The same, but for a few bytes that are other ones, or gone, or too many."""
+    """*stream* with a few bytes changed, removed or inserted."""
     found = bytearray(stream)
     for _ in range(chance.randrange(1, 4)):
         at = chance.randrange(len(found))
@@ -129,12 +129,12 @@ def _damaged(stream: bytes, chance: random.Random) -> bytes:
     return bytes(found)
 
 
-def say(port: int, parts: list[bytes]) -> bytes:
-    """Say *parts* on a connection of their own, and return all that the server says to it."""
+def send_parts(port: int, parts: list[bytes]) -> bytes:
+    """Send *parts* on a new connection, and return all that the server sends."""
     heard = bytearray()
     with socket.create_connection(("127.0.0.1", port), 30) as client:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # Not all is said when the server has hung up before, and then shutdown() fails too.
+        # If the server closes the connection earlier, sending stops and shutdown() fails too.
         with suppress(OSError):
             for part in parts:
                 client.sendall(part)
@@ -146,16 +146,16 @@ def say(port: int, parts: list[bytes]) -> bytes:
 
 
 def fuzz(port: int, seed: str, frames: int, deadline: Deadline) -> Counter[str]:
-    """Send streams until the server has judged so many *frames*; return what they came to."""
+    """Send streams until the server has handled *frames* frames; return their outcomes."""
     chance = random.Random(seed)
     total: Counter[str] = Counter()
     while total["frames"] < frames and not deadline.passed:
         stream = a_stream(chance)
-        judged = judge(stream)
+        judged = expected_outcome(stream)
         cuts = [chance.randrange(len(stream) + 1) for _ in range(chance.choice([0, 1, 2, 6, 30]))]
-        heard = say(port, pieces(stream, cuts))
+        heard = send_parts(port, pieces(stream, cuts))
         if not judged.probes:
-            # Whole messages, perhaps the beginning of one, and never anything else.
+            # Complete messages, perhaps the beginning of one, and never anything else.
             MessageDecoder(LIMITS).feed(heard)
             assert not heard or heard.startswith(b"*")
         total.update(judged._asdict(), streams=1)
@@ -164,7 +164,7 @@ def fuzz(port: int, seed: str, frames: int, deadline: Deadline) -> Counter[str]:
 
 
 def honest(consumer: Consumer, producer: Producer, is_over: Event) -> int:
-    """Send and receive numbers until it *is_over*, each of them in its turn; return how many."""
+    """Send and receive numbers in order until *is_over* is set; return how many."""
     number = 0
     while not is_over.is_set():
         bodies = [b"%d" % each for each in range(number, number + 50)]
@@ -176,7 +176,7 @@ def honest(consumer: Consumer, producer: Producer, is_over: Event) -> int:
 
 
 class Listener:
-    """A consumer of all queues that counts what it gets."""
+    """A consumer of all queues that counts its messages."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), 30)
@@ -184,18 +184,18 @@ class Listener:
         self.messages = 0
 
     def listen(self) -> None:
-        """Count until hung up; raises if anything but messages comes."""
+        """Count until the connection is closed; raise for anything but messages."""
         decoder = MessageDecoder(LIMITS)
         while piece := self._socket.recv(1 << 18):
             self.messages += len(decoder.feed(piece))
         self._socket.close()
 
-    def hang_up(self) -> None:
+    def close(self) -> None:
         self._socket.shutdown(socket.SHUT_WR)
 
 
 def fuzz_beside(server: ServerProcess, frames: int) -> tuple[Counter[str], int, int]:
-    """What many fuzzers have sent, two honest clients beside them, and what one has heard."""
+    """The outcomes of many fuzzers, the messages of an honest pair, and those of a listener."""
     is_over, before = Event(), server.stats.received
     with (
         Consumer(port=server.port) as consumer,
@@ -219,7 +219,7 @@ def fuzz_beside(server: ServerProcess, frames: int) -> tuple[Counter[str], int, 
             server.comes_to(lambda stats: stats.received == before + listener.messages)
         finally:
             is_over.set()
-            listener.hang_up()
+            listener.close()
         listening.result()
         return fuzzed, exchanged, listener.messages
 
@@ -228,9 +228,9 @@ def fuzz_beside(server: ServerProcess, frames: int) -> tuple[Counter[str], int, 
     ("loop", "frames"),
     [pytest.param("uvloop", 1_000_000, marks=pytest.mark.slow), ("asyncio", 100_000)],
 )
-def test_fuzzed_frames_cost_nobody_anything_but_who_sends_them(loop: str, frames: int) -> None:
+def test_fuzzed_frames_affect_only_their_sender(loop: str, frames: int) -> None:
     limits = {"name_bytes": LIMITS.name_bytes, "message_bytes": LIMITS.message_bytes}
-    # Nobody loses anything, however late a busy machine lets it read.
+    # Buffers are large enough that no message is lost, however late a busy machine reads.
     with ServerProcess(loop, limits=limits, slow="block") as server:
         first = fuzz(server.port, "first", 20_000, Deadline(WITHIN_S / 5))
         server.comes_to(lambda stats: stats.connections == 0)
@@ -239,7 +239,7 @@ def test_fuzzed_frames_cost_nobody_anything_but_who_sends_them(loop: str, frames
         stats = server.comes_to(lambda stats: stats.connections == 0)
         after = server.memory
     total = first + fuzzed
-    assert total["frames"] >= AT_LEAST
+    assert total["frames"] >= MIN_FRAMES
     assert exchanged
     assert stats.accepted == total["streams"] + 3
     assert stats.received == total["received"] + exchanged

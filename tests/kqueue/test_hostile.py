@@ -1,4 +1,4 @@
-"""Clients that mean harm, or die: they get nothing by it, and nobody else notices.
+"""Hostile and crashing clients: they gain nothing, and no other client is affected.
 
 After each of them the server has forgotten everything about them, and has logged no failure.
 """
@@ -24,7 +24,7 @@ from tests.kqueue.twins import KINDS, consuming, producing
 from tests.servers import eventually
 
 KIB, MIB = 1 << 10, 1 << 20
-# What the allocator may keep, whatever happens.
+# Memory that the allocator may keep.
 SPARE_BYTES = 12 * MIB
 
 Start: TypeAlias = Callable[..., ServerProcess]
@@ -32,7 +32,7 @@ Start: TypeAlias = Callable[..., ServerProcess]
 
 @pytest.fixture(params=["uvloop", pytest.param("asyncio", marks=pytest.mark.slow)])
 def start(request: pytest.FixtureRequest) -> Iterator[Start]:
-    """A function that starts a server; all are looked at when the test is over."""
+    """A function that starts a server; all are checked at the end of the test."""
     with ExitStack() as running:
 
         def begin(**options: Any) -> ServerProcess:
@@ -48,7 +48,7 @@ class Pair:
         self._producer, self._consumer, self.sent = producer, consumer, 0
 
     def exchange(self, count: int = 20) -> None:
-        """Send so many messages, all of which arrive in their order."""
+        """Send *count* messages, and check that all arrive in order."""
         bodies = [b"%d" % number for number in range(self.sent, self.sent + count)]
         self._producer.send_many(("honest", body) for body in bodies)
         for body in bodies:
@@ -58,7 +58,7 @@ class Pair:
 
 @contextmanager
 def honest(server: ServerProcess) -> Iterator[Pair]:
-    """A pair; when it leaves, nobody must be left but those who are still open."""
+    """A pair of honest clients; after it only the test's own connections may be left."""
     with Producer(port=server.port) as producer, Consumer(port=server.port) as consumer:
         consumer.subscribe("honest")
         server.comes_to(lambda stats: stats.subscriptions == 1)
@@ -69,22 +69,22 @@ def honest(server: ServerProcess) -> Iterator[Pair]:
 
 
 @contextmanager
-def many(server: ServerProcess, count: int, *said: bytes) -> Iterator[list[Raw]]:
-    """So many clients, each of which has said this."""
+def many(server: ServerProcess, count: int, *data: bytes) -> Iterator[list[Raw]]:
+    """*count* clients, each of which has sent these bytes."""
     with ExitStack() as clients:
-        yield [clients.enter_context(Raw(server.port).say(*said)) for _ in range(count)]
+        yield [clients.enter_context(Raw(server.port).send_bytes(*data)) for _ in range(count)]
 
 
 def is_as_before(server: ServerProcess, objects: int) -> None:
-    """Wait until only the honest are left, and see that nothing of the others is."""
+    """Wait until only the honest pair is connected, and check that no objects are left."""
     server.comes_to(lambda stats: (stats.connections, stats.subscriptions) == (2, 1))
     eventually(lambda: server.memory.objects <= objects + 300, within_s=20)
 
 
-# ── those who do not come to the point ───────────────────────────────────────
+# ── clients that send slowly ─────────────────────────────────────────────────
 
 
-def test_hundreds_who_drip_their_first_word_are_all_shown_out(start: Start) -> None:
+def test_hundreds_of_clients_that_send_their_role_slowly_are_disconnected(start: Start) -> None:
     count = 300
     server = start(handshake_s=2.0)
     with honest(server) as pair:
@@ -94,8 +94,8 @@ def test_hundreds_who_drip_their_first_word_are_all_shown_out(start: Start) -> N
                 pair.exchange()
                 for client in dripping:
                     with suppress(ConnectionError):
-                        client.say(bytes([byte]))
-            assert all(client.is_hung_up() for client in dripping)
+                        client.send_bytes(bytes([byte]))
+            assert all(client.is_closed() for client in dripping)
         is_as_before(server, objects)
         stats = server.stats
         assert (stats.handshake_timeouts, stats.protocol_errors) == (count, 0)
@@ -110,7 +110,7 @@ def test_hundreds_who_drip_their_first_word_are_all_shown_out(start: Start) -> N
     ],
     ids=["a name", "a message", "a subscription"],
 )
-def test_what_is_announced_and_never_sent_takes_no_memory(start: Start, announced: bytes) -> None:
+def test_announced_bytes_that_are_never_sent_take_no_memory(start: Start, announced: bytes) -> None:
     count = 300
     server = start()
     with honest(server) as pair:
@@ -122,45 +122,45 @@ def test_what_is_announced_and_never_sent_takes_no_memory(start: Start, announce
         is_as_before(server, before.objects)
 
 
-def test_messages_that_never_end_take_what_has_come_of_them(start: Start) -> None:
+def test_incomplete_messages_take_only_the_memory_of_their_received_bytes(start: Start) -> None:
     count, size = 200, 100 * KIB
     server = start()
-    begun = b"produce" + message(b"a", b"x" * size)[:-100]
+    partial = b"produce" + message(b"a", b"x" * size)[:-100]
     with honest(server) as pair:
         before = server.memory
-        with many(server, count, begun) as clients:
+        with many(server, count, partial) as clients:
             server.comes_to(lambda stats: stats.producers == count + 1)
             for _ in range(50):
                 for client in clients:
-                    client.say(b"x")
+                    client.send_bytes(b"x")
             pair.exchange()
-            # Growing by pieces takes up to an eighth more than has come.
-            most = count * size * 9 // 8 + SPARE_BYTES
-            assert server.memory.now - before.now <= most
+            # A growing bytearray takes up to an eighth more than its bytes.
+            limit = count * size * 9 // 8 + SPARE_BYTES
+            assert server.memory.now - before.now <= limit
             assert server.stats.received == pair.sent
         is_as_before(server, before.objects)
 
 
-# ── those who vanish ─────────────────────────────────────────────────────────
+# ── clients that disconnect ──────────────────────────────────────────────────
 
 
-def test_producers_that_break_off_in_the_middle_leave_nothing_behind(start: Start) -> None:
+def test_producers_that_disconnect_within_a_frame_leave_nothing_behind(start: Start) -> None:
     server = start()
     frame = message(b"honest", b"never to be seen" * 1_000)
     with honest(server) as pair:
         objects = server.memory.objects
         for number in range(200):
             cut = 1 + number * len(frame) // 200
-            Raw(server.port).say(b"produce", frame[:cut]).close(rudely=number % 2 == 0)
+            Raw(server.port).send_bytes(b"produce", frame[:cut]).close(reset=number % 2 == 0)
             if number % 20 == 0:
                 pair.exchange()
         is_as_before(server, objects)
         assert server.stats.received == pair.sent
 
 
-def test_consumers_that_break_off_while_they_are_served_hinder_nobody(start: Start) -> None:
+def test_consumers_that_disconnect_during_delivery_affect_no_other_client(start: Start) -> None:
     server = start()
-    with honest(server) as pair, Raw(server.port).say(b"produce") as producer:
+    with honest(server) as pair, Raw(server.port).send_bytes(b"produce") as producer:
         objects = server.memory.objects
         for number in range(30):
             with many(server, 5, b"consume", subscribe(b"a"), subscribe(b"")) as clients:
@@ -168,7 +168,7 @@ def test_consumers_that_break_off_while_they_are_served_hinder_nobody(start: Sta
                 producer.send(*[(b"a", b"x" * 20_000)] * 40)
                 for client in clients:
                     client.read(1 + 3_000 * number)
-                    client.close(rudely=number % 2 == 0)
+                    client.close(reset=number % 2 == 0)
             pair.exchange()
             server.comes_to(lambda stats: stats.subscriptions == 1)
         producer.close()
@@ -185,7 +185,7 @@ sys.stdin.read()
 """
 
 
-def test_a_client_process_that_is_killed_is_forgotten(start: Start) -> None:
+def test_a_killed_client_process_is_removed(start: Start) -> None:
     server = start()
     command = [sys.executable, "-c", _DYING, str(server.port)]
     with honest(server) as pair:
@@ -202,42 +202,44 @@ def test_a_client_process_that_is_killed_is_forgotten(start: Start) -> None:
         assert server.stats.received == pair.sent
 
 
-# ── those who want too much ──────────────────────────────────────────────────
+# ── clients that exceed limits ───────────────────────────────────────────────
 
 
-def test_a_full_server_shows_others_out_until_somebody_leaves(start: Start) -> None:
-    most, too_many = 40, 100
-    server = start(max_connections=most)
+def test_a_full_server_refuses_connections_until_one_closes(start: Start) -> None:
+    limit, too_many = 40, 100
+    server = start(max_connections=limit)
     with honest(server) as pair:
-        with many(server, most - 2, b"consume", subscribe(b"x")) as inside:
-            server.comes_to(lambda stats: stats.connections == most)
+        with many(server, limit - 2, b"consume", subscribe(b"x")) as inside:
+            server.comes_to(lambda stats: stats.connections == limit)
             for _ in range(too_many):
                 with Raw(server.port) as outside:
-                    assert outside.is_hung_up()
+                    assert outside.is_closed()
             pair.exchange()
             stats = server.stats
-            assert (stats.refused, stats.connections) == (too_many, most)
+            assert (stats.refused, stats.connections) == (too_many, limit)
             inside[0].close()
-            server.comes_to(lambda stats: stats.connections == most - 1)
-            with Raw(server.port).say(b"healthz") as late:
+            server.comes_to(lambda stats: stats.connections == limit - 1)
+            with Raw(server.port).send_bytes(b"healthz") as late:
                 assert late.rest() == b"OK"
         server.comes_to(lambda stats: stats.connections == 2)
-        assert server.stats.accepted == most + 1
+        assert server.stats.accepted == limit + 1
 
 
-def test_a_server_that_may_open_no_more_files_serves_those_it_has() -> None:
+def test_a_server_without_free_file_descriptors_serves_its_connections() -> None:
     with ServerProcess("uvloop", max_files=60) as server, honest(server) as pair:
         with many(server, 80, b"produce") as clients:
             server.comes_to(lambda stats: stats.connections > 20)
-            assert clients[-1].is_hung_up()
+            assert clients[-1].is_closed()
             pair.exchange()
         server.comes_to(lambda stats: stats.connections == 2)
-        with Raw(server.port).say(b"healthz") as late:
+        with Raw(server.port).send_bytes(b"healthz") as late:
             assert late.rest() == b"OK"
 
 
 @pytest.mark.parametrize("policy", ["disconnect", "drop", "block"])
-def test_consumers_that_never_read_cost_what_is_allowed(start: Start, policy: str) -> None:
+def test_consumers_that_never_read_take_no_more_than_their_buffers(
+    start: Start, policy: str
+) -> None:
     deaf, bound, read = 20, MIB, 256 * KIB
     server = start(slow=policy, max_buffer_bytes=bound, send_buffer_bytes=64 * KIB)
     frame = message(b"a", b"x" * 50_000)
@@ -245,7 +247,7 @@ def test_consumers_that_never_read_cost_what_is_allowed(start: Start, policy: st
         before = server.memory
         with (
             many(server, deaf, b"consume", subscribe(b"a")),
-            Raw(server.port).say(b"produce") as producer,
+            Raw(server.port).send_bytes(b"produce") as producer,
         ):
             server.comes_to(lambda stats: stats.subscriptions == deaf + 1)
             sending = threading.Thread(target=_say, args=(producer, frame * 500))
@@ -268,35 +270,39 @@ def test_consumers_that_never_read_cost_what_is_allowed(start: Start, policy: st
 
 def _say(producer: Raw, data: bytes) -> None:
     with suppress(OSError):
-        producer.say(data)
+        producer.send_bytes(data)
 
 
 @pytest.mark.slow
-def test_who_subscribes_without_an_end_is_shown_out_and_forgotten(start: Start) -> None:
+def test_a_client_that_subscribes_endlessly_is_disconnected_and_removed(start: Start) -> None:
     server = start()
     with honest(server) as pair:
         objects = server.memory.objects
         for round_ in range(3):
-            with Raw(server.port).say(b"consume") as greedy:
+            with Raw(server.port).send_bytes(b"consume") as greedy:
                 flood = b"".join(subscribe(b"%d" % number) for number in range(100_001))
                 _say(greedy, flood)
-                assert greedy.is_hung_up()
+                assert greedy.is_closed()
             pair.exchange()
             assert server.stats.protocol_errors == round_ + 1
         is_as_before(server, objects)
 
 
-def test_who_comes_and_goes_without_an_end_hinders_nobody(start: Start) -> None:
+def test_a_client_that_subscribes_and_unsubscribes_endlessly_affects_no_other_client(
+    start: Start,
+) -> None:
     server = start()
     flips = (subscribe(b"") + unsubscribe(b"") + subscribe(b"a") + unsubscribe(b"a")) * 10_000
     with honest(server) as pair, many(server, 100, b"consume", subscribe(b"")) as others:
         server.comes_to(lambda stats: stats.subscriptions == 101)
         with many(server, 3, b"consume") as restless:
             for client in restless:
-                client.say(flips, unsubscribe(b"never"), unsubscribe(b""), subscribe(b"calm"))
+                client.send_bytes(
+                    flips, unsubscribe(b"never"), unsubscribe(b""), subscribe(b"calm")
+                )
             pair.exchange()
             server.comes_to(lambda stats: stats.subscriptions == 104)
-            with Raw(server.port).say(b"produce").send((b"calm", b"1")):
+            with Raw(server.port).send_bytes(b"produce").send((b"calm", b"1")):
                 for client in restless:
                     while (got := client.message()) != (b"calm", b"1"):
                         assert got[0] == b"honest"
@@ -305,16 +311,20 @@ def test_who_comes_and_goes_without_an_end_hinders_nobody(start: Start) -> None:
                 assert got[0] == b"honest"
 
 
-def test_ending_what_was_never_begun_changes_nothing(start: Start) -> None:
+def test_unsubscribing_from_unknown_queues_changes_nothing(start: Start) -> None:
     server = start()
     with honest(server) as pair:
         before = server.memory
-        with Raw(server.port).say(b"consume", subscribe(b"a")) as odd:
-            odd.say(*(unsubscribe(b"%d" % number) for number in range(50_000)))
-            odd.say(subscribe(b"b"))
+        with Raw(server.port).send_bytes(b"consume", subscribe(b"a")) as odd:
+            odd.send_bytes(*(unsubscribe(b"%d" % number) for number in range(50_000)))
+            odd.send_bytes(subscribe(b"b"))
             server.comes_to(lambda stats: stats.subscriptions == 3)
             pair.exchange()
-            with Raw(server.port).say(b"produce").send((b"a", b"1"), (b"7", b"2"), (b"b", b"3")):
+            with (
+                Raw(server.port)
+                .send_bytes(b"produce")
+                .send((b"a", b"1"), (b"7", b"2"), (b"b", b"3"))
+            ):
                 assert odd.messages(2) == [(b"a", b"1"), (b"b", b"3")]
         assert server.memory.now - before.now <= SPARE_BYTES
         is_as_before(server, before.objects)
@@ -324,7 +334,7 @@ def test_ending_what_was_never_begun_changes_nothing(start: Start) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_our_clients_come_back_to_a_server_that_was_killed(start: Start, kind: str) -> None:
+def test_our_clients_reconnect_to_a_server_that_was_killed(start: Start, kind: str) -> None:
     server = start()
     with consuming(kind, server.port) as consumer, producing(kind, server.port) as producer:
         consumer.subscribe("a", "b")
@@ -349,12 +359,12 @@ def _send_on_and_on(producer: Producer) -> None:
         producer.send("a", "lost")
 
 
-def test_a_port_is_free_again_at_once_though_clients_hold_on(start: Start) -> None:
+def test_a_port_is_free_at_once_though_clients_stay_connected(start: Start) -> None:
     server = start()
     with many(server, 50, b"consume", subscribe(b"a")) as clients:
         server.comes_to(lambda stats: stats.subscriptions == 50)
         server.kill()
         server.restart()
-        assert all(client.is_hung_up() for client in clients)
+        assert all(client.is_closed() for client in clients)
         with honest(server) as pair:
             pair.exchange()

@@ -1,4 +1,4 @@
-"""Clients that share no code with ours: one in C, written from the description, and a shell."""
+"""Clients that share no code with ours: one in C, written from the protocol page, and a shell."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def running_with_answers() -> Iterator[ServerProcess]:
 
 @pytest.fixture
 def server(running: ServerProcess) -> ServerProcess:
-    """A server that nobody uses."""
+    """A server without connections."""
     running.comes_to(lambda stats: stats.connections == 0)
     return running
 
 
 @pytest.fixture
 def answering(running_with_answers: ServerProcess) -> ServerProcess:
-    """A server that nobody uses, and that says OK to everything."""
+    """A server without connections, with `ok_replies`."""
     running_with_answers.comes_to(lambda stats: stats.connections == 0)
     return running_with_answers
 
@@ -90,7 +90,7 @@ def run(client: Path) -> Iterator[Run]:
 
 
 def lines_of(process: subprocess.Popen[str]) -> list[str]:
-    """All that the client has printed, when it has ended well."""
+    """The output of the client, after it has exited with 0."""
     out, err = process.communicate(timeout=_WITHIN_S)
     assert (process.returncode, err) == (0, "")
     return out.splitlines()
@@ -98,7 +98,7 @@ def lines_of(process: subprocess.Popen[str]) -> list[str]:
 
 @contextmanager
 def subscribed(server: ServerProcess, queue: str, *, others: int = 0) -> Iterator[Consumer]:
-    """A consumer of ours that the server knows, besides so many *others*."""
+    """Our consumer, once the server has registered it besides *others*."""
     with Consumer(port=server.port) as consumer:
         consumer.subscribe(queue)
         has_subscribers(server, others + 1)
@@ -106,17 +106,17 @@ def subscribed(server: ServerProcess, queue: str, *, others: int = 0) -> Iterato
 
 
 def has_subscribers(server: ServerProcess, count: int) -> None:
-    """Wait until the server knows of so many."""
+    """Wait until the server has *count* subscriptions."""
     server.comes_to(lambda stats: stats.subscriptions == count)
 
 
 def line(queue: bytes, body: bytes) -> str:
-    """What the C client prints for a message."""
+    """The line that the C client prints for a message."""
     return f"{queue.hex()} {len(body)} {zlib.crc32(body):08x}"
 
 
 def body_of(number: int, size: int) -> bytes:
-    """What the C client sends."""
+    """The body that the C client sends."""
     return bytes((7 * number + k) % 251 for k in range(size))
 
 
@@ -132,7 +132,7 @@ def received(consumer: Consumer, count: int) -> list[str]:
 
 @pytest.mark.parametrize("pace", PACES)
 @pytest.mark.parametrize(("count", "size"), [(300, 100), (50, 0), (3, 70_000)])
-def test_what_a_c_producer_sends_our_consumer_gets(
+def test_our_consumer_receives_from_a_c_producer(
     server: ServerProcess, run: Run, pace: tuple[str, ...], count: int, size: int
 ) -> None:
     with subscribed(server, "from c") as consumer:
@@ -144,7 +144,7 @@ def test_what_a_c_producer_sends_our_consumer_gets(
 
 @pytest.mark.parametrize("name", ["to c", ""])
 @pytest.mark.parametrize("pace", PACES[:2])
-def test_what_our_producer_sends_a_c_consumer_gets(
+def test_a_c_consumer_receives_from_our_producer(
     server: ServerProcess, run: Run, name: str, pace: tuple[str, ...]
 ) -> None:
     sent = [("to c", bytes([n % 256]) * (n * n)) for n in range(200)]
@@ -152,8 +152,8 @@ def test_what_our_producer_sends_a_c_consumer_gets(
     has_subscribers(server, 1)
     with Producer(port=server.port) as producer:
         producer.send_many(sent)
-    told = lines_of(reading)
-    assert told == ["ready", *(line(queue.encode(), body) for queue, body in sent)]
+    printed = lines_of(reading)
+    assert printed == ["ready", *(line(queue.encode(), body) for queue, body in sent)]
 
 
 def test_a_c_consumer_of_all_queues_sees_every_name(server: ServerProcess, run: Run) -> None:
@@ -166,7 +166,7 @@ def test_a_c_consumer_of_all_queues_sees_every_name(server: ServerProcess, run: 
 
 
 @pytest.mark.parametrize("pace", PACES)
-def test_what_a_c_producer_sends_every_c_consumer_gets(
+def test_every_c_consumer_receives_from_a_c_producer(
     server: ServerProcess, run: Run, pace: tuple[str, ...]
 ) -> None:
     reading = [run(server, "consume", name, 200) for name in ("c to c", "c to c", "")]
@@ -178,19 +178,19 @@ def test_what_a_c_producer_sends_every_c_consumer_gets(
 
 
 @pytest.mark.parametrize("pace", PACES)
-def test_clients_in_c_get_an_ok_for_everything_if_the_server_says_so(
+def test_clients_in_c_get_an_ok_for_each_frame_with_ok_replies(
     answering: ServerProcess, run: Run, pace: tuple[str, ...]
 ) -> None:
     reading = run(answering, "consume", "answered", 200, "--ok", *pace[:1])
     assert reading.stdout is not None
-    # The OK to its subscription tells that it is known.
+    # The OK for its subscription shows that it is registered.
     assert reading.stdout.readline() == "ready\n"
     with subscribed(answering, "answered", others=1) as consumer:
         sent = lines_of(run(answering, "produce", "answered", 200, 50, "--ok", *pace))
         assert lines_of(reading) == sent == received(consumer, 200)
 
 
-def test_our_producer_and_a_c_consumer_understand_a_server_that_answers(
+def test_our_producer_and_a_c_consumer_work_with_ok_replies(
     answering: ServerProcess, run: Run
 ) -> None:
     reading = run(answering, "consume", "ours", 1000, "--ok")
@@ -201,7 +201,7 @@ def test_our_producer_and_a_c_consumer_understand_a_server_that_answers(
     assert lines_of(reading) == [line(b"ours", b"%d" % number) for number in range(1000)]
 
 
-def test_a_c_client_whose_first_word_is_wrong_is_shown_out(server: ServerProcess, run: Run) -> None:
+def test_a_c_client_with_an_unknown_role_is_disconnected(server: ServerProcess, run: Run) -> None:
     lost = run(server, "consumX", "a", 1)
     _, err = lost.communicate(timeout=_WITHIN_S)
     assert lost.returncode == 1
@@ -223,5 +223,5 @@ def test_a_shell_is_a_client(server: ServerProcess) -> None:
         subprocess.run([bash, "-c", saying], check=True, timeout=_WITHIN_S)
         assert shell.communicate(timeout=_WITHIN_S)[0] == frame
         assert received(ours, 1) == [line(b"queue", b"Hello, world")]
-    with Raw(server.port).say(b"healthz") as probe:
+    with Raw(server.port).send_bytes(b"healthz") as probe:
         assert probe.rest() == b"OK"

@@ -1,4 +1,4 @@
-"""Clients and their connections: servers that are not there, come back, or speak TLS."""
+"""Connections of clients: unreachable and restarted servers, timeouts, and TLS."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 
 from tambomq.errors import BrokerUnavailable, InvalidValue, SettingsError
 from tambomq.kqueue import AsyncConsumer, AsyncProducer, KqueueServer, Message
-from tambomq.store.connect import Tls
+from tambomq.store.endpoint import Tls
 from tambomq.tls import ServerTls
 from tests.kqueue.serving import Served
-from tests.kqueue.twins import consuming, has, impostor, producing
+from tests.kqueue.twins import consuming, has_subscriptions, producing, silent_server
 from tests.servers.tls import certificate
 
 
@@ -26,10 +26,10 @@ def served() -> Iterator[Served]:
         yield server
 
 
-# ── servers that are not there ───────────────────────────────────────────────
+# ── unreachable servers ──────────────────────────────────────────────────────
 
 
-def test_without_a_server_every_call_says_so(kind: str) -> None:
+def test_without_a_server_every_call_raises(kind: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
     with consuming(kind, port) as consumer, producing(kind, port) as producer:
@@ -43,7 +43,7 @@ def test_without_a_server_every_call_says_so(kind: str) -> None:
                 call()
 
 
-def test_with_patience_a_server_is_waited_for(kind: str) -> None:
+def test_with_patience_an_unreachable_server_is_retried(kind: str) -> None:
     with Served("asyncio") as served:
         served.run(served.server.stop())
         served.server._port = served.port
@@ -54,40 +54,40 @@ def test_with_patience_a_server_is_waited_for(kind: str) -> None:
         ):
             tried.start()
             consumer.subscribe("a")
-            has(served, 1)
+            has_subscriptions(served, 1)
             producer.send("a", "1")
             assert consumer.receive(60) == Message(b"a", b"1")
         tried.join()
 
 
 @pytest.mark.parametrize("patience_s", [-1, float("nan"), True, "1"])
-def test_what_is_no_patience_is_refused(kind: str, patience_s: Any) -> None:
+def test_an_illegal_patience_is_refused(kind: str, patience_s: Any) -> None:
     for make in (consuming, producing):
         with pytest.raises(InvalidValue, match="patience_s"), make(kind, 1, patience_s=patience_s):
             pass
 
 
-def test_a_consumer_comes_back_with_all_it_was_subscribed_to(kind: str) -> None:
+def test_a_consumer_that_reconnects_restores_its_subscriptions(kind: str) -> None:
     with Served("asyncio") as served, consuming(kind, served.port) as consumer:
         consumer.subscribe("a", "b", "c")
         consumer.unsubscribe("b")
         consumer.subscribe_all()
         consumer.unsubscribe_all()
         consumer.subscribe("c", "d")
-        has(served, 2)
+        has_subscriptions(served, 2)
         served.run(served.server.stop())
         with pytest.raises(BrokerUnavailable):
             consumer.receive(5)
         served.server._port = served.port
         served.run(served.server.start())
         assert consumer.receive(0) is None
-        has(served, 2)
+        has_subscriptions(served, 2)
         with producing(kind, served.port) as producer:
             producer.send_many([("a", "1"), ("b", "2"), ("c", "3"), ("d", "4")])
             assert [consumer.receive(5).text for _ in range(2)] == ["3", "4"]  # type: ignore[union-attr]  # (or it fails)
 
 
-def test_a_producer_notices_that_its_server_was_stopped_and_connects_again(kind: str) -> None:
+def test_a_producer_reconnects_after_its_server_was_stopped(kind: str) -> None:
     with Served("asyncio") as served, producing(kind, served.port) as producer:
         producer.send("a", "1")
         served.comes_to(lambda stats: stats.received == 1)
@@ -95,18 +95,18 @@ def test_a_producer_notices_that_its_server_was_stopped_and_connects_again(kind:
         served.server._port = served.port
         served.run(served.server.start())
         with pytest.raises(BrokerUnavailable):
-            # The first of them finds out, unless the news is still under way.
+            # The first send raises, unless the close has not arrived yet.
             producer.send_many(("a", b"x" * 1000) for _ in range(100_000))
         producer.send("a", "2")
         served.comes_to(lambda stats: stats.received == 2)
 
 
-def test_messages_that_have_arrived_are_received_before_the_end_is_told(
+def test_received_messages_are_returned_before_the_lost_connection_raises(
     served: Served, kind: str, producer: Any
 ) -> None:
     with consuming(kind, served.port) as consumer:
         consumer.subscribe("a")
-        has(served, 1)
+        has_subscriptions(served, 1)
         producer.send_many([("a", "1"), ("a", "2")])
         served.comes_to(lambda stats: stats.delivered == 2)
         served.run(served.server.stop())
@@ -115,16 +115,16 @@ def test_messages_that_have_arrived_are_received_before_the_end_is_told(
             consumer.receive(5)
 
 
-def test_a_server_that_takes_nothing_is_given_up(kind: str) -> None:
+def test_a_server_that_does_not_read_times_out(kind: str) -> None:
     with (
-        impostor() as (_, port),
+        silent_server() as (_, port),
         producing(kind, port, timeout_s=0.3) as producer,
-        pytest.raises(BrokerUnavailable, match=r"took nothing for 0\.3 s"),
+        pytest.raises(BrokerUnavailable, match=r"no data was accepted for 0\.3 s"),
     ):
         producer.send_many(("a", b"x" * 100_000) for _ in range(1000))
 
 
-def test_a_closed_client_connects_when_it_is_used_again(
+def test_a_closed_client_reconnects_when_it_is_used_again(
     served: Served, producer: Any, consumer: Any
 ) -> None:
     consumer.subscribe("a")
@@ -132,14 +132,14 @@ def test_a_closed_client_connects_when_it_is_used_again(
     producer.send("a", "lost")
     producer.close()
     producer.close()
-    has(served, 0)
+    has_subscriptions(served, 0)
     assert consumer.receive(0) is None
-    has(served, 1)
+    has_subscriptions(served, 1)
     producer.send("a", "1")
     assert consumer.receive(5) == Message(b"a", b"1")
 
 
-# ── TLS, and asyncio's own ways ──────────────────────────────────────────────
+# ── TLS and asyncio ──────────────────────────────────────────────────────────
 
 
 def test_clients_speak_tls(kind: str, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -153,7 +153,7 @@ def test_clients_speak_tls(kind: str, tmp_path_factory: pytest.TempPathFactory) 
         producing(kind, served.port, tls=tls) as producer,
     ):
         consumer.subscribe("a")
-        has(served, 1)
+        has_subscriptions(served, 1)
         sending = threading.Thread(target=producer.send_many, args=([("a", b"x" * 500_000)] * 5,))
         sending.start()
         assert [len(consumer.receive(20).body) for _ in range(5)] == [500_000] * 5  # type: ignore[union-attr]  # (or it fails)
@@ -170,7 +170,7 @@ def test_clients_speak_tls(kind: str, tmp_path_factory: pytest.TempPathFactory) 
             mistaken.send("a", "1")
 
 
-async def test_tasks_are_not_held_up_by_one_that_waits_for_messages() -> None:
+async def test_a_waiting_consumer_does_not_block_other_tasks() -> None:
     async with (
         KqueueServer(port=0) as server,
         AsyncConsumer(port=server.address[1]) as consumer,
@@ -188,6 +188,6 @@ async def test_tasks_are_not_held_up_by_one_that_waits_for_messages() -> None:
         assert found == [str(number) for number in range(10)]
 
 
-def test_the_blocking_clients_do_without_asyncio() -> None:
+def test_the_blocking_clients_do_not_import_asyncio() -> None:
     program = "import sys, tambomq.kqueue; sys.exit('asyncio' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)

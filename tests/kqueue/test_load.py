@@ -1,4 +1,4 @@
-"""Many clients, slow clients, long messages: everybody gets what is theirs, and memory is bounded.
+"""Many clients, slow clients, long messages: all messages arrive, and memory is bounded.
 
 The server runs in a process of its own; what it may take is said beside each test.
 """
@@ -23,13 +23,13 @@ from tests.kqueue.server_process import ServerProcess
 from tests.kqueue.serving import Raw
 
 KIB, MIB = 1 << 10, 1 << 20
-# What one read of the server takes at most, and what the allocator may keep besides.
+# The size of one read of the server, and memory that the allocator may keep.
 READ_BYTES = 256 * KIB
 SPARE_BYTES = 16 * MIB
 
 
-class Quick:
-    """Many consumers that read at once, and compare what they get with what was sent."""
+class FastReaders:
+    """Many consumers that read without delay, and compare the messages with those sent."""
 
     def __init__(self, server: ServerProcess, count: int, expected: bytes) -> None:
         self._expected = memoryview(expected)
@@ -37,17 +37,19 @@ class Quick:
         self._selector = self._open.enter_context(selectors.DefaultSelector())
         self._places: dict[socket.socket, int] = {}
         for _ in range(count):
-            each = self._open.enter_context(Raw(server.port).say(b"consume", subscribe(b"a")))
+            each = self._open.enter_context(
+                Raw(server.port).send_bytes(b"consume", subscribe(b"a"))
+            )
             self._selector.register(each.socket, selectors.EVENT_READ)
             self._places[each.socket] = 0
 
     def read(self, until: int) -> None:
-        """Read until each has so many bytes."""
+        """Read until each has *until* bytes."""
         while min(self._places.values()) < until:
             self.read_once(30)
 
     def read_once(self, within_s: float) -> None:
-        """Read what is there, if anything comes *within_s*."""
+        """Read once, if anything arrives *within_s*."""
         for key, _ in self._selector.select(within_s):
             client = key.fileobj
             assert isinstance(client, socket.socket)
@@ -60,8 +62,8 @@ class Quick:
         self._open.close()
 
 
-class Slow:
-    """A consumer that reads about 1 KB a second until it is told to hurry."""
+class SlowReader:
+    """A consumer that reads about 1 KB a second until `hurry` is called."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.socket()
@@ -83,7 +85,7 @@ class Slow:
         self._hurry.set()
 
     def read(self, until: int) -> None:
-        """Read until it has so many bytes, or is hung up."""
+        """Read until it has *until* bytes, or the connection is closed."""
         try:
             while len(self.got) < until and (piece := self._socket.recv(MIB)):
                 self.got += piece
@@ -91,7 +93,7 @@ class Slow:
             pass
 
     def numbers(self) -> list[int]:
-        """The messages it has, each of which is a number."""
+        """The numbers in the messages it has received."""
         return [int(each.body[:8]) for each in MessageDecoder().feed(bytes(self.got))]
 
     def close(self) -> None:
@@ -108,11 +110,11 @@ SENT = b"".join(FRAMES)
 
 
 @contextmanager
-def crowd(server: ServerProcess) -> Iterator[tuple[Quick, Slow]]:
-    """The consumers, all of them known to the server; its memory is looked at afterwards."""
+def crowd(server: ServerProcess) -> Iterator[tuple[FastReaders, SlowReader]]:
+    """The consumers, registered by the server, whose memory is checked afterwards."""
     at_rest = server.memory.now
     with ThreadPoolExecutor(1) as threads:
-        quick, slow = Quick(server, QUICK, SENT), Slow(server.port)
+        quick, slow = FastReaders(server, QUICK, SENT), SlowReader(server.port)
         server.comes_to(lambda stats: stats.subscriptions == QUICK + 1)
         dripping = threads.submit(slow.drip)
         try:
@@ -122,22 +124,22 @@ def crowd(server: ServerProcess) -> Iterator[tuple[Quick, Slow]]:
             dripping.result()
             quick.close()
             slow.close()
-    # What is read at once goes in whole, if there is any room.
+    # One read is written whole if the buffer is not full.
     assert server.memory.peak - at_rest <= (QUICK + 1) * (BOUND + READ_BYTES) + SPARE_BYTES
 
 
-def send_in_step(server: ServerProcess, quick: Quick) -> None:
-    """Send everything, never more than the quick ones may be behind."""
+def send_in_step(server: ServerProcess, quick: FastReaders) -> None:
+    """Send everything, but wait while the fast readers are too far behind."""
     step = 100 * FRAME
-    with Raw(server.port).say(b"produce") as producer:
+    with Raw(server.port).send_bytes(b"produce") as producer:
         for place in range(0, len(SENT), step):
-            producer.say(SENT[place : place + step])
+            producer.send_bytes(SENT[place : place + step])
             quick.read(place + step)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
-def test_a_slow_reader_is_disconnected_and_fifty_quick_ones_have_everything(loop: str) -> None:
+def test_a_slow_reader_is_disconnected_and_fifty_fast_ones_get_everything(loop: str) -> None:
     options = {"max_buffer_bytes": BOUND, "send_buffer_bytes": 64 * KIB}
     with ServerProcess(loop, slow="disconnect", **options) as server, crowd(server) as clients:
         quick, slow = clients
@@ -153,7 +155,7 @@ def test_a_slow_reader_is_disconnected_and_fifty_quick_ones_have_everything(loop
 
 
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
-def test_a_slow_reader_misses_what_is_counted_and_fifty_quick_ones_have_everything(
+def test_a_slow_reader_misses_only_counted_messages_and_fifty_fast_ones_get_everything(
     loop: str,
 ) -> None:
     options = {"max_buffer_bytes": BOUND, "send_buffer_bytes": 64 * KIB}
@@ -172,18 +174,18 @@ def test_a_slow_reader_misses_what_is_counted_and_fifty_quick_ones_have_everythi
 
 
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
-def test_a_slow_reader_holds_its_producer_back_and_nobody_misses_anything(loop: str) -> None:
+def test_a_slow_reader_blocks_its_producer_and_no_message_is_lost(loop: str) -> None:
     options = {"max_buffer_bytes": BOUND, "send_buffer_bytes": 64 * KIB}
-    # Linux takes twice what is asked for, to account for itself.
+    # Linux doubles the requested socket buffer for its own bookkeeping.
     between = BOUND + READ_BYTES + 2 * 64 * KIB + 2 * 4 * KIB
     with (
         ServerProcess(loop, slow="block", **options) as server,
         crowd(server) as clients,
-        Raw(server.port).say(b"produce") as producer,
+        Raw(server.port).send_bytes(b"produce") as producer,
         ThreadPoolExecutor(2) as threads,
     ):
         quick, slow = clients
-        sending = threads.submit(producer.say, SENT)
+        sending = threads.submit(producer.send_bytes, SENT)
         quick.read(BOUND)
         for _ in range(50):
             quick.read_once(0.01)
@@ -208,30 +210,36 @@ IDLE = 2_000
 def many_files() -> Iterator[None]:
     """As many open files as idle connections need, here and in processes started from here."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = IDLE + 500
-    if hard != resource.RLIM_INFINITY and hard < wanted:
-        pytest.skip(f"{hard} open files are allowed, {wanted} are needed")
+    needed = IDLE + 500
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        pytest.skip(f"{hard} open files are allowed, {needed} are needed")
     if soft != resource.RLIM_INFINITY:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, needed), hard))
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
 @pytest.mark.usefixtures("many_files")
-def test_two_thousand_idle_connections_cost_little_and_hinder_nobody(loop: str) -> None:
+def test_two_thousand_idle_connections_take_little_memory_and_affect_no_other_client(
+    loop: str,
+) -> None:
     with ServerProcess(loop) as server, ExitStack() as idle:
         before = server.memory
         half = IDLE // 2
         clients = [
-            idle.enter_context(Raw(server.port).say(b"consume", subscribe(b"own %d" % number)))
+            idle.enter_context(
+                Raw(server.port).send_bytes(b"consume", subscribe(b"own %d" % number))
+            )
             for number in range(half)
         ]
         for _ in range(half):
-            idle.enter_context(Raw(server.port).say(b"produce", message(b"nobody", b"x" * 1_000)))
+            idle.enter_context(
+                Raw(server.port).send_bytes(b"produce", message(b"unrouted", b"x" * 1_000))
+            )
         server.comes_to(lambda stats: (stats.subscriptions, stats.producers) == (half, half))
         server.comes_to(lambda stats: stats.received == half)
-        # Two kilobytes are what Python takes for a connection; room for others is included.
+        # Python takes two kilobytes for a connection; the limit includes a margin.
         assert server.memory.now - before.now <= IDLE * 6 * KIB + 4 * MIB
         with Producer(port=server.port) as producer:
             producer.send_many((b"own %d" % number, b"awake") for number in range(half))
@@ -245,18 +253,18 @@ def test_two_thousand_idle_connections_cost_little_and_hinder_nobody(loop: str) 
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
 def test_ten_producers_and_ten_consumers_of_mixed_names_are_all_accounted_for(loop: str) -> None:
     each, names = 1_500, [b"n%d" % number for number in range(12)]
-    # Consumer k has every name that k + 1 divides the number of, and the last one has all.
-    wishes = [names[:: number + 1] for number in range(9)]
+    # Consumer k has every name whose number k + 1 divides, and the last one has all.
+    subscriptions = [names[:: number + 1] for number in range(9)]
     with (
         ServerProcess(loop, slow="block") as server,
         ExitStack() as clients,
         ThreadPoolExecutor() as threads,
     ):
         consumers = [clients.enter_context(Consumer(port=server.port)) for _ in range(10)]
-        for consumer, wish in zip(consumers, wishes, strict=False):
+        for consumer, wish in zip(consumers, subscriptions, strict=False):
             consumer.subscribe(*wish)
         consumers[-1].subscribe_all()
-        known = sum(map(len, wishes)) + 1
+        known = sum(map(len, subscriptions)) + 1
         server.comes_to(lambda stats: stats.subscriptions == known)
         sent = {
             who: [(names[(who + n * n) % 12], b"%d %d" % (who, n)) for n in range(each)]
@@ -264,12 +272,12 @@ def test_ten_producers_and_ten_consumers_of_mixed_names_are_all_accounted_for(lo
         }
         sending = [threads.submit(_send, server.port, batch) for batch in sent.values()]
         total = 0
-        for consumer, wish in zip(consumers, [*wishes, names], strict=True):
-            wanted = {
+        for consumer, wish in zip(consumers, [*subscriptions, names], strict=True):
+            needed = {
                 who: [Message(*row) for row in rows if row[0] in wish] for who, rows in sent.items()
             }
-            count = sum(map(len, wanted.values()))
-            assert _by_sender(consumer, count) == wanted
+            count = sum(map(len, needed.values()))
+            assert _by_sender(consumer, count) == needed
             total += count
         assert [done.result() for done in sending] == [each] * 10
         stats = server.stats
@@ -302,8 +310,8 @@ def test_messages_of_sixteen_megabytes_may_be_cut_anywhere(loop: str) -> None:
     with (
         ServerProcess(loop, slow="block") as server,
         Consumer(port=server.port) as ours,
-        Raw(server.port).say(b"consume", subscribe(b"")) as other,
-        Raw(server.port).say(b"produce") as producer,
+        Raw(server.port).send_bytes(b"consume", subscribe(b"")) as other,
+        Raw(server.port).send_bytes(b"produce") as producer,
         Producer(port=server.port) as small,
         ThreadPoolExecutor() as threads,
     ):
@@ -316,11 +324,11 @@ def test_messages_of_sixteen_megabytes_may_be_cut_anywhere(loop: str) -> None:
             frame = message(b"long", body)
             cuts = [chance.randrange(len(frame)) for _ in range(20)] + [1, 4, 6, 9, 13, 14]
             for piece in pieces(frame, cuts):
-                producer.say(piece)
+                producer.send_bytes(piece)
             small.send("short", "between")
         assert reading.result() == [Message(b"long", body) for body in bodies]
         assert sorted(heard.result()) == sorted(
             [(b"long", body) for body in bodies] + [(b"short", b"between")] * 3
         )
-        # Each is there a few times over: as it comes, whole, and for those who have not read it.
+        # Each is in memory a few times: partial, complete, and in write buffers.
         assert server.memory.peak - before.now <= 8 * 16 * MIB

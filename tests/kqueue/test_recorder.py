@@ -1,4 +1,4 @@
-"""What a server writes into journals: at most once, soon after it was handed on, or counted."""
+"""Journalling of published messages: each is recorded at most once, or counted as missed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tambomq.errors import BrokerUnavailable, InvalidFormat, StoreUnavailable
 from tambomq.journal.keys import Keys
-from tambomq.journal.recording import Bounds
+from tambomq.journal.policy import JournalBounds
 from tambomq.kqueue import KqueueServer, recorder
 from tambomq.kqueue.frames import encode_message, messages_in
 from tests.journal.looking import bodies, commit_all, records, state
@@ -27,21 +27,21 @@ frames = st.lists(st.tuples(st.binary(max_size=20), st.binary(max_size=40)))
 
 
 @given(frames)
-def test_a_run_gives_its_messages_back(sent: list[tuple[bytes, bytes]]) -> None:
+def test_the_messages_of_a_run_can_be_parsed_again(sent: list[tuple[bytes, bytes]]) -> None:
     before, data = b"??", b"".join(encode_message(*each) for each in sent)
     found = messages_in(before + data + b"!", 2, 2 + len(data))
     assert list(found) == sent
 
 
-def test_what_passes_is_recorded_in_its_order(serve: Serve, server: Server) -> None:
+def test_published_messages_are_recorded_in_order(serve: Serve, server: Server) -> None:
     served = serve(journal=("ord*",), url=server.url)
     sent = [b"%d" % n for n in range(2500)]
     with served.consumer(b"orders"), served.consumer(b""), served.producer() as producer:
         producer.send(*((b"orders", body) for body in sent), (b"plain", b"x"))
         served.comes_to(lambda stats: stats.recorded == len(sent))
-    told = records(server.url, "kqueue", "orders")
-    assert [each.body for each in told] == sent
-    assert {(each.event, each.id, each.targets) for each in told} == {("sent", "", 2)}
+    found = records(server.url, "kqueue", "orders")
+    assert [each.body for each in found] == sent
+    assert {(each.event, each.id, each.targets) for each in found} == {("sent", "", 2)}
     assert state(server.url, "kqueue", "plain") is None
     assert served.stats.unrecorded == 0
 
@@ -64,17 +64,17 @@ def test_the_fields_are_as_they_are_described(serve: Serve, db: redis.Redis) -> 
     assert db.xlen(Keys("kqueue", r"\xff").journal) == 1
 
 
-def test_what_consumers_read_is_the_same_with_a_journal(serve: Serve, server: Server) -> None:
+def test_consumers_receive_the_same_with_a_journal(serve: Serve, server: Server) -> None:
     served = serve(journal=("*",), url=server.url, ok_replies=True)
     frame = message(b"q", b"body")
     with served.consumer(b"q") as consumer, served.producer() as producer:
         assert consumer.read(4) == b"OKOK"
-        producer.say(frame * 3)
+        producer.send_bytes(frame * 3)
         assert producer.read(8) == b"OK" * 4
         assert consumer.read(3 * len(frame)) == frame * 3
 
 
-def test_a_stop_writes_what_waits(server: Server) -> None:
+def test_a_stop_writes_pending_entries(server: Server) -> None:
     with Served("uvloop", journal=("*",), url=server.url) as served:
         with served.producer() as producer:
             producer.send(*[(b"q", b"%d" % n) for n in range(5000)])
@@ -84,8 +84,10 @@ def test_a_stop_writes_what_waits(server: Server) -> None:
     assert len(bodies(server.url, "kqueue", "q")) == 5000
 
 
-def test_a_full_journal_drops_and_counts_while_messages_flow(serve: Serve, server: Server) -> None:
-    served = serve(journal=("q",), journal_bounds=Bounds(max_entries=3), url=server.url)
+def test_a_full_journal_skips_and_counts_entries_while_messages_are_delivered(
+    serve: Serve, server: Server
+) -> None:
+    served = serve(journal=("q",), journal_bounds=JournalBounds(max_entries=3), url=server.url)
     with served.consumer(b"q") as consumer, served.producer() as producer:
         producer.send(*[(b"q", b"%d" % n) for n in range(5)])
         assert [body for _, body in consumer.messages(5)] == [b"%d" % n for n in range(5)]
@@ -99,10 +101,10 @@ def test_a_full_journal_drops_and_counts_while_messages_flow(serve: Serve, serve
     assert found.dropped == 2
 
 
-def test_a_redis_that_is_slow_costs_records_and_no_messages(
+def test_a_slow_redis_loses_entries_and_no_messages(
     private_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorder, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(recorder, "MAX_PENDING_BYTES", 10_000)
     with (
         Served("asyncio", journal=("q",), url=private_server.url) as served,
         redis.Redis.from_url(private_server.url) as db,
@@ -124,10 +126,10 @@ def test_a_redis_that_is_slow_costs_records_and_no_messages(
         assert (found.entries, found.dropped) == (served.stats.recorded, served.stats.unrecorded)
 
 
-def test_names_without_end_make_no_journals_without_end(
+def test_the_number_of_journals_is_bounded(
     server: Server, monkeypatch: pytest.MonkeyPatch, db: redis.Redis
 ) -> None:
-    monkeypatch.setattr(recorder, "MOST_JOURNALS", 5)
+    monkeypatch.setattr(recorder, "MAX_JOURNALS", 5)
     with (
         Served("asyncio", journal=("*",), url=server.url) as served,
         served.producer() as producer,
@@ -138,7 +140,7 @@ def test_names_without_end_make_no_journals_without_end(
 
 
 @pytest.mark.slow
-async def test_a_redis_that_is_not_there_is_told_at_the_start() -> None:
+async def test_an_unreachable_redis_fails_the_start() -> None:
     server = KqueueServer(port=0, journal=("*",), url="redis://127.0.0.1:1")
     with pytest.raises(StoreUnavailable):
         await server.start()
@@ -150,7 +152,7 @@ async def test_a_port_that_is_taken_leaves_nothing_open(server: Server) -> None:
         await KqueueServer(port=server.port, journal=("*",), url=server.url).start()
 
 
-def test_what_is_no_pattern_is_refused() -> None:
+def test_an_illegal_pattern_is_refused() -> None:
     with pytest.raises(InvalidFormat, match="put it in a tuple"):
         KqueueServer(journal="orders")
 
@@ -161,13 +163,13 @@ def test_a_killed_server_has_recorded_the_first_messages_each_once(server: Serve
         for part in range(2):
             half = sent[part * 10_000 : (part + 1) * 10_000]
             before = len(bodies(server.url, "kqueue", "q"))
-            with Raw(process.port).say(b"produce") as producer:
+            with Raw(process.port).send_bytes(b"produce") as producer:
                 producer.send(*((b"q", body) for body in half))
                 eventually(
                     lambda: len(bodies(server.url, "kqueue", "q")) > before,  # noqa: B023  (in this turn)
                     within_s=20,
                 )
                 process.kill()
-            told = bodies(server.url, "kqueue", "q")[before:]
-            assert told == half[: len(told)]
+            found = bodies(server.url, "kqueue", "q")[before:]
+            assert found == half[: len(found)]
             process.restart()

@@ -1,4 +1,4 @@
-"""A server and its clients: who gets what, in which order, and who is shown the door."""
+"""A server and its clients: delivery, order, replies and disconnects."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tests.kqueue.conftest import Serve
 from tests.kqueue.naive import message, pieces, subscribe, u32, unsubscribe
 from tests.kqueue.serving import Served
 
-# ── who gets what ────────────────────────────────────────────────────────────
+# ── delivery ─────────────────────────────────────────────────────────────────
 
 
-def test_a_message_goes_to_every_subscriber_of_its_queue_and_to_nobody_else(
+def test_a_message_goes_to_every_subscriber_of_its_queue_and_to_no_other_consumer(
     served: Served,
 ) -> None:
     with (
@@ -77,17 +77,17 @@ def test_a_consumer_has_no_message_from_before_it_subscribed(served: Served) -> 
             assert consumer.message() == (b"a", b"late")
 
 
-def test_an_unsubscribed_queue_is_silent_and_others_are_not(served: Served) -> None:
+def test_unsubscribing_from_one_queue_keeps_the_others(served: Served) -> None:
     with served.consumer(b"a", b"b") as consumer, served.producer() as producer:
-        consumer.say(unsubscribe(b"a"), unsubscribe(b"unknown"))
+        consumer.send_bytes(unsubscribe(b"a"), unsubscribe(b"unknown"))
         served.comes_to(lambda stats: stats.subscriptions == 1)
         producer.send((b"a", b"1"), (b"b", b"2"))
         assert consumer.message() == (b"b", b"2")
 
 
-def test_unsubscribing_from_one_queue_carves_no_hole_into_all(served: Served) -> None:
+def test_unsubscribing_from_one_queue_does_not_affect_a_subscription_to_all(served: Served) -> None:
     with served.consumer(b"", b"a") as consumer, served.producer() as producer:
-        consumer.say(unsubscribe(b"a"))
+        consumer.send_bytes(unsubscribe(b"a"))
         served.comes_to(lambda stats: stats.subscriptions == 1)
         producer.send((b"a", b"1"))
         assert consumer.message() == (b"a", b"1")
@@ -95,18 +95,16 @@ def test_unsubscribing_from_one_queue_carves_no_hole_into_all(served: Served) ->
 
 def test_unsubscribing_without_a_name_ends_everything(served: Served) -> None:
     with served.consumer(b"", b"a", b"b") as consumer, served.producer() as producer:
-        consumer.say(unsubscribe(b""), subscribe(b"c"))
+        consumer.send_bytes(unsubscribe(b""), subscribe(b"c"))
         served.comes_to(lambda stats: stats.subscriptions == 1)
         producer.send((b"a", b"1"), (b"b", b"2"), (b"c", b"3"))
         assert consumer.message() == (b"c", b"3")
 
 
-@pytest.mark.parametrize("rudely", [False, True])
-def test_a_consumer_that_leaves_takes_its_subscriptions_with_it(
-    served: Served, rudely: bool
-) -> None:
+@pytest.mark.parametrize("reset", [False, True])
+def test_a_consumer_that_disconnects_is_unsubscribed(served: Served, reset: bool) -> None:
     with served.consumer(b"a") as stays, served.producer() as producer:
-        served.consumer(b"a", b"").close(rudely=rudely)
+        served.consumer(b"a", b"").close(reset=reset)
         served.comes_to(lambda stats: (stats.subscriptions, stats.consumers) == (1, 1))
         producer.send((b"a", b"1"))
         assert stays.message() == (b"a", b"1")
@@ -118,16 +116,16 @@ def test_bytes_may_come_one_by_one(served: Served) -> None:
     words = b"consume" + subscribe(b"a")
     with served.connect() as consumer, served.connect() as producer:
         for byte in pieces(words, list(range(len(words)))):
-            consumer.say(byte)
+            consumer.send_bytes(byte)
         served.comes_to(lambda stats: stats.subscriptions == 1)
-        said = b"produce" + message(b"a", b"slowly") + message(b"a", b"")
-        for byte in pieces(said, list(range(len(said)))):
-            producer.say(byte)
+        data = b"produce" + message(b"a", b"slowly") + message(b"a", b"")
+        for byte in pieces(data, list(range(len(data)))):
+            producer.send_bytes(byte)
         assert consumer.messages(2) == [(b"a", b"slowly"), (b"a", b"")]
 
 
 def test_a_message_may_be_as_long_as_the_limit(serve: Serve) -> None:
-    # Longer than what may wait, too: the message after it has to.
+    # Longer than the write buffer too: the next message has to wait.
     served = serve(slow="block")
     name, body = b"n" * 65536, bytes(range(256)) * 65536
     with served.consumer(name) as consumer, served.producer() as producer:
@@ -138,11 +136,11 @@ def test_a_message_may_be_as_long_as_the_limit(serve: Serve) -> None:
         sending.join()
 
 
-# ── who is shown the door ────────────────────────────────────────────────────
+# ── disconnects ─────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
-    "said",
+    "data",
     [
         b"nonsense",
         b"produce?",
@@ -154,35 +152,35 @@ def test_a_message_may_be_as_long_as_the_limit(serve: Serve) -> None:
         b"produce*" + u32(1) + b"a" + u32((1 << 24) + 1),
     ],
 )
-def test_a_client_that_breaks_the_protocol_loses_its_connection_and_nobody_else_does(
-    served: Served, said: bytes
+def test_a_protocol_error_closes_the_connection_of_its_client_alone(
+    served: Served, data: bytes
 ) -> None:
     with (
         served.consumer(b"a") as consumer,
         served.producer() as producer,
-        served.connect(said) as bad,
+        served.connect(data) as bad,
     ):
-        assert bad.is_hung_up()
+        assert bad.is_closed()
         producer.send((b"a", b"still here"))
         assert consumer.message() == (b"a", b"still here")
         served.comes_to(lambda stats: stats.connections == 2)
     assert served.stats.protocol_errors == 1
 
 
-def test_what_comes_before_a_bad_frame_is_delivered(served: Served) -> None:
+def test_messages_before_a_bad_frame_are_delivered(served: Served) -> None:
     with served.consumer(b"a") as consumer, served.producer() as producer:
-        producer.say(message(b"a", b"1"), message(b"a", b"2"), b"garbage")
+        producer.send_bytes(message(b"a", b"1"), message(b"a", b"2"), b"garbage")
         assert consumer.messages(2) == [(b"a", b"1"), (b"a", b"2")]
-        assert producer.is_hung_up()
+        assert producer.is_closed()
 
 
-def test_a_consumer_with_too_many_subscriptions_is_shown_the_door(
+def test_a_consumer_with_too_many_subscriptions_is_disconnected(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tambomq.kqueue.exchange.MOST_SUBSCRIPTIONS", 3)
+    monkeypatch.setattr("tambomq.kqueue.exchange.MAX_SUBSCRIPTIONS", 3)
     with served.consumer(b"a", b"b", b"c", b"") as modest, served.producer() as producer:
         with served.connect(b"consume", *(subscribe(b"%d" % n) for n in range(4))) as greedy:
-            assert greedy.is_hung_up()
+            assert greedy.is_closed()
         served.comes_to(lambda stats: (stats.protocol_errors, stats.subscriptions) == (1, 4))
         producer.send((b"0", b"1"))
         assert modest.message() == (b"0", b"1")
@@ -193,7 +191,7 @@ def test_limits_are_those_of_the_server(serve: Serve) -> None:
     with served.consumer(b"abc") as consumer, served.producer() as producer:
         producer.send((b"abc", b"12345"), (b"abc", b"123456"))
         assert consumer.message() == (b"abc", b"12345")
-        assert producer.is_hung_up()
+        assert producer.is_closed()
 
 
 def test_beyond_the_limit_a_connection_is_closed_at_once(serve: Serve) -> None:
@@ -201,7 +199,7 @@ def test_beyond_the_limit_a_connection_is_closed_at_once(serve: Serve) -> None:
     with served.consumer(b"a") as consumer, served.producer() as producer:
         for _ in range(3):
             with served.connect() as third:
-                assert third.is_hung_up()
+                assert third.is_closed()
         stats = served.stats
         assert (stats.accepted, stats.refused, stats.connections) == (2, 3, 2)
         producer.send((b"a", b"1"))
@@ -212,92 +210,78 @@ def test_beyond_the_limit_a_connection_is_closed_at_once(serve: Serve) -> None:
         assert served.stats.accepted == 3
 
 
-@pytest.mark.parametrize("said", [b"", b"produc"])
-def test_a_client_that_does_not_say_what_it_is_has_limited_time(serve: Serve, said: bytes) -> None:
+@pytest.mark.parametrize("data", [b"", b"produc"])
+def test_a_client_without_a_role_is_disconnected_after_a_timeout(serve: Serve, data: bytes) -> None:
     served = serve(handshake_s=0.2)
-    with served.consumer(b"a"), served.connect(said) as silent:
-        assert silent.is_hung_up()
+    with served.consumer(b"a"), served.connect(data) as silent:
+        assert silent.is_closed()
         stats = served.stats
         assert (stats.handshake_timeouts, stats.connections) == (1, 1)
 
 
-def test_the_time_to_say_what_one_is_does_not_begin_anew_with_each_byte(serve: Serve) -> None:
+def test_single_bytes_do_not_extend_the_handshake_timeout(serve: Serve) -> None:
     served = serve(handshake_s=0.3)
     with served.connect() as dripping:
         for byte in b"prod":
-            dripping.say(bytes((byte,)))
+            dripping.send_bytes(bytes((byte,)))
             served.call(lambda: None)
-        assert dripping.is_hung_up()
+        assert dripping.is_closed()
     served.comes_to(lambda stats: (stats.handshake_timeouts, stats.protocol_errors) == (1, 0))
 
 
-# ── what else it says ────────────────────────────────────────────────────────
+# ── replies and settings ─────────────────────────────────────────────────────
 
 
-def test_a_probe_is_answered_and_counted(served: Served) -> None:
-    with served.connect(b"healthz") as client:
-        assert client.rest() == b"OK"
-    served.run(served.server.check())
-    served.comes_to(lambda stats: (stats.probes, stats.connections) == (2, 0))
-    assert served.stats.protocol_errors == 0
-
-
-def test_a_server_that_does_not_run_fails_its_check(served: Served) -> None:
-    served.run(served.server.stop())
-    with pytest.raises(BrokerUnavailable, match="not running"):
-        served.run(served.server.check())
-
-
-def test_it_says_ok_to_everything_if_asked_to(serve: Serve) -> None:
+def test_with_ok_replies_every_frame_is_answered(serve: Serve) -> None:
     served = serve(ok_replies=True)
     with served.connect(b"consume") as consumer, served.connect(b"produce") as producer:
         assert consumer.read(2) == producer.read(2) == b"OK"
-        consumer.say(subscribe(b"a"), unsubscribe(b"b"))
+        consumer.send_bytes(subscribe(b"a"), unsubscribe(b"b"))
         assert consumer.read(4) == b"OKOK"
         producer.send((b"a", b"1"), (b"b", b"2"), (b"a", b"3"))
         assert producer.read(6) == b"OKOKOK"
         assert consumer.messages(2) == [(b"a", b"1"), (b"a", b"3")]
-        producer.say(message(b"a", b"4") + b"?")
+        producer.send_bytes(message(b"a", b"4") + b"?")
         assert producer.read(4) == b"OKOK"
         assert consumer.message() == (b"a", b"4")
 
 
-def test_with_answers_what_is_no_frame_closes_nothing(serve: Serve) -> None:
+def test_with_ok_replies_invalid_bytes_do_not_close_the_connection(serve: Serve) -> None:
     served = serve(ok_replies=True)
     with served.connect(b"consume") as consumer, served.connect(b"produce") as producer:
         assert consumer.read(2) == producer.read(2) == b"OK"
         for junk in (bytes(5), b"hello", message(b"a", b"from a consumer"), b"\xff" * 900):
-            consumer.say(junk)
+            consumer.send_bytes(junk)
             assert consumer.read(2) == b"OK"
-        consumer.say(subscribe(b"a"))
+        consumer.send_bytes(subscribe(b"a"))
         assert consumer.read(2) == b"OK"
         for junk in (bytes(5), subscribe(b"a"), b"*what a long name this would be"):
-            producer.say(junk)
+            producer.send_bytes(junk)
             assert producer.read(2) == b"OK"
-        producer.say(bytes(5) + message(b"a", b"1") + bytes(5) + message(b"a", b"2"))
+        producer.send_bytes(bytes(5) + message(b"a", b"1") + bytes(5) + message(b"a", b"2"))
         assert producer.read(8) == b"OK" * 4
         assert consumer.messages(2) == [(b"a", b"1"), (b"a", b"2")]
     served.comes_to(lambda stats: stats.protocol_errors >= 9)
 
 
-def test_with_answers_bytes_before_the_role_are_left_out(serve: Serve) -> None:
+def test_with_ok_replies_bytes_before_the_role_are_skipped(serve: Serve) -> None:
     served = serve(ok_replies=True)
     with served.connect(bytes(5)) as client:
         assert client.read(2) == b"OK"
-        client.say(b"produce" + message(b"a", b"1"))
+        client.send_bytes(b"produce" + message(b"a", b"1"))
         assert client.read(4) == b"OKOK"
         served.comes_to(lambda stats: stats.producers == 1)
 
 
-def test_with_answers_a_message_beyond_the_limit_still_closes(serve: Serve) -> None:
+def test_with_ok_replies_a_message_beyond_the_limit_still_closes(serve: Serve) -> None:
     served = serve(ok_replies=True, limits=Limits(message_bytes=10))
     with served.connect(b"produce") as producer:
         assert producer.read(2) == b"OK"
-        producer.say(message(b"a", b"*" * 11))
+        producer.send_bytes(message(b"a", b"*" * 11))
         assert producer.rest() == b""
 
 
-def test_it_says_nothing_if_not_asked_to(served: Served) -> None:
+def test_without_ok_replies_nothing_is_answered(served: Served) -> None:
     with served.consumer(b"a") as consumer, served.producer() as producer:
         producer.send((b"a", b"1")).socket.shutdown(socket.SHUT_WR)
         assert producer.rest() == b""
@@ -319,13 +303,13 @@ def test_connections_are_kept_alive_and_not_delayed(served: Served) -> None:
         assert all(served.call(options))
 
 
-def test_a_taken_port_is_told_with_its_address(served: Served, serve: Serve) -> None:
+def test_the_error_for_a_taken_port_has_its_address(served: Served, serve: Serve) -> None:
     with pytest.raises(BrokerUnavailable, match=rf"127\.0\.0\.1:{served.port}"):
         serve(port=served.port)
 
 
 @pytest.mark.parametrize("host", ["256.0.0.1", "no such host", "a..b", "192.0.2.1"])
-def test_a_place_that_is_not_here_is_told(serve: Serve, host: str) -> None:
+def test_a_foreign_address_is_an_error(serve: Serve, host: str) -> None:
     with pytest.raises(BrokerUnavailable, match="no server at"):
         serve(host=host)
 

@@ -1,4 +1,4 @@
-"""Consumers that do not read: what they cost, by each policy, and to whom. Counts are exact."""
+"""Slow consumers under each policy: the effect on them, on others, and on the counters."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from tests.kqueue.serving import Raw, Served
 BODY = b"x" * 65_000
 FRAME = len(message(b"a", BODY))
 BOUND = 1_000_000
-# More than the network takes between two sockets that are this small, and the server keeps.
+# More than the small socket buffers and the server's write buffer hold.
 FLOOD = 100
 
 
 @contextmanager
 def never_reading(served: Served, *names: bytes) -> Iterator[Raw]:
-    """A consumer that reads nothing unless told to, on a connection that holds little."""
+    """A consumer that does not read by itself, on a connection with small socket buffers."""
     with served.consumer(*names) as consumer:
         _shrink(served, consumer)
         yield consumer
 
 
 def flood(served: Served, producer: Raw, name: bytes, count: int = FLOOD) -> None:
-    """Send messages, each of which the server has read before the next one is sent."""
+    """Send messages one by one, waiting until the server has read each."""
     before = served.stats.received
     for number in range(count):
         producer.send((name, BODY))
         _has_received(served, before + number + 1)
 
 
-def test_a_slow_consumer_is_disconnected_and_others_have_everything(serve: Serve) -> None:
+def test_a_slow_consumer_is_disconnected_and_others_get_everything(serve: Serve) -> None:
     served = serve(slow="disconnect", max_buffer_bytes=BOUND)
     with (
         never_reading(served, b"a") as slow,
@@ -49,7 +49,7 @@ def test_a_slow_consumer_is_disconnected_and_others_have_everything(serve: Serve
         served.comes_to(lambda stats: stats.consumers == 1)
         stats = served.stats
         assert (stats.disconnected, stats.dropped, stats.subscriptions) == (1, 0, 1)
-        # What was not handed over any more had nobody to go to: all is accounted for.
+        # Later messages had no subscriber: every message is counted.
         assert 0 < stats.delivered - 1 < FLOOD
         assert stats.delivered - 1 + stats.unrouted == FLOOD - 1
         assert len(slow.rest()) <= (stats.delivered - 1) * FRAME
@@ -71,14 +71,14 @@ def test_a_slow_consumer_misses_messages_and_each_is_counted(serve: Serve) -> No
         assert 0 < stats.dropped < FLOOD
         assert (stats.disconnected, stats.consumers) == (0, 2)
         kept = slow.messages(FLOOD - stats.dropped)
-        # The newest are missing: those that came first are there, one by one.
+        # The newest are missing: the first ones have arrived in order.
         assert [int(body[:6]) for _, body in kept] == list(range(FLOOD - stats.dropped))
         producer.send((b"a", b"back again"))
         assert slow.message() == (b"a", b"back again")
     assert served.stats.dropped == stats.dropped
 
 
-def test_of_one_read_only_the_slow_consumers_share_is_dropped(serve: Serve) -> None:
+def test_only_the_messages_of_the_slow_consumer_are_dropped_from_a_read(serve: Serve) -> None:
     served = serve(slow="drop", max_buffer_bytes=BOUND)
     with (
         never_reading(served, b"a", b"b") as slow,
@@ -99,7 +99,7 @@ def test_of_one_read_only_the_slow_consumers_share_is_dropped(serve: Serve) -> N
         assert slow.message()[0] == b"a"
 
 
-def test_producers_of_a_slow_consumer_wait_and_nothing_is_lost(serve: Serve) -> None:
+def test_producers_of_a_slow_consumer_are_blocked_and_no_message_is_lost(serve: Serve) -> None:
     served = serve(slow="block", max_buffer_bytes=BOUND)
     with (
         never_reading(served, b"a") as slow,
@@ -110,18 +110,18 @@ def test_producers_of_a_slow_consumer_wait_and_nothing_is_lost(serve: Serve) -> 
         sent, rest = _send_until_blocked(served, waiting)
         other.send((b"b", b"1"))
         assert quick.message() == (b"b", b"1")
-        ending = threading.Thread(target=waiting.say, args=(rest, message(b"a", b"last")))
+        ending = threading.Thread(target=waiting.send_bytes, args=(rest, message(b"a", b"last")))
         ending.start()
         assert slow.read(sent * FRAME) == message(b"a", BODY) * sent
         assert slow.message() == (b"a", b"last")
         ending.join()
-        served.comes_to(lambda stats: not served.server._room.flow._waits)
+        served.comes_to(lambda stats: not served.server._broker.fanout._blocked_by)
         stats = served.stats
         assert (stats.dropped, stats.disconnected, stats.delivered) == (0, 0, sent + 2)
 
 
-@pytest.mark.parametrize("rudely", [False, True])
-def test_a_slow_consumer_that_leaves_frees_its_producers(serve: Serve, rudely: bool) -> None:
+@pytest.mark.parametrize("reset", [False, True])
+def test_a_slow_consumer_that_disconnects_unblocks_its_producers(serve: Serve, reset: bool) -> None:
     served = serve(slow="block", max_buffer_bytes=BOUND)
     with (
         never_reading(served, b"a") as slow,
@@ -129,8 +129,8 @@ def test_a_slow_consumer_that_leaves_frees_its_producers(serve: Serve, rudely: b
         served.producer() as waiting,
     ):
         _, rest = _send_until_blocked(served, waiting)
-        slow.close(rudely=rudely)
-        waiting.say(rest, message(b"b", b"free"))
+        slow.close(reset=reset)
+        waiting.send_bytes(rest, message(b"b", b"free"))
         assert quick.message() == (b"b", b"free")
 
 
@@ -142,17 +142,17 @@ def test_a_producer_waits_for_all_of_its_slow_consumers(serve: Serve) -> None:
         served.producer() as waiting,
     ):
         _send_until_blocked(served, waiting)
-        flow = served.server._room.flow
-        served.comes_to(lambda stats: len(flow._holds) == 2)
+        fanout = served.server._broker.fanout
+        served.comes_to(lambda stats: len(fanout._blocking) == 2)
         before = served.stats
         one.read(before.delivered_bytes // 2)
-        served.comes_to(lambda stats: len(flow._holds) == 1)
+        served.comes_to(lambda stats: len(fanout._blocking) == 1)
         assert served.stats.received == before.received
         two.close()
         assert one.message() == (b"a", BODY)
 
 
-def test_waiting_producers_do_not_keep_the_server_from_stopping(serve: Serve) -> None:
+def test_blocked_producers_do_not_keep_the_server_from_stopping(serve: Serve) -> None:
     served = serve(slow="block", max_buffer_bytes=BOUND)
     with never_reading(served, b"a"), served.producer() as waiting:
         _send_until_blocked(served, waiting)
@@ -169,14 +169,14 @@ def test_one_message_may_be_longer_than_the_bound(serve: Serve, policy: str) -> 
             body = b"%d" % number * 3_000_000
             producer.send((b"a", body))
             assert consumer.message() == (b"a", body)
-            # The last bytes are read before the server knows that they are gone.
+            # The client reads the last bytes before the server knows that they are sent.
             served.comes_to(lambda stats: not _full(served))
     stats = served.stats
     assert (stats.delivered, stats.dropped, stats.disconnected) == (3, 0, 0)
 
 
 @pytest.mark.parametrize("policy", ["disconnect", "drop", "block"])
-def test_who_does_not_read_its_replies_is_slow_too(serve: Serve, policy: str) -> None:
+def test_a_client_that_does_not_read_its_replies_is_slow_too(serve: Serve, policy: str) -> None:
     count = 500_000
     served = serve(slow=policy, max_buffer_bytes=10_000, ok_replies=True)
     with served.producer() as producer:
@@ -190,18 +190,18 @@ def test_who_does_not_read_its_replies_is_slow_too(serve: Serve, policy: str) ->
             case "drop":
                 served.comes_to(lambda stats: stats.received == count)
             case "block":
-                served.comes_to(lambda stats: bool(served.server._room.flow._waits))
+                served.comes_to(lambda stats: bool(served.server._broker.fanout._blocked_by))
                 assert producer.read(2 + 2 * count) == b"OK" * (count + 1)
         sending.join()
 
 
 def _say(producer: Raw, data: bytes) -> None:
     with suppress(ConnectionError):
-        producer.say(data)
+        producer.send_bytes(data)
 
 
 def _shrink(served: Served, client: Raw) -> None:
-    """Let the network keep little between the server and *client*."""
+    """Shrink the socket buffers between the server and *client*."""
 
     def shrink() -> None:
         for peer in served.peers:
@@ -221,7 +221,7 @@ def _full(served: Served) -> bool:
 
 
 def _send_until_blocked(served: Served, producer: Raw) -> tuple[int, bytes]:
-    """Send messages until the server takes no more: how many, and what is left of the last."""
+    """Send until the server stops reading; return how many, and the unsent rest of the last."""
     producer.socket.settimeout(0.05)
     frame, sent, rest = memoryview(message(b"a", BODY)), 0, memoryview(b"")
     while True:
@@ -230,6 +230,6 @@ def _send_until_blocked(served: Served, producer: Raw) -> tuple[int, bytes]:
         try:
             rest = rest[producer.socket.send(rest) :]
         except TimeoutError:
-            if served.call(lambda: bool(served.server._room.flow._waits)):
+            if served.call(lambda: bool(served.server._broker.fanout._blocked_by)):
                 producer.socket.settimeout(20)
                 return sent, bytes(rest)

@@ -1,4 +1,4 @@
-"""Both kinds of clients behind one face, so that each behaviour is written once."""
+"""Blocking and asyncio clients behind one blocking interface, so that each test runs on both."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KINDS = ("threads", "asyncio")
 
 @contextmanager
 def producing(kind: str, port: int, **options: Any) -> Iterator[Producer]:
-    """A producer of that *kind*; the asyncio one blocks too."""
+    """A producer of that *kind*; the asyncio one is wrapped to block."""
     if kind == "threads":
         with Producer(port=port, **options) as client:
             yield client
@@ -31,7 +31,7 @@ def producing(kind: str, port: int, **options: Any) -> Iterator[Producer]:
 
 @contextmanager
 def consuming(kind: str, port: int, **options: Any) -> Iterator[Consumer]:
-    """A consumer of that *kind*; the asyncio one blocks too."""
+    """A consumer of that *kind*; the asyncio one is wrapped to block."""
     if kind == "threads":
         with Consumer(port=port, **options) as client:
             yield client
@@ -44,20 +44,20 @@ def consuming(kind: str, port: int, **options: Any) -> Iterator[Consumer]:
             run(waiting.close())
 
 
-def has(served: Served, subscriptions: int) -> None:
-    """Wait until the server knows of so many subscriptions."""
+def has_subscriptions(served: Served, subscriptions: int) -> None:
+    """Wait until the server has that many subscriptions."""
     served.comes_to(lambda stats: stats.subscriptions == subscriptions)
 
 
 @contextmanager
-def impostor() -> Iterator[tuple[socket.socket, int]]:
-    """A socket that listens where a server is expected, and its port."""
+def silent_server() -> Iterator[tuple[socket.socket, int]]:
+    """A listening socket that never answers, and its port."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield listening, listening.getsockname()[1]
 
 
 class _Blocking:
-    """An asyncio client whose methods return what they otherwise promise."""
+    """An asyncio client whose methods block and return the result."""
 
     def __init__(self, client: Any, run: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
         self._client, self._run = client, run

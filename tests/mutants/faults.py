@@ -12,75 +12,75 @@ from tests.mutants.planting import Fault
 OWNERS = (
     Fault(
         "a stale ChasquiMQ consumer may settle",
-        "chasqui/scripts/parts/owns.lua",
+        "chasqui/scripts/parts/is_owner.lua",
         "return not row.err and #row == 1",
         "return not row.err",
         "chasqui/test_ownership.py::test_a_consumer_that_lost_a_job_changes_nothing",
     ),
     Fault(
         "two leaders promote at once",
-        "chasqui/scripts/parts/leads.lua",
-        "if who and who ~= holder then",
-        "if who and who == '' then",
-        "chasqui/test_leader.py::test_a_stale_promoter_promotes_nothing",
+        "chasqui/scripts/parts/acquire_leadership.lua",
+        "if leader and leader ~= holder then",
+        "if leader and leader == '' then",
+        "chasqui/leader/test_leader.py::test_a_stale_promoter_promotes_nothing",
     ),
     Fault(
         "a retry is stored in a form that the foreign leader destroys",
-        "chasqui/scripts/retry.lua",
-        "elseif dialect == 'auto' and not has_signs(stream, lock, scheduler_lock, consumers, workers, delayed) then",  # noqa: E501  (as it stands there)
+        "chasqui/ops/scripts/retry.lua",
+        "elseif dialect == 'auto' and not has_engine(stream, lock, scheduler_lock, consumers, workers, delayed) then",  # noqa: E501  (as it stands there)
         "elseif dialect == 'auto' then",
-        "chasqui/test_worker_retry.py::"
+        "chasqui/worker/test_worker_retry.py::"
         "test_where_another_engine_leads_a_retry_is_stored_as_it_reads_it",
     ),
     Fault(
         "a lease that is held is given to another query",
-        "store/scripts/lease_attach.lua",
+        "bulk/scripts/lease_attach.lua",
         "if held[1] and held[1] ~= owner and alive then",
         "if false then",
-        "rsmq/test_lease_ops.py::test_a_lease_is_one_query_s_while_that_is_alive",
+        "rsmq/bulk/test_lease.py::test_a_lease_is_one_query_s_while_that_is_alive",
     ),
     Fault(
         "the claim of a living query is given up",
-        "store/scripts/lease_release.lua",
+        "bulk/scripts/lease_release.lua",
         "or now < (tonumber(lease[1]) or 0) or now < (tonumber(lease[2]) or 0) then",
         "then",
-        "rsmq/test_lease_ops.py::"
+        "rsmq/bulk/test_lease.py::"
         "test_a_dead_query_s_claim_is_given_up_for_others_and_nothing_is_lost",
     ),
     Fault(
         "a query that was replaced ends the lease of its successor",
-        "store/scripts/lease_resign.lua",
+        "bulk/scripts/lease_resign.lua",
         "if redis.call('HGET', ledger, 'owner') ~= owner then",
         "if false then",
-        "rsmq/test_lease_ops.py::test_who_was_replaced_changes_nothing_any_more",
+        "rsmq/bulk/test_lease.py::test_a_replaced_owner_changes_nothing_any_more",
     ),
     Fault(
         "a verdict about a claim that is over is written down",
-        "store/scripts/lease_judge.lua",
+        "bulk/scripts/lease_judge.lua",
         "if redis.call('HGET', ledger, 'claim') ~= number then",
         "if false then",
-        "rsmq/test_lease_ops.py::test_a_verdict_about_a_claim_that_is_over_is_refused",
+        "rsmq/bulk/test_lease.py::test_a_verdict_about_a_claim_that_is_over_is_refused",
     ),
     Fault(
         "rows of a claim that another query has by now are handed out",
-        "spark/leased.py",
-        "if (now.owner, now.claim, now.mark) != (part.term.owner, part.claim, part.mark):",
+        "spark/lease/reader.py",
+        "if now != OpenClaim(request.owner, part.claim, part.claim_token):",
         "if False:",
-        "spark/test_leased.py::test_a_zombie_reads_nothing_claims_nothing_and_ends_nothing",
+        "spark/lease/test_reader.py::test_a_zombie_reads_nothing_claims_nothing_and_ends_nothing",
     ),
 )
 
 RECEIPTS = (
     Fault(
         "a delete by an old receipt whose count fits",
-        "rsmq/scripts/delete_one.lua",
+        "rsmq/ops/scripts/delete_one.lua",
         "receipt ~= receipt_of(stored[2], redis.call('HGET', receipts, id)) then",
         "receipt:match('^%d+') ~= (stored[2] or '0') then",
         "rsmq/test_receipts.py::test_a_receipt_is_void_after_a_failover_that_lost_its_receive",
     ),
     Fault(
         "a renewal by an old receipt whose count fits",
-        "rsmq/scripts/hide.lua",
+        "rsmq/ops/scripts/hide.lua",
         "receipt == current",
         "receipt:match('^%d+') == current:match('^%d+')",
         "rsmq/test_receipts.py::test_a_receipt_is_void_after_a_failover_that_lost_its_receive",
@@ -94,23 +94,23 @@ RECEIPTS = (
     ),
     Fault(
         "processes forked from one worker are one consumer",
-        "chasqui/worker.py",
-        'consumer = self._consumer_id or f"{OURS}{uuid.uuid4()}"',
-        'consumer = self._consumer_id or f"{OURS}{self._keys.queue}"',
+        "chasqui/worker/worker.py",
+        'consumer = self._consumer_id or f"{CONSUMER_PREFIX}{uuid.uuid4()}"',
+        'consumer = self._consumer_id or f"{CONSUMER_PREFIX}{self._keys.queue}"',
         "chasqui/test_identity.py::"
         "test_processes_forked_from_one_worker_run_each_job_once_also_after_a_cut",
     ),
     Fault(
         "a job that came back to who still runs it is not renewed",
-        "chasqui/hand.py",
+        "chasqui/worker/in_flight.py",
         "str(each.deliveries) for each in deliveries",
         "str(each.deliveries) for each in fresh",
-        "chasqui/test_hand.py::"
+        "chasqui/worker/test_in_flight.py::"
         "test_what_comes_back_while_it_still_runs_is_not_run_again_and_renewed",
     ),
     Fault(
         "a GOMQ client in a forked child is its parent's peer",
-        "gomq/channel.py",
+        "gomq/requests.py",
         "            draw_in_children(self)\n",
         "",
         "gomq/test_identity.py::"
@@ -128,39 +128,39 @@ RECEIPTS = (
 LAKE = (
     Fault(
         "files are deleted that the log counts",
-        "pipeline/lake.py",
+        "pipeline/lake/lake.py",
         "for path in {*paths} - self.log.named(paths):",
         "for path in paths:",
-        "pipeline/test_lake_writers.py::"
-        "test_who_is_interrupted_after_its_entry_counts_deletes_nothing",
+        "pipeline/lake/test_lake_writers.py::"
+        "test_a_writer_interrupted_after_its_commit_deletes_nothing",
     ),
     Fault(
         "entries are dropped under a commit",
-        "pipeline/table_log.py",
+        "pipeline/lake/log.py",
         "return self._forget_before(at_ms) if is_alone else 0",
         "return self._forget_before(at_ms)",
-        "pipeline/test_lake_writers.py::"
+        "pipeline/lake/test_lake_writers.py::"
         "test_entries_are_not_dropped_between_a_commits_look_and_its_link",
     ),
     Fault(
         "a number of the log is given twice",
-        "pipeline/table_log.py",
+        "pipeline/lake/log.py",
         "if found is None or found.number < whole:",
         "if found is None:",
-        "pipeline/test_lake_writers.py::"
+        "pipeline/lake/test_lake_writers.py::"
         "test_a_number_is_not_given_again_after_its_entry_was_dropped",
     ),
     Fault(
         "files of a batch that takes long are deleted",
-        "pipeline/compact.py",
+        "pipeline/lake/compact.py",
         "since_ms = min(now_ms, writing_ms or now_ms) - KEPT_MS",
         "since_ms = now_ms - KEPT_MS",
-        "pipeline/test_lake_writers.py::"
+        "pipeline/lake/test_lake_writers.py::"
         "test_files_of_a_batch_that_takes_longer_than_an_hour_are_kept",
     ),
     Fault(
         "a move's fence ends before the move",
-        "rsmq/scripts/move_put.lua",
+        "rsmq/bulk/scripts/move_put.lua",
         "redis.call('PERSIST', fence)",
         "redis.call('EXPIRE', fence, 604800)",
         "pipeline/test_move_fences.py::test_a_move_that_was_killed_goes_on_after_more_than_a_week",
@@ -170,14 +170,14 @@ LAKE = (
 ORDER = (
     Fault(
         "newer GOMQ messages overtake those that go back",
-        "gomq/scripts/dispatch.lua",
+        "gomq/ops/scripts/dispatch.lua",
         "if leaving then",
         "if false then",
-        "gomq/test_bounds.py::test_nothing_is_dispatched_before_what_is_older_has_gone_back",
+        "gomq/test_bounds.py::test_nothing_is_dispatched_before_older_messages_are_requeued",
     ),
     Fault(
         "a job is acknowledged before its dead letter is written",
-        "chasqui/scripts/bury.lua",
+        "chasqui/ops/scripts/bury.lua",
         "redis.call('XADD', dlq, '*', unpack(row))\nackdel(stream, group, {entry})",
         "ackdel(stream, group, {entry})\nredis.call('XADD', dlq, '*', unpack(row))",
         "chasqui/test_ownership.py::"
@@ -185,30 +185,30 @@ ORDER = (
     ),
     Fault(
         "the last promoted job stays delayed and runs twice",
-        "chasqui/scripts/promote.lua",
+        "chasqui/ops/scripts/promote.lua",
         "'ZREMRANGEBYRANK', delayed, 0, #due - 1",
         "'ZREMRANGEBYRANK', delayed, 0, #due - 2",
-        "chasqui/test_promoter.py::test_a_delayed_job_waits_for_a_worker_when_it_is_due",
+        "chasqui/leader/test_promoter.py::test_a_delayed_job_waits_for_a_worker_when_it_is_due",
     ),
     Fault(
         "a batch that was given up counts as delivered",
-        "spark/leased.py",
-        'if (standing.claim, standing.mark) != (end["claim"], end["mark"]):',
+        "spark/lease/reader.py",
+        "if (state.claim, state.claim_token) != (number, token):",
         "if False:",
-        "spark/test_leased.py::test_who_comes_back_too_late_is_told_that_others_have_its_messages",
+        "spark/lease/test_reader.py::test_who_comes_back_too_late_is_told_that_others_have_its_messages",
     ),
     Fault(
         "a move is over while messages are on their way",
-        "store/scripts/move_over.lua",
+        "bulk/scripts/move_over.lua",
         " or redis.call('EXISTS', transit) == 1 then",
         " then",
-        "store/test_transit.py::test_a_move_is_not_over_while_something_is_on_its_way",
+        "bulk/test_moves.py::test_a_move_is_not_over_while_something_is_on_its_way",
     ),
     Fault(
         "a journal forgets what its slowest reader has not read",
         "journal/scripts/parts/readers.lua",
-        "if id and (not least or is_later(least, id)) then",
-        "if id and (not least or is_later(id, least)) then",
+        "if id and (not lowest or is_later(lowest, id)) then",
+        "if id and (not lowest or is_later(id, lowest)) then",
         "journal/test_readers.py::test_the_slowest_reader_decides",
     ),
     Fault(
@@ -223,60 +223,60 @@ ORDER = (
 ONCE = (
     Fault(
         "what may not be repeated is repeated after a lost reply",
-        "store/trip.py",
-        "if self._calls[place].repeatable:",
+        "store/roundtrip.py",
+        "if self._calls[index].repeatable:",
         "if True:",
-        "store/test_trip.py::test_only_what_may_be_repeated_is_after_a_broken_connection",
+        "store/test_roundtrip.py::test_only_what_may_be_repeated_is_after_a_broken_connection",
     ),
     Fault(
         "a chunk of a sink is sent again",
-        "rsmq/scripts/sink_send.lua",
-        "if known[1] then\n  return known[1] == digest and 0 or -1\nelseif",
-        "if known[1] and known[1] ~= digest then\n  return -1\nelseif",
-        "rsmq/test_sink_ops.py::test_a_chunk_that_is_sent_twice_is_there_once",
+        "bulk/scripts/parts/fence.lua",
+        "  if known[1] then\n    return known[1] == digest and 0 or -1\n  elseif",
+        "  if known[1] and known[1] ~= digest then\n    return -1\n  elseif",
+        "rsmq/bulk/test_sink.py::test_a_chunk_that_is_sent_twice_is_there_once",
     ),
     Fault(
         "a batch below the fence's floor is written",
-        "rsmq/scripts/sink_send.lua",
+        "bulk/scripts/parts/fence.lua",
         "tonumber(batch) < tonumber(known[2]) then",
         "false then",
-        "rsmq/test_sink_ops.py::test_nothing_is_sent_for_a_batch_below_the_floor",
+        "rsmq/bulk/test_sink.py::test_nothing_is_sent_for_a_batch_below_the_floor",
     ),
     Fault(
         "other rows under a token pass for the same",
-        "journal/scripts/sink_record.lua",
-        "  return known[1] == digest and 0 or -1\n",
-        "  return 0\n",
-        "journal/test_sink_ops.py::"
+        "bulk/scripts/parts/fence.lua",
+        "    return known[1] == digest and 0 or -1\n",
+        "    return 0\n",
+        "journal/test_sink.py::"
         "test_other_entries_under_a_token_or_a_batch_that_is_over_are_not_recorded",
     ),
     Fault(
         "a fence's floor sinks",
-        "spark/scripts/prune_fence.lua",
+        "spark/sink/scripts/prune_fence.lua",
         "math.max(before, floor)",
         "floor",
-        "spark/test_fence.py::test_a_floor_never_sinks",
+        "spark/sink/test_fence.py::test_a_floor_never_sinks",
     ),
     Fault(
         "a claim of another checkpoint is ended",
-        "store/scripts/parts/claims.lua",
-        "(tonumber(lease[4]) ~= number or lease[5] ~= mark)",
+        "bulk/scripts/parts/claims.lua",
+        "(tonumber(lease[4]) ~= number or lease[5] ~= claim_token)",
         "tonumber(lease[4]) ~= number",
-        "rsmq/test_lease_ops.py::test_another_checkpoint_s_claim_is_neither_ended_nor_counted",
+        "rsmq/bulk/test_lease.py::test_another_checkpoint_s_claim_is_neither_ended_nor_counted",
     ),
     Fault(
         "an earlier batch's arrival forgets the next",
-        "store/scripts/move_arrived.lua",
+        "bulk/scripts/move_arrived.lua",
         "if redis.call('HGET', move, 'number') ~= number or ",
         "if ",
-        "store/test_transit.py::test_the_arrival_of_an_earlier_batch_forgets_nothing_of_the_next",
+        "bulk/test_moves.py::test_the_arrival_of_an_earlier_batch_forgets_nothing_of_the_next",
     ),
     Fault(
         "an undone redrive is said to be done",
-        "store/scripts/redrive_settle.lua",
+        "bulk/scripts/redrive_settle.lua",
         "if not now or now == 'undone' then",
         "if not now then",
-        "store/test_redrives.py::test_a_redrive_that_was_undone_stays_undone",
+        "bulk/test_redrives.py::test_a_redrive_that_was_undone_stays_undone",
     ),
 )
 

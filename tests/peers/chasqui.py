@@ -75,8 +75,8 @@ class Party:
 
     def heard(self) -> list[tuple[str, str | None, str, dict[str, Any]]]:
         """The events so far: name, job's id, job's name, other fields."""
-        told: list[tuple[str, str | None, str, dict[str, Any]]] = self._ask("heard")
-        return told
+        events: list[tuple[str, str | None, str, dict[str, Any]]] = self._ask("heard")
+        return events
 
     def close(self) -> None:
         """Turn to nothing."""
@@ -157,11 +157,11 @@ class Scene:
         del self._opened[name]
         self._chasquis.kill(name)
 
-    def ran(self, where: Callable[[Ran], bool] = lambda run: True) -> list[Ran]:
+    def ran(self, condition: Callable[[Ran], bool] = lambda run: True) -> list[Ran]:
         """The runs so far, by whomever."""
         rows: Any = self.db.lrange(f"ran:{self.keys.queue}", 0, -1)
         runs = (Ran(*ast.literal_eval(row.decode())) for row in rows)
-        return [run for run in runs if where(run)]
+        return [run for run in runs if condition(run)]
 
     def is_empty(self) -> bool:
         """Whether no job waits, runs or is delayed."""

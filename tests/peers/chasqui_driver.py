@@ -118,13 +118,13 @@ class Driver:
         assert self._db is not None
         row = (self._who, job.id, job.name, job.data, job.attempts_made, job.created_at_ms)
         await self._db.rpush(f"ran:{self._name}", repr(row))
-        told = job.data if isinstance(job.data, dict) else {}
-        await asyncio.sleep(told.get("for_s", 0))
-        if job.attempts_made < told.get("fail", 0):
+        options = job.data if isinstance(job.data, dict) else {}
+        await asyncio.sleep(options.get("for_s", 0))
+        if job.attempts_made < options.get("fail", 0):
             raise ValueError("fails as told")
-        if told.get("poison"):
+        if options.get("poison"):
             raise self._lib.UnrecoverableError("poisoned as told")
-        return told.get("return")
+        return options.get("return")
 
     def _made(self, options: dict[str, Any]) -> dict[str, Any]:
         if isinstance(pattern := options.get("repeat"), dict):

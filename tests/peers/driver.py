@@ -1,4 +1,4 @@
-"""A foreign client in a process of its own, asked by JSON lines."""
+"""A foreign client in a process of its own, controlled by JSON lines."""
 
 from __future__ import annotations
 

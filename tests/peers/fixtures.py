@@ -98,7 +98,7 @@ class Peers:
         return peer
 
     def foreign(self, name: str, *, ns: str = "rsmq", realtime: bool = False) -> Driven:
-        """A client of somebody else."""
+        """A foreign client."""
         peer = self.get(name, ns=ns, realtime=realtime)
         assert isinstance(peer, Driven)
         return peer
@@ -106,7 +106,7 @@ class Peers:
     def command(self, name: str) -> Command:
         """A client that is a command; it knows the default namespace only."""
         if name == "ours-rsmqctl":
-            code = "from tambomq.cli.rsmqctl import main; main()"
+            code = "from tambomq.cli.rsmq.rsmqctl import main; main()"
             return Command([sys.executable, "-c", code], self.server.url)
         command = in_python("rsmqctl", "-m", "rsmqctl.rsmqctl")
         return Command(command, self.server.url)

@@ -87,8 +87,8 @@ class Connected:
         self, consumer: str, **words: Any
     ) -> tuple[list[Record], dict[str, str]]:
         """What waits, and what the reply says beside it."""
-        told = self.call("Observe", {"consumerID": consumer}, **words)
-        return _records(told["reply"]["records"]), told["headers"]
+        reply = self.call("Observe", {"consumerID": consumer}, **words)
+        return _records(reply["reply"]["records"]), reply["headers"]
 
     def watch(self, consumer: str) -> Iterator[Record]:
         """Yield what comes, until the stream ends; the client stops watching with `unwatch`."""
@@ -156,11 +156,11 @@ class BufCurl:
         headers = [f"-H{name}: {word}" for name, word in _words(words).items()]
         schema = options or ("--schema", str(PROTO))
         path = f"{self._url}/{SERVICE}/{method}"
-        told = self._run(*schema, *headers, "-d", json.dumps(request), path)
-        return json.loads(told)
+        reply = self._run(*schema, *headers, "-d", json.dumps(request), path)
+        return json.loads(reply)
 
     def listed(self, what: str) -> list[str]:
-        """What reflection tells: ``services`` or ``methods``."""
+        """The ``services`` or ``methods`` that reflection lists."""
         return self._run(f"--list-{what}", self._url).split()
 
     def _run(self, *args: str | Path) -> str:
@@ -172,11 +172,11 @@ class BufCurl:
         return done.stdout
 
 
-def _refused(said: str) -> PeerError:
+def _refused(output: str) -> PeerError:
     try:
-        error = json.loads(said)
+        error = json.loads(output)
     except ValueError:
-        return PeerError("failed", said)
+        return PeerError("failed", output)
     return PeerError(error["code"], error.get("message", ""))
 
 
@@ -185,7 +185,7 @@ def _record(key: str, payload: str | bytes) -> dict[str, str]:
     return {"key": key, "payload": base64.b64encode(body).decode()}
 
 
-def _records(told: list[dict[str, Any]]) -> list[Record]:
+def _records(reply: list[dict[str, Any]]) -> list[Record]:
     return [
         Record(
             record["key"],
@@ -193,7 +193,7 @@ def _records(told: list[dict[str, Any]]) -> list[Record]:
             record["value"]["timestamp"],
             base64.b64decode(record["value"]["payload"]),
         )
-        for record in told
+        for record in reply
     ]
 
 

@@ -1,4 +1,4 @@
-"""RSMQ clients behind one interface, so that a test can let any of them play any part."""
+"""RSMQ clients behind one interface, so that any of them can take any role in a test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.peers.driver import Driver, PeerError
 
 
 class Received(NamedTuple):
-    """A message as a client tells it; `sent` (ms) only where the client tells that."""
+    """A message as a client reports it; `sent` (ms) only if the client reports it."""
 
     id: str
     body: bytes
@@ -24,7 +24,7 @@ class Received(NamedTuple):
 
 
 class Peer(Protocol):
-    """A client of one server and namespace. What it refuses, it refuses with `PeerError`."""
+    """A client of one server and namespace. Its errors are `PeerError`."""
 
     def create(
         self, queue: str, *, vt: float = 30, delay: float = 0, maxsize: int = 65536
@@ -41,14 +41,14 @@ class Peer(Protocol):
 
 
 class Consumer(Peer, Protocol):
-    """A peer that can also take messages as fast as it can."""
+    """A peer that can also drain a queue."""
 
     def drain(self, queue: str, total: int, *, forget: bool) -> list[Received]:
-        """Receive, and *forget* each or not, until the queue counts *total* receives."""
+        """Receive until the queue counts *total* receives; delete each message if *forget*."""
 
 
 class Driven:
-    """A client in a `Driver`."""
+    """A client in a `Driver` process."""
 
     def __init__(self, driver: Driver, port: int, *, ns: str, realtime: bool) -> None:
         self._port, self._driver = port, driver
@@ -68,12 +68,12 @@ class Driven:
         return sorted(self._driver.ask("names"))
 
     def attributes(self, queue: str) -> Mapping[str, float]:
-        told: Mapping[str, float] = self._driver.ask("attributes", queue=queue)
-        return told
+        parsed: Mapping[str, float] = self._driver.ask("attributes", queue=queue)
+        return parsed
 
     def change(self, queue: str, **changes: float) -> Mapping[str, float]:
-        told: Mapping[str, float] = self._driver.ask("change", queue=queue, **changes)
-        return told
+        parsed: Mapping[str, float] = self._driver.ask("change", queue=queue, **changes)
+        return parsed
 
     def send(self, queue: str, body: bytes, *, delay: float | None = None) -> str:
         text = base64.b64encode(body).decode()
@@ -93,23 +93,23 @@ class Driven:
 
     def drain(self, queue: str, total: int, *, forget: bool) -> list[Received]:
         taken = self._driver.ask("drain", queue=queue, total=total, forget=forget)
-        return [_taken(message) for message in taken]
+        return [_decode_message(message) for message in taken]
 
     def listen(self, channel: str) -> None:
-        """Subscribe; what is published after this returns is heard."""
+        """Subscribe to *channel*; returns once the subscription is active."""
         self._driver.ask("listen", port=self._port, channel=channel)
 
-    def heard(self) -> list[str]:
-        """What was published since."""
-        notices: list[str] = self._driver.ask("heard")
-        return notices
+    def notifications(self) -> list[str]:
+        """Messages published since."""
+        notifications: list[str] = self._driver.ask("heard")
+        return notifications
 
 
 def _received(message: dict[str, Any] | None) -> Received | None:
-    return _taken(message) if message else None
+    return _decode_message(message) if message else None
 
 
-def _taken(message: dict[str, Any]) -> Received:
+def _decode_message(message: dict[str, Any]) -> Received:
     sent = message.get("sent")
     return Received(
         id=message["id"],
@@ -127,7 +127,7 @@ class Command:
         self._command, self._url = command, url
 
     def close(self) -> None:
-        """Nothing is open in between."""
+        """Do nothing: no connection stays open."""
 
     def create(self, queue: str, *, vt: float = 30, delay: float = 0, maxsize: int = 65536) -> None:
         options = ("-t", str(vt), "-d", str(delay), "-m", str(maxsize))
@@ -137,15 +137,15 @@ class Command:
         self._run("queue", "delete", "-n", queue)
 
     def names(self) -> list[str]:
-        told: list[str] = json.loads(self._run("queue", "list"))
-        return told
+        parsed: list[str] = json.loads(self._run("queue", "list"))
+        return parsed
 
     def attributes(self, queue: str) -> Mapping[str, float]:
-        told: Mapping[str, float] = json.loads(self._run("queue", "describe", "-n", queue))
-        return told
+        parsed: Mapping[str, float] = json.loads(self._run("queue", "describe", "-n", queue))
+        return parsed
 
     def change(self, queue: str, **changes: float) -> Mapping[str, float]:
-        raise NotImplementedError("rsmqctl changes no queue")
+        raise NotImplementedError("rsmqctl cannot change a queue")
 
     def send(self, queue: str, body: bytes, *, delay: float | None = None) -> str:
         options = () if delay is None else ("-d", str(delay))
@@ -153,10 +153,10 @@ class Command:
 
     def receive(self, queue: str, *, vt: float | None = None) -> Received | None:
         options = () if vt is None else ("-t", str(vt))
-        return _told(queue, self._run("message", "receive", "-n", queue, *options))
+        return _parse_message(queue, self._run("message", "receive", "-n", queue, *options))
 
     def pop(self, queue: str) -> Received | None:
-        return _told(queue, self._run("message", "pop", "-n", queue))
+        return _parse_message(queue, self._run("message", "pop", "-n", queue))
 
     def delete(self, queue: str, id: str) -> bool:
         return self._done("message", "delete", "-n", queue, "-i", id)
@@ -174,7 +174,7 @@ class Command:
         return True
 
     def _run(self, *args: str) -> str:
-        """What the command prints; raises `PeerError` by what it complains about."""
+        """Return the output of the command; raise `PeerError` for its error message."""
         env = {**os.environ, "REDIS_URL": self._url, "PYTHONUTF8": "1"}
         done = subprocess.run(
             [*self._command, *args],
@@ -184,18 +184,18 @@ class Command:
             encoding="utf-8",
         )
         if done.returncode:
-            raise PeerError(_complaint(done.stderr), done.stderr)
+            raise PeerError(_error_code(done.stderr), done.stderr)
         return done.stdout
 
 
-def _told(queue: str, printed: str) -> Received | None:
+def _parse_message(queue: str, printed: str) -> Received | None:
     if printed.strip() == f"No messages on queue: {queue}":
         return None
     message = json.loads(printed)
     return Received(message["id"], message["message"].encode(), message["rc"], message["ts"])
 
 
-def _complaint(stderr: str) -> str:
+def _error_code(stderr: str) -> str:
     line = stderr.strip().splitlines()[-1]
     if line.startswith("No such queue: "):
         return "queueNotFound"

@@ -1,4 +1,4 @@
-"""Our own RSMQ clients, behind the interface of the foreign ones."""
+"""Our RSMQ clients behind the interface of the foreign ones."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Ours:
 
 
 class OursAsync:
-    """`AsyncRsmq`, on a loop that turns while it is asked something."""
+    """`AsyncRsmq`, on a loop that runs during each call."""
 
     TASKS = 4
 

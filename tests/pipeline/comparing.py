@@ -1,4 +1,4 @@
-"""What is in a lake, beside what should be in it."""
+"""Assertions that compare the tables of a lake with the expected rows of `truth`."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tambomq.pipeline import gold
-from tambomq.pipeline.lake import MINUTES, OPEN, Lake
+from tambomq.pipeline.ingest import gold
+from tambomq.pipeline.lake.lake import MINUTES, OPEN, Lake
 from tests.pipeline import truth
-from tests.pipeline.truth import Life, Which
+from tests.pipeline.truth import Lifecycle, LifecycleKey
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OFF = 0.0133
-"""By how much of all the rank of a quantile may be off, as the sketch says."""
+"""The rank error that the KLL sketch guarantees."""
 
 
-def seen(lives: Sequence[Life]) -> list[Life]:
-    """Return those that anybody told of."""
-    return [life for life in lives if life.events]
+def with_events(lifecycles: Sequence[Lifecycle]) -> list[Lifecycle]:
+    """Return the lifecycles with at least one event: the others cannot be in the lake."""
+    return [lifecycle for lifecycle in lifecycles if lifecycle.events]
 
 
 def rows(spark: SparkSession, lake: Lake, table: str) -> list[dict[str, Any]]:
@@ -34,8 +34,8 @@ def _listed(table: DataFrame) -> list[dict[str, Any]]:
     return [{name: _plain(value) for name, value in row.items()} for row in found]
 
 
-def silver(spark: SparkSession, lake: Lake) -> dict[Which, dict[str, Any]]:
-    """Return the rows of silver by protocol, queue, id and life; each must be there once."""
+def silver(spark: SparkSession, lake: Lake) -> dict[LifecycleKey, dict[str, Any]]:
+    """Return the rows of silver by protocol, queue, id and revived; each must be unique."""
     found = rows(spark, lake, "silver")
     by_id = {
         (row.pop("protocol"), row.pop("queue"), row.pop("id"), row.pop("revived")): row
@@ -45,23 +45,23 @@ def silver(spark: SparkSession, lake: Lake) -> dict[Which, dict[str, Any]]:
     return by_id
 
 
-def is_silver(spark: SparkSession, lake: Lake, lives: Sequence[Life]) -> None:
-    """See that silver says of *lives* what is true, and no more."""
-    found, wanted = silver(spark, lake), truth.silver(seen(lives))
+def is_silver(spark: SparkSession, lake: Lake, lifecycles: Sequence[Lifecycle]) -> None:
+    """Assert that silver has exactly the rows of *lifecycles*."""
+    found, wanted = silver(spark, lake), truth.silver(with_events(lifecycles))
     differ = [(key, found.get(key), wanted.get(key)) for key in {*found, *wanted}]
     differ = [each for each in differ if each[1] != each[2]]
     assert not differ, (len(differ), differ[:3])
 
 
-def is_gold(spark: SparkSession, lake: Lake, lives: Sequence[Life]) -> None:
-    """See that gold says of *lives* what is true; percentiles within the sketch's error.
+def is_gold(spark: SparkSession, lake: Lake, lifecycles: Sequence[Lifecycle]) -> None:
+    """Assert that gold has the rows of *lifecycles*; percentiles within the sketch's error.
 
-    What was told, and not what was counted: there are no queues behind these lives.
+    Depth snapshots are left out: the workload has events, but no queues of that depth.
     """
-    wanted = truth.gold(seen(lives))
+    wanted = truth.gold(with_events(lifecycles))
     version = lake.log.version()
-    told = (lake.rows(spark, table, version.of(table)) for table in (MINUTES, OPEN))
-    found = _listed(gold.shown(*told))
+    tables = (lake.rows(spark, table, version.of(table)) for table in (MINUTES, OPEN))
+    found = _listed(gold.result_rows(*tables))
     keys = {(row["minute"], (row["protocol"], row["queue"], row["name"])) for row in found}
     assert len(keys) == len(found)
     assert keys == set(wanted), sorted(keys ^ set(wanted))[:5]
@@ -74,12 +74,12 @@ def is_gold(spark: SparkSession, lake: Lake, lives: Sequence[Life]) -> None:
             _is_quantile(row[f"run_p{rank}_ms"], rank / 100, minute.runs)
 
 
-def is_bronze(spark: SparkSession, lake: Lake, lives: Sequence[Life]) -> None:
-    """See that bronze has every row once."""
+def is_bronze(spark: SparkSession, lake: Lake, lifecycles: Sequence[Lifecycle]) -> None:
+    """Assert that bronze has every event exactly once."""
     found = lake.read(spark, "bronze")
     places = found.select("protocol", "queue", "source", "entry_id")
     about_jobs = found.where("event <> 'drained'").count()
-    assert about_jobs == sum(life.events for life in lives)
+    assert about_jobs == sum(lifecycle.events for lifecycle in lifecycles)
     assert places.distinct().count() == found.count()
 
 
@@ -90,7 +90,7 @@ def _is_quantile(value: int | None, rank: float, of: list[int]) -> None:
         return
     ordered, count = sorted(of), len(of)
     low, high = bisect_left(ordered, value) / count, bisect_right(ordered, value) / count
-    # Between two values any rank is that of both.
+    # A quantile between two neighbouring values has either rank.
     slack = _OFF + 1 / count
     assert low - slack <= rank <= high + slack, (value, rank, low, high, count)
 

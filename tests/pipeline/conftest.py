@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tambomq.pipeline.lake import Lake
+from tambomq.pipeline.lake.lake import Lake
 from tests import sparking
 
 

@@ -1,4 +1,4 @@
-"""Work that is killed with -9 between two trips to Redis, in a process of its own."""
+"""Work that is killed with -9 between two round trips to Redis, in a process of its own."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tambomq.store.call import Call, Outcome
 from tambomq.store.sync import Store
 
 
-def dies_after(trips: int, work: Callable[[], object]) -> bool:
-    """Do *work* in a process that is killed after so many trips; false if it ended before."""
+def dies_after(round_trips: int, work: Callable[[], object]) -> bool:
+    """Do *work* in a process that is killed after *round_trips*; false if it ended before."""
     pid = os.fork()
     if pid == 0:
-        _work(trips, work)
+        _work(round_trips, work)
     _, status = os.waitpid(pid, 0)
     if os.WIFSIGNALED(status):
         assert os.WTERMSIG(status) == signal.SIGKILL
@@ -26,14 +26,14 @@ def dies_after(trips: int, work: Callable[[], object]) -> bool:
     return False
 
 
-def _work(trips: int, work: Callable[[], object]) -> None:
+def _work(round_trips: int, work: Callable[[], object]) -> None:
     code = 1
     try:
         made, outcomes = 0, Store.outcomes
 
         def counted(self: Store, calls: Sequence[Call[Any]]) -> list[Outcome]:
             nonlocal made
-            if made == trips:
+            if made == round_trips:
                 os.kill(os.getpid(), signal.SIGKILL)
             made += 1
             return outcomes(self, calls)

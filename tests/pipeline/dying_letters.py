@@ -1,4 +1,4 @@
-"""Dead letters with known truth, and what a queue holds, for tests of redrives."""
+"""Dead letters with known contents, and readers of a queue, for tests of redrives."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import redis
 
 from tambomq.chasqui.job import Envelope
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.packing import decode_payload, encode_payload
-from tambomq.chasqui.wire import decode_envelope, encode_envelope
+from tambomq.chasqui.wire.envelope import decode_envelope, encode_envelope
+from tambomq.chasqui.wire.msgpack import decode_payload, encode_payload
 
 JOBS = Keys("orders")
 
 
-def bury(
+def add_dead_letters(
     db: redis.Redis,
     count: int,
     *,
@@ -24,8 +24,8 @@ def bury(
     first: int = 0,
     attempt: int = 3,
 ) -> list[dict[bytes, bytes]]:
-    """Put letters among the dead, as a worker would; return their fields."""
-    buried = []
+    """Add dead letters as a worker would; return their fields."""
+    letters_before = []
     pipe = db.pipeline(transaction=False)
     for n in range(first, first + count):
         body = encode_envelope(Envelope(f"job-{n}", encode_payload({"n": n}), 1000 + n, attempt))
@@ -37,9 +37,9 @@ def bury(
             b"detail": b"ValueError: order %d of 'shop' failed" % n,
         }
         pipe.xadd(JOBS.dlq, fields)
-        buried.append(fields)
+        letters_before.append(fields)
     pipe.execute()
-    return buried
+    return letters_before
 
 
 def dead(db: redis.Redis) -> list[dict[bytes, bytes]]:

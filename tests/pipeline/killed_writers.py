@@ -11,7 +11,7 @@ import signal
 import sys
 from pathlib import Path
 
-from tambomq.pipeline.lake import Lake
+from tambomq.pipeline.lake.lake import Lake
 from tests.pipeline.disk_faults import Killed, injected
 from tests.pipeline.lake_work import BATCHES, is_whole, make, recovers
 

@@ -1,8 +1,8 @@
 """Commands that are killed with -9, in the middle of what they do, when Redis shows that they are.
 
-They speak with the server through a `Door`, which looks at Redis whenever something passes. So the
-moment is one of the server's state and not of the clock: behind a script whose answer is never
-heard, or before one that is never sent.
+They reach the server through a `KillingProxy`, which looks at Redis whenever data passes. So the
+moment depends on the server's state and not on the clock: after a script whose reply is never
+received, or before one that is never sent.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HEARD, UNHEARD = True, False
 Seen = Callable[[], bool]
 
 
-class Door:
+class KillingProxy:
     """Another address of a server, at which whoever comes can be killed."""
 
     def __init__(self, url: str) -> None:
@@ -85,9 +85,9 @@ class Door:
 
 
 @contextmanager
-def door(url: str) -> Iterator[Door]:
-    """A door that is closed when the block ends."""
-    opened = Door(url)
+def proxy(url: str) -> Iterator[KillingProxy]:
+    """A proxy that is closed when the block ends."""
+    opened = KillingProxy(url)
     try:
         yield opened
     finally:
@@ -95,7 +95,7 @@ def door(url: str) -> Iterator[Door]:
 
 
 @contextmanager
-def _started(way: Door, log: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+def _started(way: KillingProxy, log: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
     with log.open("wb") as err, log.with_suffix(".out").open("wb") as out:
         process = subprocess.Popen(
             [*COMMAND, *words],
@@ -113,7 +113,7 @@ def _started(way: Door, log: Path, *words: str) -> Iterator[subprocess.Popen[byt
         process.wait()
 
 
-def killed(way: Door, log: Path, seen: Seen, *words: str, heard: bool = UNHEARD) -> str:
+def killed(way: KillingProxy, log: Path, seen: Seen, *words: str, heard: bool = UNHEARD) -> str:
     """Run a command until *seen* is true, and kill it there; return what it told of itself."""
     with _started(way, log, *words) as process:
         way.kills(process.pid, seen, heard=heard)
@@ -122,7 +122,7 @@ def killed(way: Door, log: Path, seen: Seen, *words: str, heard: bool = UNHEARD)
     return log.read_text()
 
 
-def done(way: Door, log: Path, *words: str) -> str:
+def done(way: KillingProxy, log: Path, *words: str) -> str:
     """Run a command to its good end; return what it printed."""
     with _started(way, log, *words) as process:
         assert process.wait(WITHIN_S) == 0, log.read_text()[-2000:]

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tambomq.pipeline.batch import Absorbing, Rules, Span
-from tambomq.pipeline.compact import compact, vacuum
-from tambomq.pipeline.lake import BRONZE, OPEN, Lake
-from tambomq.pipeline.table_log import File
+from tambomq.pipeline.ingest.batch import BatchInfo, LakeBatchWriter, LifecycleTimeouts
+from tambomq.pipeline.lake.compact import compact, vacuum
+from tambomq.pipeline.lake.lake import BRONZE, OPEN, Lake
+from tambomq.pipeline.lake.log import LakeFile
 
 BLOCKS, BATCHES = 5, 9
 """So many compactions, each after so many batches: 45 commits and 5 compactions."""
@@ -20,18 +20,18 @@ FOLDER = "protocol=rsmq/queue=q/date=2026-11-16"
 nobody: Any = None
 
 
-class Batch(Absorbing):
+class Batch(LakeBatchWriter):
     """A batch of one row, which Spark has nothing to do with."""
 
     def __init__(self, lake: Lake, number: int) -> None:
-        super().__init__(lake, nobody, Rules(0, 10**12), Span("query", number, {}))
+        super().__init__(lake, nobody, LifecycleTimeouts(0, 10**12), BatchInfo("query", number, {}))
         self.number = number
 
-    def _write(self, _: Any, home: Path) -> tuple[dict[str, list[File]], int]:
+    def _write(self, _: Any, home: Path) -> tuple[dict[str, list[LakeFile]], int]:
         for table, folder in ((BRONZE, FOLDER), (OPEN, ".")):
             (home / table / folder).mkdir(parents=True)
             pq.write_table(pa.table({"x": [self.number]}), home / table / folder / "a.parquet")
-        return {table: self._adopted(table, home / table) for table in (BRONZE, OPEN)}, 0
+        return {table: self._adopt(table, home / table) for table in (BRONZE, OPEN)}, 0
 
 
 def make(lake: Lake, step: int | None) -> None:
@@ -42,7 +42,7 @@ def make(lake: Lake, step: int | None) -> None:
         Batch(lake, step).run(nobody)
 
 
-def is_whole(path: Path, batches: int, *, at_most: int | None = None) -> None:
+def is_whole(path: Path, batches: int, *, max_batches: int | None = None) -> None:
     """Check that all files that count are there, with the rows of *batches* each once."""
     lake = Lake.open(path)
     version = lake.log.version()
@@ -50,7 +50,7 @@ def is_whole(path: Path, batches: int, *, at_most: int | None = None) -> None:
         files = version.of(table)
         rows = [row for f in files for row in pq.ParquetFile(path / f.path).read()["x"].to_pylist()]
         done = version.batches.get("query", -1) + 1
-        assert batches <= done <= (at_most or batches)
+        assert batches <= done <= (max_batches or batches)
         assert sorted(rows) == ([*range(done)] if table == BRONZE else [*range(done)][-1:])
         assert sum(file.rows for file in files) == len(rows)
 
@@ -58,7 +58,7 @@ def is_whole(path: Path, batches: int, *, at_most: int | None = None) -> None:
 def recovers(path: Path, step: int | None, done: int, *, thoroughly: bool) -> None:
     """Check what a step that went wrong has left, and that it can be made again."""
     after = done + (step is not None)
-    is_whole(path, done, at_most=after)
+    is_whole(path, done, max_batches=after)
     make(Lake.open(path), step)
     is_whole(path, after)
     if not thoroughly:

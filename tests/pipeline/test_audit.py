@@ -12,21 +12,21 @@ from typing import Any
 import pytest
 import redis
 
+from tambomq.bulk.audit import Finding
 from tambomq.chasqui import BlockingQueue, RepeatPattern
 from tambomq.chasqui.job import Envelope
 from tambomq.chasqui.keys import Keys as ChasquiKeys
-from tambomq.chasqui.packing import encode_payload
-from tambomq.chasqui.wire import encode_envelope, encode_member
+from tambomq.chasqui.wire.envelope import encode_envelope, encode_member
+from tambomq.chasqui.wire.msgpack import encode_payload
 from tambomq.cli.main import tambo
 from tambomq.errors import InvalidValue
 from tambomq.gomq import keys as gomq_keys
-from tambomq.gomq import ops as gomq_ops
 from tambomq.gomq import wire as gomq_wire
 from tambomq.gomq.model import Options
+from tambomq.gomq.ops import messages as gomq_ops
 from tambomq.pipeline.audit import PARTS, RULES, Audit
 from tambomq.rsmq import Rsmq
 from tambomq.rsmq.keys import Keys as RsmqKeys
-from tambomq.store.findings import Finding
 from tambomq.store.sync import Store
 from tests.cli.transcript import Done, call
 from tests.servers import Server
@@ -43,8 +43,8 @@ MESSAGE = gomq_wire.encode("c0ffee", "2026-01-01T00:00:00Z", b"x")
 def sound(rsmq: Rsmq, server: Server, store: Store, db: redis.Redis) -> redis.Redis:
     """Queues of every protocol with something in each of their parts, and nothing wrong."""
     rsmq.create_queue("q")
-    for gone in rsmq.send_messages("q", [b"x", b"y"]):
-        rsmq.delete_message("q", gone)
+    for id in rsmq.send_messages("q", [b"x", b"y"]):
+        rsmq.delete_message("q", id)
     rsmq.send_messages("q", [b"a", b"b"])
     rsmq.receive_message("q")
     rsmq.send_message("q", b"later", delay=1000)
@@ -105,7 +105,7 @@ MENDED: dict[str, Damage] = {
     "gomq.consumer-without-subscription": lambda db: db.srem("SUBSCRIPTIONS_one", "k_1"),
     "gomq.subscription-without-consumer": lambda db: db.sadd("SUBSCRIPTIONS_new", "k_1"),
 }
-TOLD: dict[str, Damage] = {
+REPORTED: dict[str, Damage] = {
     "rsmq.member-that-is-no-id": lambda db: db.zadd("rsmq:q", {"short": 1}),
     "rsmq.attribute-that-is-no-number": lambda db: db.hset("rsmq:q:Q", "delay", "soon"),
     "rsmq.key-of-another-type": lambda db: (db.sadd("rsmq:QUEUES", "odd"), db.set("rsmq:odd", 1)),
@@ -131,9 +131,9 @@ def found(store: Store) -> list[Finding]:
 
 
 def test_every_rule_has_its_damage() -> None:
-    rules = {rule.name: bool(rule.repair) for part in RULES.values() for rule in part}
-    assert {name for name, mendable in rules.items() if mendable} == set(MENDED)
-    assert {name for name, mendable in rules.items() if not mendable} == set(TOLD)
+    timeouts = {rule.name: bool(rule.repair) for part in RULES.values() for rule in part}
+    assert {name for name, mendable in timeouts.items() if mendable} == set(MENDED)
+    assert {name for name, mendable in timeouts.items() if not mendable} == set(REPORTED)
 
 
 def test_nothing_is_found_where_nothing_is_wrong(sound: redis.Redis, store: Store) -> None:
@@ -147,9 +147,9 @@ def test_nothing_is_found_where_nothing_is(store: Store, db: redis.Redis) -> Non
     assert list(Audit(store).look()) == []
 
 
-@pytest.mark.parametrize("rule", [*MENDED, *TOLD])
+@pytest.mark.parametrize("rule", [*MENDED, *REPORTED])
 def test_damage_is_found_and_nothing_else(sound: redis.Redis, store: Store, rule: str) -> None:
-    {**MENDED, **TOLD}[rule](sound)
+    {**MENDED, **REPORTED}[rule](sound)
     assert [each.rule.name for each in found(store)] == [rule]
 
 
@@ -222,7 +222,7 @@ def test_the_command_says_that_all_is_well(run: Run, sound: redis.Redis) -> None
 
 def test_the_command_shows_what_is_wrong_and_exits_4(run: Run, sound: redis.Redis) -> None:
     MENDED["rsmq.member-without-body"](sound)
-    TOLD["gomq.undecodable-message"](sound)
+    REPORTED["gomq.undecodable-message"](sound)
     done = run()
     assert done.code == 4
     assert f"rsmq:q {ID}" in done.out
@@ -232,7 +232,7 @@ def test_the_command_shows_what_is_wrong_and_exits_4(run: Run, sound: redis.Redi
     assert only.code == 0
 
 
-def test_the_command_mends_when_it_is_told_twice(run: Run, sound: redis.Redis) -> None:
+def test_the_command_repairs_only_when_it_is_confirmed(run: Run, sound: redis.Redis) -> None:
     MENDED["rsmq.member-without-body"](sound)
     MENDED["gomq.consumer-without-subscription"](sound)
     assert "--yes" in run("--repair").err
@@ -245,16 +245,16 @@ def test_the_command_mends_when_it_is_told_twice(run: Run, sound: redis.Redis) -
 
 def test_the_command_exits_4_while_something_is_left(run: Run, sound: redis.Redis) -> None:
     MENDED["rsmq.member-without-body"](sound)
-    TOLD["rsmq.attribute-that-is-no-number"](sound)
+    REPORTED["rsmq.attribute-that-is-no-number"](sound)
     assert run("--repair", "--yes").code == 4
     assert run("--repair", "--yes").code == 4
 
 
-def test_the_command_tells_programs(run: Run, sound: redis.Redis) -> None:
+def test_the_command_prints_json(run: Run, sound: redis.Redis) -> None:
     sound.zadd("rsmq:q", {ID: 1})
-    told = json.loads(run("--json").out)
-    assert told["queues"] == 4
-    [finding] = told["findings"]
+    shown = json.loads(run("--json").out)
+    assert shown["queues"] == 4
+    [finding] = shown["findings"]
     assert (finding["rule"], finding["key"], finding["item"]) == (
         "rsmq.member-without-body",
         "rsmq:q",
@@ -263,6 +263,6 @@ def test_the_command_tells_programs(run: Run, sound: redis.Redis) -> None:
 
 
 def test_the_command_lists_its_rules(run: Run) -> None:
-    told = json.loads(run("--rules", "--json").out)
-    assert {each["rule"].partition(".")[0] for each in told} == set(PARTS)
+    shown = json.loads(run("--rules", "--json").out)
+    assert {each["rule"].partition(".")[0] for each in shown} == set(PARTS)
     assert "rsmq.member-without-body" in run("rsmq", "--rules").out

@@ -9,7 +9,7 @@ import pytest
 
 from tambomq.cli.main import PROG, tambo
 from tambomq.cli.output import NOTHING, OK, USAGE, run
-from tambomq.pipeline.lake import Lake
+from tambomq.pipeline.lake.lake import Lake
 from tests.servers import Server
 
 
@@ -17,19 +17,19 @@ def tambo_pipeline(*args: str) -> int:
     return run(tambo, PROG, ["pipeline", *args])
 
 
-def test_a_queue_nobody_can_have_is_told_in_one_line(
+def test_an_invalid_queue_name_is_reported_in_one_line(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = tambo_pipeline("run", "--queue", "nats:x", "--redis-url", server.url)
     assert code == USAGE
-    assert capsys.readouterr().err.startswith("tambo: no queue is called 'nats:x': say rsmq:NAME")
+    assert capsys.readouterr().err.startswith("tambo: 'nats:x' can match no queue: write rsmq:NAME")
 
 
 def test_to_run_once_without_queues_says_so(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    where = ("--redis-url", server.url, "--lake", str(tmp_path / "lake"))
-    assert tambo_pipeline("run", "--once", "--queue", "rsmq:*", *where) == NOTHING
+    options = ("--redis-url", server.url, "--lake", str(tmp_path / "lake"))
+    assert tambo_pipeline("run", "--once", "--queue", "rsmq:*", *options) == NOTHING
     assert "no queue of rsmq:* with events or a journal" in capsys.readouterr().err
     assert not (tmp_path / "lake").exists()
 
@@ -51,7 +51,7 @@ def test_options_that_make_no_sense_are_refused(
     assert option[0] in capsys.readouterr().err
 
 
-def test_compact_tells_what_it_did(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_compact_reports_what_it_did(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     assert tambo_pipeline("compact", "--lake", str(lake.path), "--retain", "30d") == OK
     assert "0 small files became 0." in capsys.readouterr().out
     assert tambo_pipeline("compact", "--lake", str(lake.path), "--json") == OK

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 from pyspark.sql import SparkSession
 
-from tambomq.pipeline.lake import BRONZE, Lake
+from tambomq.pipeline.lake.lake import BRONZE, Lake
 from tests.pipeline import comparing
 from tests.pipeline.workload import Workload
 from tests.servers import Server, eventually
@@ -72,7 +72,7 @@ def killed_three_times(server: Server, lake: Lake, rows: str) -> None:
         kill(process)
     done = entries(lake)
     with pipeline(server, lake, *once) as process:
-        until(process, lambda: entries(lake) > done and any(staging.glob("*/lives")))
+        until(process, lambda: entries(lake) > done and any(staging.glob("*/lifecycles")))
         kill(process)
     with pipeline(server, lake, *once) as process:
         assert process.wait(WITHIN_S) == 0, (lake.path.parent / "log").read_text()[-2000:]
@@ -80,9 +80,9 @@ def killed_three_times(server: Server, lake: Lake, rows: str) -> None:
 
 def truly(spark: SparkSession, lake: Lake, traffic: Workload) -> None:
     found = Lake.open(lake.path)
-    comparing.is_bronze(spark, found, traffic.lives)
-    comparing.is_silver(spark, found, traffic.lives)
-    comparing.is_gold(spark, found, traffic.lives)
+    comparing.is_bronze(spark, found, traffic.lifecycles)
+    comparing.is_silver(spark, found, traffic.lifecycles)
+    comparing.is_gold(spark, found, traffic.lifecycles)
 
 
 @pytest.mark.jvm
@@ -109,7 +109,7 @@ def test_an_interrupt_ends_it_after_its_batch(server: Server, lake: Lake) -> Non
         until(process, lambda: entries(lake) > 0)
         traffic.fill(60)
         traffic.close()
-        total = sum(life.events for life in traffic.lives)
+        total = sum(lifecycle.events for lifecycle in traffic.lifecycles)
         until(process, lambda: _rows(lake) == total)
         process.send_signal(signal.SIGINT)
         assert process.wait(WITHIN_S) == 0

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tambomq.cli import pipeline_sql
 from tambomq.cli.output import emit_csv, emit_table
+from tambomq.cli.pipeline import sql as pipeline_sql
 
 
 def shown(capsys: pytest.CaptureFixture[str], *values: Any) -> list[str]:

@@ -15,8 +15,8 @@ import pytest
 import redis
 
 from tambomq.rsmq import Rsmq
-from tambomq.spark import java
-from tests.pipeline.dying_letters import bury
+from tambomq.spark.launch import java
+from tests.pipeline.dying_letters import add_dead_letters
 from tests.servers import Server
 from tests.spark.clusters import environment, run
 
@@ -43,13 +43,13 @@ def test_each_run_adds_what_is_new_once(server: Server, db: redis.Redis, tmp_pat
             taken = rsmq.receive_message("orders", vt=600)
             assert taken is not None
             rsmq.delete_message("orders", taken.id)
-            bury(db, 4, first=4 * turn)
+            add_dead_letters(db, 4, first=4 * turn)
             ran(server, home)
-            told = {"sent": 3 * turn, "received": turn, "deleted": turn}
+            expected = {"sent": 3 * turn, "received": turn, "deleted": turn}
             entries = rows(home, "orders")
-            assert Counter(row["event"] for row in entries) == told
+            assert Counter(row["event"] for row in entries) == expected
             assert len({row["entry_id"] for row in entries}) == 5 * turn
-            assert {row["event"]: row["count"] for row in rows(home, "happened")} == told
+            assert {row["event"]: row["count"] for row in rows(home, "happened")} == expected
             dead = sorted(int(row["id"].removeprefix("job-")) for row in rows(home, "dead_letters"))
             assert dead == [*range(4, 4 + 4 * turn)]
 

@@ -10,16 +10,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tambomq.errors import LakeError
-from tambomq.pipeline.batch import Rules
-from tambomq.pipeline.lake import BRONZE, Lake
-from tambomq.pipeline.run import Pipeline, Plan
+from tambomq.pipeline.ingest.batch import LifecycleTimeouts
+from tambomq.pipeline.ingest.run import Pipeline, PipelineOptions
+from tambomq.pipeline.lake.lake import BRONZE, Lake
 from tambomq.rsmq import Rsmq
 from tests.pipeline import comparing
 from tests.pipeline.small_disk import Disk, limited_disk, small_disk
 from tests.pipeline.workload import Workload
 from tests.servers import Server
 
-SOON = Rules(watermark_ms=0, give_up_ms=10**12)
+SOON = LifecycleTimeouts(watermark_ms=0, give_up_ms=10**12)
 JOBS, MORE = 1000, 3000
 
 pytestmark = pytest.mark.slow
@@ -36,8 +36,8 @@ def traffic(server: Server) -> Iterator[Workload]:
 def run(spark: SparkSession, lake: Lake, server: Server) -> int:
     """Let a pipeline take what there is; return how many rows that was."""
     # What is counted in the queues is committed by itself, and may find room that a batch lacks.
-    plan = Plan(server.url, once=True, rules=SOON, snapshots=False)
-    return sum(each.rows for each in Pipeline(spark, lake, plan).follow(lambda: False))
+    options = PipelineOptions(server.url, once=True, timeouts=SOON, snapshots=False)
+    return sum(each.rows for each in Pipeline(spark, lake, options).follow(lambda: False))
 
 
 def fails(spark: SparkSession, lake: Lake, server: Server, disk: Disk, size: int) -> None:
@@ -48,8 +48,8 @@ def fails(spark: SparkSession, lake: Lake, server: Server, disk: Disk, size: int
     with pytest.raises(LakeError) as fault:
         run(spark, lake, server)
     disk.clear()
-    told = f"the disk of {lake.path} is full; the batch was not taken: make room and start again"
-    assert str(fault.value) == told, size
+    message = f"the disk of {lake.path} is full; the batch was not taken: make room and start again"
+    assert str(fault.value) == message, size
     assert Lake.open(lake.path).log.version().number == before
     assert sorted(lake.path.rglob("*.parquet")) == files
 
@@ -59,7 +59,7 @@ def fails(spark: SparkSession, lake: Lake, server: Server, disk: Disk, size: int
     [(small_disk, (0, 8_192, 40_000, 200_000)), (limited_disk, (0, 1_000, 5_000))],
     ids=["file system", "limit"],
 )
-def test_a_full_disk_is_told_in_one_line_and_the_batch_comes_when_there_is_room(
+def test_a_full_disk_is_reported_in_one_line_and_the_batch_is_retried(
     spark: SparkSession,
     server: Server,
     traffic: Workload,
@@ -73,10 +73,10 @@ def test_a_full_disk_is_told_in_one_line_and_the_batch_comes_when_there_is_room(
         lake = Lake.make(disk.path / "lake")
         for size in sizes:
             fails(spark, lake, server, disk, size)
-        total = sum(life.events for life in traffic.lives)
+        total = sum(lifecycle.events for lifecycle in traffic.lifecycles)
         assert run(spark, lake, server) == total
-        comparing.is_bronze(spark, lake, traffic.lives)
-        comparing.is_silver(spark, lake, traffic.lives)
+        comparing.is_bronze(spark, lake, traffic.lifecycles)
+        comparing.is_silver(spark, lake, traffic.lifecycles)
         with Rsmq(server.url, journal=["more"]) as rsmq:
             rsmq.create_queue("more")
             rsmq.send_messages("more", [b"%d" % n for n in range(MORE)])

@@ -1,4 +1,4 @@
-"""What migrations and replays put into a queue is in its journal: all of it, once, or nothing."""
+"""Migrations and replays journal each message that they store exactly once, or refuse."""
 
 from __future__ import annotations
 
@@ -10,16 +10,22 @@ import pytest
 import redis
 
 from tambomq.chasqui.keys import Keys as ChasquiKeys
-from tambomq.chasqui.wire import decode_envelope
+from tambomq.chasqui.wire.envelope import decode_envelope
 from tambomq.cli.main import tambo
 from tambomq.errors import QueueError, StoreError
 from tambomq.gomq import keys as gomq_keys
 from tambomq.gomq import wire as gomq_wire
-from tambomq.journal.recording import Bounds
+from tambomq.journal.policy import JournalBounds
 from tambomq.pipeline.address import address
-from tambomq.pipeline.bodies import to_payload
-from tambomq.pipeline.migrate import Place, Report, end_of, migrate, move_name
-from tambomq.pipeline.replay import Recorded, Replayed, replay
+from tambomq.pipeline.transfer.bodies import to_payload
+from tambomq.pipeline.transfer.migrate import (
+    MigrationReport,
+    QueueLocation,
+    endpoint_of,
+    migrate,
+    move_name,
+)
+from tambomq.pipeline.transfer.replay import RecordedMessage, ReplayResult, replay
 from tambomq.rsmq import Rsmq
 from tambomq.store.sync import Store
 from tests.cli.transcript import call
@@ -31,7 +37,7 @@ from tests.servers.cluster import Cluster
 TARGETS = ("rsmq:b", "chasqui:b", "gomq:b")
 BODIES = [b"body %d" % n for n in range(1100)]
 """Two batches."""
-TIGHT = Bounds(max_entries=1050)
+TIGHT = JournalBounds(max_entries=1050)
 """Room for one of them."""
 
 
@@ -43,20 +49,24 @@ def orders(rsmq: Rsmq) -> Rsmq:
     return rsmq
 
 
-def move(store: Store, url: str, source: str, target: str, **options: Any) -> Report:
+def move(store: Store, url: str, source: str, target: str, **options: Any) -> MigrationReport:
     """Migrate from *source* to *target*, which has a journal."""
-    ends = Place(address(source), url), Place(address(target), url)
-    coming = end_of(store, ends[1], **{"journal": True, **options})
-    return migrate(end_of(store, ends[0]), coming, move_name(*ends), wait_s=0.0)
+    ends = QueueLocation(address(source), url), QueueLocation(address(target), url)
+    coming = endpoint_of(store, ends[1], **{"journal": True, **options})
+    return migrate(endpoint_of(store, ends[0]), coming, move_name(*ends), wait_s=0.0)
 
 
-def again(store: Store, url: str, target: str, journal: bool | Bounds = True) -> Replayed:
+def again(
+    store: Store, url: str, target: str, journal: bool | JournalBounds = True
+) -> ReplayResult:
     """Replay all bodies to *target*, which has a journal."""
     rows = [
-        Recorded("rsmq", "a", "journal", f"{n + 1}-0", f"old-{n}", "", 1000 + n, 0, body)
+        RecordedMessage("rsmq", "a", "journal", f"{n + 1}-0", f"old-{n}", "", 1000 + n, 0, body)
         for n, body in enumerate(BODIES)
     ]
-    return replay(rows, end_of(store, Place(address(target), url), journal=journal), "r")
+    return replay(
+        rows, endpoint_of(store, QueueLocation(address(target), url), journal=journal), "r"
+    )
 
 
 def stored(db: redis.Redis, target: str) -> list[tuple[str, bytes]]:
@@ -73,7 +83,7 @@ def stored(db: redis.Redis, target: str) -> list[tuple[str, bytes]]:
     return [(each.id, each.payload) for each in map(gomq_wire.decode, elements)]
 
 
-def told(url: str, target: str) -> list[tuple[str, bytes | None]]:
+def journalled(url: str, target: str) -> list[tuple[str, bytes | None]]:
     """Return ids and bodies that the journal of ``b`` says were sent, in order."""
     found = records(url, target.partition(":")[0], "b")
     assert {each.event for each in found} <= {"sent"}
@@ -88,9 +98,9 @@ def test_what_has_come_is_what_the_journal_says(
     store: Store, server: Server, orders: Rsmq, db: redis.Redis, target: str
 ) -> None:
     assert move(store, server.url, "rsmq:a", target).moved == len(BODIES)
-    assert told(server.url, target) == stored(db, target)
+    assert journalled(server.url, target) == stored(db, target)
     expected = [to_payload(body) if target == "chasqui:b" else body for body in BODIES]
-    assert [body for _, body in told(server.url, target)] == expected
+    assert [body for _, body in journalled(server.url, target)] == expected
     assert state(server.url, "rsmq", "a") is None
 
 
@@ -101,10 +111,10 @@ def test_all_servers_record_alike(each: Store, each_db: redis.Redis, each_server
         client.send_messages("a", BODIES[:3])
     for source, target in (("rsmq:a", "chasqui:b"), ("chasqui:b", "gomq:b"), ("gomq:b", "rsmq:b")):
         move(each, url, source, target)
-        assert [body for _, body in told(url, target)] == [
+        assert [body for _, body in journalled(url, target)] == [
             to_payload(body) if target == "chasqui:b" else body for body in BODIES[:3]
         ]
-    assert told(url, "rsmq:b") == stored(each_db, "rsmq:b")
+    assert journalled(url, "rsmq:b") == stored(each_db, "rsmq:b")
 
 
 def test_without_being_asked_nothing_is_recorded(
@@ -151,7 +161,7 @@ def test_elements_that_are_no_messages_are_recorded_as_they_are(
 ) -> None:
     db.rpush(gomq_keys.queue("a"), b"junk", gomq_wire.encode("x", "d", b"sound"))
     move(store, server.url, "gomq:a", "gomq:b")
-    assert told(server.url, "gomq:b") == [("", b"junk"), ("x", b"sound")]
+    assert journalled(server.url, "gomq:b") == [("", b"junk"), ("x", b"sound")]
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -162,16 +172,16 @@ def test_a_full_journal_stops_a_migration_that_goes_on_later(
     with pytest.raises(QueueError, match=r"journal of queue 'b' is full.*100 messages are in tran"):
         move(store, server.url, "rsmq:a", target, journal=TIGHT)
     assert len(stored(db, target)) == 1000
-    before = told(server.url, target)
+    before = journalled(server.url, target)
     assert before == stored(db, target)
     found = state(server.url, protocol, "b")
     assert found is not None
     assert found.refused == 100
     commit_all(server.url, protocol, "b")
     report = move(store, server.url, "rsmq:a", target, journal=TIGHT)
-    assert (report.moved, report.gone.count) == (100, 1100)
+    assert (report.moved, report.departed.count) == (100, 1100)
     # The last that was read stays.
-    assert before + told(server.url, target)[1:] == stored(db, target)
+    assert before + journalled(server.url, target)[1:] == stored(db, target)
 
 
 @pytest.mark.slow
@@ -179,23 +189,23 @@ def test_a_full_journal_stops_a_migration_that_goes_on_later(
 def test_a_migration_that_is_killed_anywhere_is_recorded_once(
     store: Store, server: Server, rsmq: Rsmq, db: redis.Redis, target: str
 ) -> None:
-    for trips in range(1, 40):
+    for round_trips in range(1, 40):
         db.flushall()
         rsmq.create_queue("a")
         rsmq.send_messages("a", BODIES)
         work = partial(move, store, server.url, "rsmq:a", target)
-        killed = dies_after(trips, work)
-        assert told(server.url, target) == stored(db, target), trips
+        killed = dies_after(round_trips, work)
+        assert journalled(server.url, target) == stored(db, target), round_trips
         work()
-        assert told(server.url, target) == stored(db, target), trips
-        assert len(stored(db, target)) == len(BODIES), trips
+        assert journalled(server.url, target) == stored(db, target), round_trips
+        assert len(stored(db, target)) == len(BODIES), round_trips
         if not killed:
-            assert trips > 6
+            assert round_trips > 6
             return
-    pytest.fail("it takes more trips than are tried")
+    pytest.fail("it took more round trips than were tried")
 
 
-def test_the_command_records_if_it_is_told_to(server: Server, orders: Rsmq) -> None:
+def test_the_command_journals_with_the_flag(server: Server, orders: Rsmq) -> None:
     words = ("pipeline", "migrate", "rsmq:a", "rsmq:b", "--to-ns", "x", "--wait", "0s")
     assert call(tambo, "tambo", *words, "--journal", url=server.url).code == 0
     assert bodies(server.url, "rsmq", "x:b") == BODIES
@@ -209,13 +219,13 @@ def test_a_cluster_is_refused_in_one_line(cluster: Cluster, target: str) -> None
         rsmq.create_queue("a")
         rsmq.send_message("a", b"one")
     store = Store(url)
-    ends = [Place(address(each), url, ns) for each in ("rsmq:a", target)]
+    ends = [QueueLocation(address(each), url, ns) for each in ("rsmq:a", target)]
     try:
-        coming = end_of(store, ends[1], journal=True)
+        coming = endpoint_of(store, ends[1], journal=True)
         with pytest.raises(StoreError, match="a journal cannot be kept on a cluster"):
-            migrate(end_of(store, ends[0]), coming, move_name(*ends), wait_s=0.0)
+            migrate(endpoint_of(store, ends[0]), coming, move_name(*ends), wait_s=0.0)
         # Nothing has left.
-        assert end_of(store, ends[0]).count().waiting == 1
+        assert endpoint_of(store, ends[0]).count().waiting == 1
     finally:
         store.close()
 
@@ -234,7 +244,7 @@ def test_what_is_replayed_is_recorded_under_its_new_ids(
     store: Store, server: Server, db: redis.Redis, target: str
 ) -> None:
     assert again(store, server.url, target).sent == len(BODIES)
-    assert told(server.url, target) == stored(db, target)
+    assert journalled(server.url, target) == stored(db, target)
     assert len(stored(db, target)) == len(BODIES)
 
 
@@ -244,24 +254,24 @@ def test_a_full_journal_stops_a_replay_that_goes_on_later(
 ) -> None:
     with pytest.raises(QueueError, match=r"is full.*1000 messages were sent, go on with --id r"):
         again(store, server.url, target, TIGHT)
-    before = told(server.url, target)
+    before = journalled(server.url, target)
     assert before == stored(db, target)
     commit_all(server.url, target.partition(":")[0], "b")
     assert again(store, server.url, target, TIGHT).sent == 100
-    assert before + told(server.url, target)[1:] == stored(db, target)
+    assert before + journalled(server.url, target)[1:] == stored(db, target)
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_replay_that_is_killed_anywhere_is_recorded_once(
     store: Store, server: Server, db: redis.Redis, target: str
 ) -> None:
-    for trips in range(1, 40):
+    for round_trips in range(1, 40):
         db.flushall()
-        killed = dies_after(trips, partial(again, store, server.url, target))
-        assert told(server.url, target) == stored(db, target), trips
+        killed = dies_after(round_trips, partial(again, store, server.url, target))
+        assert journalled(server.url, target) == stored(db, target), round_trips
         again(store, server.url, target)
-        assert told(server.url, target) == stored(db, target), trips
+        assert journalled(server.url, target) == stored(db, target), round_trips
         if not killed:
-            assert trips > 3
+            assert round_trips > 3
             return
-    pytest.fail("it takes more trips than are tried")
+    pytest.fail("it took more round trips than were tried")

@@ -1,4 +1,4 @@
-"""What a redrive puts back into a queue is in its journal, and so is who is dead again."""
+"""A redrive journals the messages it moves, and an undo those it moves back."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from typing import Any
 import pytest
 import redis
 
-from tambomq.chasqui.packing import encode_payload
+from tambomq.bulk.redrives import Redrive
+from tambomq.chasqui.wire.msgpack import encode_payload
 from tambomq.cli.main import tambo
 from tambomq.errors import QueueError, StoreError
-from tambomq.journal.recording import Bounds
-from tambomq.pipeline import redrive
+from tambomq.journal.policy import JournalBounds
 from tambomq.pipeline.address import address
-from tambomq.pipeline.graves import Grave, Yard
-from tambomq.pipeline.picks import Pick
-from tambomq.pipeline.redrive import Order, Planned
+from tambomq.pipeline.dlq import redrive
+from tambomq.pipeline.dlq.queues import DeadLetterQueue, DeadLetterQueues
+from tambomq.pipeline.dlq.redrive import RedriveOptions, RedrivePlan
+from tambomq.pipeline.dlq.selection import Selection
 from tambomq.rsmq import Rsmq
-from tambomq.store.redrives import Redrive
 from tambomq.store.sync import Store
 from tests.cli.transcript import call
 from tests.journal.looking import bodies, commit_all, records, state
 from tests.pipeline.dying import dies_after
-from tests.pipeline.dying_letters import JOBS, bury, dead, waiting
+from tests.pipeline.dying_letters import JOBS, add_dead_letters, dead, waiting
 from tests.servers import Server
 from tests.servers.cluster import Cluster
 
 COUNT = 600
 """Three scripts' worth."""
-TIGHT = Bounds(max_entries=300)
+TIGHT = JournalBounds(max_entries=300)
 """Room for one."""
 
 
@@ -42,18 +42,20 @@ def store(server: Server) -> Iterator[Store]:
     opened.close()
 
 
-def grave(store: Store, url: str, queue: str, journal: bool | Bounds = True) -> Grave:
-    return Yard(store, url, journal=journal).grave(address(queue))
+def dlq(
+    store: Store, url: str, queue: str, journal: bool | JournalBounds = True
+) -> DeadLetterQueue:
+    return DeadLetterQueues(store, url, journal=journal).of(address(queue))
 
 
-def plan(of: Grave, body: bytes | None = None) -> Planned:
+def plan(of: DeadLetterQueue, body: bytes | None = None) -> RedrivePlan:
     """What an order for all letters comes to, asked again under the same id."""
-    picks = [Pick(letter.id, body) for letter in of.letters()]
-    told = Redrive("r", until=of.until(), selected=COUNT, dead=getattr(of, "dead", ""))
-    return Planned(told, picks, is_known=False)
+    selections = [Selection(letter.id, body) for letter in of.letters()]
+    started = Redrive("r", until=of.until(), selected=COUNT, dead=getattr(of, "dead", ""))
+    return RedrivePlan(started, selections, is_known=False)
 
 
-def mourn(rsmq: Rsmq, db: redis.Redis, count: int = COUNT) -> list[str]:
+def add_dead_messages(rsmq: Rsmq, db: redis.Redis, count: int = COUNT) -> list[str]:
     """Make ``orders`` and its dead letters; return their ids."""
     rsmq.create_queue("orders")
     rsmq.create_queue("orders-dead", maxsize=-1)
@@ -66,7 +68,7 @@ def held(rsmq: Rsmq, queue: str) -> list[str]:
     return [each.id for each in rsmq.peek_messages(queue, COUNT + 1)]
 
 
-def told(url: str, protocol: str) -> list[tuple[str, str]]:
+def journalled(url: str, protocol: str) -> list[tuple[str, str]]:
     return [(each.event, each.id) for each in records(url, protocol, "orders")]
 
 
@@ -76,9 +78,9 @@ def told(url: str, protocol: str) -> list[tuple[str, str]]:
 def test_jobs_that_wait_again_are_recorded_with_their_data(
     store: Store, server: Server, db: redis.Redis
 ) -> None:
-    bury(db, COUNT)
-    orders = grave(store, server.url, "chasqui:orders")
-    redrive.run(orders, plan(orders), Order())
+    add_dead_letters(db, COUNT)
+    orders = dlq(store, server.url, "chasqui:orders")
+    redrive.run(orders, plan(orders), RedriveOptions())
     found = records(server.url, "chasqui", "orders")
     assert {(each.event, each.name) for each in found} == {("sent", "email")}
     payloads = [(f"job-{n}", encode_payload({"n": n})) for n in range(COUNT)]
@@ -86,19 +88,19 @@ def test_jobs_that_wait_again_are_recorded_with_their_data(
 
 
 def test_a_new_payload_is_what_is_recorded(store: Store, server: Server, db: redis.Redis) -> None:
-    bury(db, 2, name="")
-    orders = grave(store, server.url, "chasqui:orders")
-    redrive.run(orders, plan(orders, encode_payload({"m": 1})), Order())
+    add_dead_letters(db, 2, name="")
+    orders = dlq(store, server.url, "chasqui:orders")
+    redrive.run(orders, plan(orders, encode_payload({"m": 1})), RedriveOptions())
     assert bodies(server.url, "chasqui", "orders") == [encode_payload({"m": 1})] * 2
 
 
 def test_events_tell_who_waits_again_and_who_is_dead_again(
     store: Store, server: Server, db: redis.Redis
 ) -> None:
-    bury(db, 2)
-    orders = grave(store, server.url, "chasqui:orders")
-    redrive.run(orders, plan(orders), Order())
-    orders.undo(plan(orders).told)
+    add_dead_letters(db, 2)
+    orders = dlq(store, server.url, "chasqui:orders")
+    redrive.run(orders, plan(orders), RedriveOptions())
+    orders.undo(plan(orders).redrive)
     events: Any = db.xrange(JOBS.events)
     seen = [(fields[b"e"], fields[b"id"], fields.get(b"reason")) for _, fields in events]
     assert seen == [
@@ -108,53 +110,59 @@ def test_events_tell_who_waits_again_and_who_is_dead_again(
         (b"dlq", b"job-1", b"retries_exhausted"),
     ]
     assert len(dead(db)) == 2
-    assert told(server.url, "chasqui") == [("sent", "job-0"), ("sent", "job-1")]
+    assert journalled(server.url, "chasqui") == [("sent", "job-0"), ("sent", "job-1")]
 
 
 def test_a_full_journal_stops_a_redrive_of_jobs_that_goes_on_later(
     store: Store, server: Server, db: redis.Redis
 ) -> None:
-    bury(db, COUNT)
-    orders = grave(store, server.url, "chasqui:orders", TIGHT)
+    add_dead_letters(db, COUNT)
+    orders = dlq(store, server.url, "chasqui:orders", TIGHT)
     first = plan(orders)
-    with pytest.raises(QueueError, match=r"is full.*250 letters were moved, go on with --id r"):
-        redrive.run(orders, first, Order())
+    with pytest.raises(QueueError, match=r"is full.*250 letters were moved, resume with --id r"):
+        redrive.run(orders, first, RedriveOptions())
     assert (len(waiting(db)), len(dead(db))) == (250, COUNT - 250)
-    assert told(server.url, "chasqui") == [("sent", f"job-{n}") for n in range(250)]
-    wide = grave(store, server.url, "chasqui:orders")
-    assert redrive.run(wide, first, Order()).moved == COUNT
-    assert [id for _, id in told(server.url, "chasqui")] == [id for id, _, _ in waiting(db)]
+    assert journalled(server.url, "chasqui") == [("sent", f"job-{n}") for n in range(250)]
+    wide = dlq(store, server.url, "chasqui:orders")
+    assert redrive.run(wide, first, RedriveOptions()).moved == COUNT
+    assert [id for _, id in journalled(server.url, "chasqui")] == [id for id, _, _ in waiting(db)]
 
 
 def test_a_redrive_of_jobs_that_is_killed_anywhere_is_recorded_once(
     store: Store, server: Server, db: redis.Redis
 ) -> None:
-    for trips in range(40):
+    for round_trips in range(40):
         db.flushall()
-        bury(db, COUNT)
-        orders = grave(store, server.url, "chasqui:orders")
-        killed = dies_after(trips, partial(redrive.run, orders, plan(orders), Order()))
-        assert [id for _, id in told(server.url, "chasqui")] == [id for id, _, _ in waiting(db)]
-        redrive.run(orders, plan(orders), Order())
-        assert told(server.url, "chasqui") == [("sent", f"job-{n}") for n in range(COUNT)], trips
+        add_dead_letters(db, COUNT)
+        orders = dlq(store, server.url, "chasqui:orders")
+        killed = dies_after(
+            round_trips, partial(redrive.run, orders, plan(orders), RedriveOptions())
+        )
+        assert [id for _, id in journalled(server.url, "chasqui")] == [
+            id for id, _, _ in waiting(db)
+        ]
+        redrive.run(orders, plan(orders), RedriveOptions())
+        assert journalled(server.url, "chasqui") == [("sent", f"job-{n}") for n in range(COUNT)], (
+            round_trips
+        )
         if not killed:
-            assert trips > 5
+            assert round_trips > 5
             return
-    pytest.fail("it takes more trips than are tried")
+    pytest.fail("it took more round trips than were tried")
 
 
 def test_all_servers_record_alike(each: Store, each_db: redis.Redis, each_server: Server) -> None:
     url = each_server.url
-    bury(each_db, 3)
+    add_dead_letters(each_db, 3)
     with Rsmq(url) as client:
-        ids = mourn(client, each_db, 3)
+        ids = add_dead_messages(client, each_db, 3)
     for queue in ("chasqui:orders", "rsmq:orders"):
-        orders = grave(each, url, queue)
+        orders = dlq(each, url, queue)
         planned = plan(orders)
-        redrive.run(orders, planned, Order())
-        assert orders.undo(planned.told).back == 3
-    assert told(url, "chasqui") == [("sent", f"job-{n}") for n in range(3)]
-    assert told(url, "rsmq") == [(event, id) for event in ("sent", "dead") for id in ids]
+        redrive.run(orders, planned, RedriveOptions())
+        assert orders.undo(planned.redrive).back == 3
+    assert journalled(url, "chasqui") == [("sent", f"job-{n}") for n in range(3)]
+    assert journalled(url, "rsmq") == [(event, id) for event in ("sent", "dead") for id in ids]
 
 
 # ── RSMQ ─────────────────────────────────────────────────────────────────────
@@ -163,10 +171,10 @@ def test_all_servers_record_alike(each: Store, each_db: redis.Redis, each_server
 def test_messages_that_are_received_again_are_recorded_under_their_ids(
     store: Store, server: Server, rsmq: Rsmq, db: redis.Redis
 ) -> None:
-    ids = mourn(rsmq, db)
-    orders = grave(store, server.url, "rsmq:orders")
-    redrive.run(orders, plan(orders), Order())
-    assert told(server.url, "rsmq") == [("sent", id) for id in ids]
+    ids = add_dead_messages(rsmq, db)
+    orders = dlq(store, server.url, "rsmq:orders")
+    redrive.run(orders, plan(orders), RedriveOptions())
+    assert journalled(server.url, "rsmq") == [("sent", id) for id in ids]
     assert bodies(server.url, "rsmq", "orders") == [b"m%d" % n for n in range(COUNT)]
     assert [each.body for each in rsmq.receive_messages("orders", 2)] == [b"m0", b"m1"]
     assert state(server.url, "rsmq", "orders-dead") is None
@@ -175,64 +183,64 @@ def test_messages_that_are_received_again_are_recorded_under_their_ids(
 def test_messages_that_stay_are_not_recorded(
     store: Store, server: Server, rsmq: Rsmq, db: redis.Redis
 ) -> None:
-    ids = mourn(rsmq, db, 4)
+    ids = add_dead_messages(rsmq, db, 4)
     rsmq.set_queue_attributes("orders", maxsize=1024)
     assert rsmq.receive_message("orders-dead") is not None
-    orders = grave(store, server.url, "rsmq:orders")
+    orders = dlq(store, server.url, "rsmq:orders")
     planned = plan(orders, b"new")
-    planned.picks[1] = Pick(ids[2], b"x" * 1025)
-    done = redrive.run(orders, planned, Order())
+    planned.selections[1] = Selection(ids[2], b"x" * 1025)
+    done = redrive.run(orders, planned, RedriveOptions())
     assert (done.moved, done.refused) == (2, 1)
-    assert sorted(id for _, id in told(server.url, "rsmq")) == sorted(held(rsmq, "orders"))
+    assert sorted(id for _, id in journalled(server.url, "rsmq")) == sorted(held(rsmq, "orders"))
     assert bodies(server.url, "rsmq", "orders") == [b"new"] * 2
 
 
-def test_who_is_dead_again_is_told_with_the_reason(
+def test_a_message_that_died_again_is_journalled_with_the_reason(
     store: Store, server: Server, rsmq: Rsmq, db: redis.Redis
 ) -> None:
-    ids = mourn(rsmq, db, 3)
-    orders = grave(store, server.url, "rsmq:orders")
+    ids = add_dead_messages(rsmq, db, 3)
+    orders = dlq(store, server.url, "rsmq:orders")
     planned = plan(orders)
-    redrive.run(orders, planned, Order())
+    redrive.run(orders, planned, RedriveOptions())
     taken = rsmq.receive_message("orders")
     assert taken is not None
     for _ in range(2):
-        orders.undo(planned.told)
+        orders.undo(planned.redrive)
     found = records(server.url, "rsmq", "orders")[3:]
     assert [(each.event, each.id, each.reason) for each in found] == [
         ("dead", id, f"gave up on {id[-4:]}") for id in ids[1:]
     ]
 
 
-@pytest.mark.parametrize("bounds", [TIGHT, Bounds(max_bytes=260 * 104)])
+@pytest.mark.parametrize("bounds", [TIGHT, JournalBounds(max_bytes=260 * 104)])
 def test_a_full_journal_stops_a_redrive_of_messages_that_goes_on_later(
-    store: Store, server: Server, rsmq: Rsmq, db: redis.Redis, bounds: Bounds
+    store: Store, server: Server, rsmq: Rsmq, db: redis.Redis, bounds: JournalBounds
 ) -> None:
-    ids = mourn(rsmq, db)
-    orders = grave(store, server.url, "rsmq:orders", bounds)
-    with pytest.raises(QueueError, match=r"is full.*250 letters were moved, go on with --id r"):
-        redrive.run(orders, plan(orders), Order())
+    ids = add_dead_messages(rsmq, db)
+    orders = dlq(store, server.url, "rsmq:orders", bounds)
+    with pytest.raises(QueueError, match=r"is full.*250 letters were moved, resume with --id r"):
+        redrive.run(orders, plan(orders), RedriveOptions())
     assert (held(rsmq, "orders"), held(rsmq, "orders-dead")) == (ids[:250], ids[250:])
-    assert told(server.url, "rsmq") == [("sent", id) for id in ids[:250]]
+    assert journalled(server.url, "rsmq") == [("sent", id) for id in ids[:250]]
     found = state(server.url, "rsmq", "orders")
     assert found is not None
     assert found.refused == 250
     commit_all(server.url, "rsmq", "orders")
     with pytest.raises(QueueError, match="500 letters were moved"):
-        redrive.run(orders, plan(orders), Order())
+        redrive.run(orders, plan(orders), RedriveOptions())
     commit_all(server.url, "rsmq", "orders")
-    assert redrive.run(orders, plan(orders), Order()).moved == COUNT
+    assert redrive.run(orders, plan(orders), RedriveOptions()).moved == COUNT
     assert held(rsmq, "orders") == ids
 
 
 def test_undo_is_done_although_the_journal_is_full(
     store: Store, server: Server, rsmq: Rsmq, db: redis.Redis
 ) -> None:
-    ids = mourn(rsmq, db, 250)
-    orders = grave(store, server.url, "rsmq:orders", Bounds(max_entries=252))
+    ids = add_dead_messages(rsmq, db, 250)
+    orders = dlq(store, server.url, "rsmq:orders", JournalBounds(max_entries=252))
     planned = plan(orders)
-    redrive.run(orders, planned, Order())
-    assert orders.undo(planned.told).back == 250
+    redrive.run(orders, planned, RedriveOptions())
+    assert orders.undo(planned.redrive).back == 250
     assert held(rsmq, "orders-dead") == ids
     found = state(server.url, "rsmq", "orders")
     assert found is not None
@@ -242,34 +250,34 @@ def test_undo_is_done_although_the_journal_is_full(
 def test_redrives_and_undoings_that_are_killed_anywhere_are_recorded_once(
     store: Store, server: Server, rsmq: Rsmq, db: redis.Redis
 ) -> None:
-    for trips in range(40):
+    for round_trips in range(40):
         db.flushall()
-        ids = mourn(rsmq, db)
-        orders = grave(store, server.url, "rsmq:orders")
+        ids = add_dead_messages(rsmq, db)
+        orders = dlq(store, server.url, "rsmq:orders")
         first = plan(orders)
-        killed = dies_after(trips, partial(redrive.run, orders, first, Order()))
-        assert [id for _, id in told(server.url, "rsmq")] == held(rsmq, "orders"), trips
-        redrive.run(orders, plan(orders), Order())
-        dies_after(trips, partial(orders.undo, first.told))
-        orders.undo(first.told)
+        killed = dies_after(round_trips, partial(redrive.run, orders, first, RedriveOptions()))
+        assert [id for _, id in journalled(server.url, "rsmq")] == held(rsmq, "orders"), round_trips
+        redrive.run(orders, plan(orders), RedriveOptions())
+        dies_after(round_trips, partial(orders.undo, first.redrive))
+        orders.undo(first.redrive)
         expected = Counter(("sent", id) for id in ids) + Counter(("dead", id) for id in ids)
-        assert Counter(told(server.url, "rsmq")) == expected, trips
+        assert Counter(journalled(server.url, "rsmq")) == expected, round_trips
         if not killed:
-            assert trips > 5
+            assert round_trips > 5
             return
-    pytest.fail("it takes more trips than are tried")
+    pytest.fail("it took more round trips than were tried")
 
 
-def test_the_command_that_undoes_tells_the_journal(
+def test_the_undo_command_writes_to_the_journal(
     store: Store, server: Server, rsmq: Rsmq, db: redis.Redis
 ) -> None:
-    mourn(rsmq, db, 2)
-    orders = grave(store, server.url, "rsmq:orders", journal=False)
-    redrive.run(orders, plan(orders), Order())
+    add_dead_messages(rsmq, db, 2)
+    orders = dlq(store, server.url, "rsmq:orders", journal=False)
+    redrive.run(orders, plan(orders), RedriveOptions())
     assert state(server.url, "rsmq", "orders") is None
     words = ("pipeline", "dlq", "undo", "rsmq:orders/r", "--journal")
     assert call(tambo, "tambo", *words, url=server.url).code == 0
-    assert [event for event, _ in told(server.url, "rsmq")] == ["dead", "dead"]
+    assert [event for event, _ in journalled(server.url, "rsmq")] == ["dead", "dead"]
 
 
 def test_a_cluster_is_refused_in_one_line() -> None:
@@ -279,9 +287,9 @@ def test_a_cluster_is_refused_in_one_line() -> None:
         bury_one = {"d": b"\x94\xa1i\xc4\x01\x01\x00\x00", "reason": "x", "n": "mail"}
         node = redis.RedisCluster.from_url(url)
         node.xadd(JOBS.dlq, bury_one)  # type: ignore[arg-type]
-        orders = grave(store, url, "chasqui:orders")
+        orders = dlq(store, url, "chasqui:orders")
         with pytest.raises(StoreError, match="a journal cannot be kept on a cluster"):
-            redrive.run(orders, plan(orders), Order())
+            redrive.run(orders, plan(orders), RedriveOptions())
         assert len(list(orders.letters())) == 1
         node.close()
         store.close()

@@ -12,21 +12,21 @@ from typing import Any
 import pytest
 import redis
 
+from tambomq.bulk.redrives import Redrive
 from tambomq.chasqui.keys import Keys as ChasquiKeys
-from tambomq.chasqui.ops import Policy
+from tambomq.chasqui.ops.add import Policy
 from tambomq.gomq import keys as gomq_keys
-from tambomq.pipeline import redrive
-from tambomq.pipeline.grave_chasqui import ChasquiGrave
-from tambomq.pipeline.grave_rsmq import RsmqGrave
-from tambomq.pipeline.picks import Pick
-from tambomq.pipeline.redrive import Order, Planned
+from tambomq.pipeline.dlq import redrive
+from tambomq.pipeline.dlq.chasqui import ChasquiDlq
+from tambomq.pipeline.dlq.redrive import RedriveOptions, RedrivePlan
+from tambomq.pipeline.dlq.rsmq import RsmqDlq
+from tambomq.pipeline.dlq.selection import Selection
 from tambomq.rsmq import Rsmq
 from tambomq.rsmq.keys import Keys as RsmqKeys
-from tambomq.store.redrives import Redrive
 from tambomq.store.sync import Store
-from tests.pipeline.dying_letters import JOBS, bury, dead, ids, waiting
-from tests.pipeline.killing import HEARD, UNHEARD, Door, done, door, killed, number
-from tests.pipeline.test_migrate import Queues
+from tests.pipeline.dying_letters import JOBS, add_dead_letters, dead, ids, waiting
+from tests.pipeline.killing import HEARD, UNHEARD, KillingProxy, done, killed, number, proxy
+from tests.pipeline.transfer.test_migrate import Queues
 from tests.servers import Server
 
 COUNT = 4000
@@ -35,16 +35,19 @@ MESSAGES = RsmqKeys()
 
 
 @pytest.fixture
-def way(server: Server) -> Iterator[Door]:
-    with door(server.url) as opened:
+def way(server: Server) -> Iterator[KillingProxy]:
+    with proxy(server.url) as opened:
         yield opened
 
 
-def redriven(grave: ChasquiGrave | RsmqGrave) -> None:
+def redriven(dlq: ChasquiDlq | RsmqDlq) -> None:
     """Let all letters be redriven, as ``r``."""
-    picks = [Pick(letter.id) for letter in grave.letters()]
-    told = Redrive("r", until=grave.until(), selected=COUNT, dead=getattr(grave, "dead", ""))
-    assert redrive.run(grave, Planned(told, picks, is_known=False), Order()).moved == COUNT
+    selections = [Selection(letter.id) for letter in dlq.letters()]
+    started = Redrive("r", until=dlq.until(), selected=COUNT, dead=getattr(dlq, "dead", ""))
+    assert (
+        redrive.run(dlq, RedrivePlan(started, selections, is_known=False), RedriveOptions()).moved
+        == COUNT
+    )
 
 
 def held(db: redis.Redis, queue: str) -> list[str]:
@@ -57,43 +60,43 @@ def held(db: redis.Redis, queue: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_jobs_are_put_back_once_whoever_is_killed(
-    way: Door, store: Store, server: Server, db: redis.Redis, tmp_path: Path
+def test_jobs_are_moved_back_once_also_after_a_kill(
+    way: KillingProxy, store: Store, server: Server, db: redis.Redis, tmp_path: Path
 ) -> None:
-    buried = bury(db, COUNT)
-    everyone = sorted(ids(buried))
-    redriven(ChasquiGrave(store, server.url, "orders", Policy()))
+    letters_before = add_dead_letters(db, COUNT)
+    everyone = sorted(ids(letters_before))
+    redriven(ChasquiDlq(store, server.url, "orders", Policy()))
     undo = ("dlq", "undo", "chasqui:orders/r")
     for back, heard in ((1, UNHEARD), (COUNT // 2, HEARD), (COUNT, UNHEARD)):
-        seen = partial(lambda least: db.xlen(JOBS.dlq) >= least, back)
+        seen = partial(lambda min_count: db.xlen(JOBS.dlq) >= min_count, back)
         killed(way, tmp_path / "log", seen, *undo, heard=heard)
         there = dead(db)
         assert back <= len(there) < back + 500
         assert number(db.hget(JOBS.redrive("r"), "undone")) == len(there)
         assert sorted([id for id, _, _ in waiting(db)] + ids(there)) == everyone
-    told = json.loads(done(way, tmp_path / "log", *undo, JSON))
-    assert told == {"id": "chasqui:orders/r", "put_back": 0, "running": 0, "consumed": 0}
-    assert dead(db) == buried
+    started = json.loads(done(way, tmp_path / "log", *undo, JSON))
+    assert started == {"id": "chasqui:orders/r", "put_back": 0, "running": 0, "consumed": 0}
+    assert dead(db) == letters_before
     assert (db.xlen(JOBS.redriven("r")), number(db.hget(JOBS.redrive("r"), "undone"))) == (0, COUNT)
 
 
 @pytest.mark.slow
 def test_messages_are_put_back_once_whoever_is_killed(
-    way: Door, store: Store, rsmq: Rsmq, db: redis.Redis, tmp_path: Path
+    way: KillingProxy, store: Store, rsmq: Rsmq, db: redis.Redis, tmp_path: Path
 ) -> None:
     rsmq.create_queue("q")
     rsmq.create_queue("q-dead", maxsize=-1)
     sent = rsmq.send_messages("q-dead", [b"m%d" % n for n in range(COUNT)])
-    redriven(RsmqGrave(store, MESSAGES, "q"))
+    redriven(RsmqDlq(store, MESSAGES, "q"))
     undo = ("dlq", "undo", "rsmq:q/r")
     for back, heard in ((1, UNHEARD), (COUNT // 2, HEARD), (COUNT, UNHEARD)):
-        seen = partial(lambda least: db.zcard("rsmq:q-dead") >= least, back)
+        seen = partial(lambda min_count: db.zcard("rsmq:q-dead") >= min_count, back)
         killed(way, tmp_path / "log", seen, *undo, heard=heard)
         there = held(db, "q-dead")
         assert back <= len(there) < back + 500
         assert sorted(held(db, "q") + there) == sorted(sent)
-    told = json.loads(done(way, tmp_path / "log", *undo, JSON))
-    assert told == {"id": "rsmq:q/r", "put_back": 0, "running": 0, "consumed": 0}
+    started = json.loads(done(way, tmp_path / "log", *undo, JSON))
+    assert started == {"id": "rsmq:q/r", "put_back": 0, "running": 0, "consumed": 0}
     assert (held(db, "q"), held(db, "q-dead")) == ([], sent)
     assert number(db.hget(MESSAGES.redrive("q", "r"), "undone")) == COUNT
 
@@ -132,8 +135,8 @@ def _digest(stored: list[bytes]) -> str:
 @pytest.mark.parametrize(
     ("source", "target"), [("rsmq", "chasqui"), ("chasqui", "gomq"), ("gomq", "rsmq")]
 )
-def test_a_migration_loses_and_doubles_nothing_whoever_is_killed(
-    way: Door, server: Server, db: redis.Redis, tmp_path: Path, source: str, target: str
+def test_a_killed_migration_loses_and_duplicates_nothing(
+    way: KillingProxy, server: Server, db: redis.Redis, tmp_path: Path, source: str, target: str
 ) -> None:
     queues, bodies = Queues(server.url, db), [f"body {n}" for n in range(COUNT)]
     queues.fill(source, "a", bodies)
@@ -156,8 +159,8 @@ def test_a_migration_loses_and_doubles_nothing_whoever_is_killed(
     assert arrived + left == bodies
     killed(way, log, lambda: come() == COUNT and not _transit(db), *move)
     assert (queues.waiting(target, "b"), queues.waiting(source, "a")) == (bodies, [])
-    told = json.loads(done(way, log, *move, JSON))
-    assert (told["moved"], told["total"]) == (0, COUNT)
-    assert told["digest"] == _digest(_stored(db, target))
+    started = json.loads(done(way, log, *move, JSON))
+    assert (started["moved"], started["total"]) == (0, COUNT)
+    assert started["digest"] == _digest(_stored(db, target))
     assert (queues.waiting(target, "b"), queues.waiting(source, "a")) == (bodies, [])
     assert [*db.scan_iter("*:move:*"), *db.scan_iter("MOVE_*"), *db.scan_iter("TRANSIT_*")] == []

@@ -9,22 +9,20 @@ from functools import partial
 import pytest
 import redis
 
-from tambomq.chasqui import lease_ops as chasqui_ops
+from tambomq.bulk.lease_model import LeaseRequest
+from tambomq.chasqui.bulk.lease import ChasquiLeaseOps
 from tambomq.chasqui.keys import Keys as ChasquiKeys
-from tambomq.chasqui.lease_ops import Group
 from tambomq.cli.main import tambo
-from tambomq.gomq import lease_ops as gomq_ops
-from tambomq.gomq.model import Options
+from tambomq.gomq.bulk.lease import GomqLeaseOps
 from tambomq.rsmq import Rsmq
-from tambomq.rsmq import lease_ops as rsmq_ops
+from tambomq.rsmq.bulk.lease import RsmqLeaseOps
 from tambomq.rsmq.keys import Keys
-from tambomq.store.ledger import Term
 from tambomq.store.sync import Store
 from tests.cli.transcript import Done, call
 from tests.servers import Server
 
 KEYS = Keys()
-TERM = Term("q", "nightly", "token", "process 1 on here")
+REQUEST = LeaseRequest("q", "nightly", "token", "process 1 on here")
 Run = Callable[..., Done]
 
 
@@ -39,8 +37,8 @@ def claimed(rsmq: Rsmq, server: Server) -> Rsmq:
     rsmq.create_queue("q")
     rsmq.send_messages("q", [b"a", b"b", b"c"])
     store = Store(server.url)
-    store.run(rsmq_ops.attach(KEYS, TERM))
-    store.follow(rsmq_ops.claim(KEYS, TERM, 1, "mark", 2))
+    store.run(RsmqLeaseOps(KEYS).attach(REQUEST))
+    store.follow(RsmqLeaseOps(KEYS).claim(REQUEST, 1, "token", 2))
     store.close()
     return rsmq
 
@@ -91,8 +89,8 @@ def test_a_lease_is_forgotten(run: Run, claimed: Rsmq, db: redis.Redis) -> None:
 def test_leases_of_all_protocols_are_found(run: Run, server: Server, db: redis.Redis) -> None:
 
     store = Store(server.url)
-    store.run(chasqui_ops.attach(Group(), TERM))
-    store.run(gomq_ops.attach(Options(), TERM))
+    store.run(ChasquiLeaseOps().attach(REQUEST))
+    store.run(GomqLeaseOps().attach(REQUEST))
     store.close()
     assert db.exists(ChasquiKeys("q").leases)
     found = [each["queue"] for each in json.loads(run("list", "--json").out)]

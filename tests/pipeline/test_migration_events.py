@@ -1,4 +1,4 @@
-"""What leaves a queue by a migration is told there, once, wherever the command is killed."""
+"""A migration journals each departure once at the source, also if it is killed and resumed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,16 @@ import redis
 from tambomq.chasqui import BlockingQueue
 from tambomq.chasqui.keys import Keys as ChasquiKeys
 from tambomq.gomq import wire as gomq_wire
-from tambomq.gomq.recorded import push_recorded
-from tambomq.journal.recording import Recording
+from tambomq.gomq.ops.journal import push_recorded
+from tambomq.journal.policy import JournalPolicy
 from tambomq.pipeline.address import address
-from tambomq.pipeline.migrate import Place, Report, end_of, migrate, move_name
+from tambomq.pipeline.transfer.migrate import (
+    MigrationReport,
+    QueueLocation,
+    endpoint_of,
+    migrate,
+    move_name,
+)
 from tambomq.rsmq import Rsmq
 from tambomq.store.sync import Store
 from tests.journal.looking import records
@@ -24,10 +30,13 @@ from tests.servers import Server
 HOUR = 3600
 
 
-def move(store: Store, url: str, source: str) -> Report:
-    here, there = Place(address(source), url), Place(address("rsmq:b"), url)
-    ends = end_of(store, here), end_of(store, there)
-    return migrate(*ends, move_name(here, there), wait_s=0.0)
+def move(store: Store, url: str, source: str) -> MigrationReport:
+    source_queue, target_queue = (
+        QueueLocation(address(source), url),
+        QueueLocation(address("rsmq:b"), url),
+    )
+    ends = endpoint_of(store, source_queue), endpoint_of(store, target_queue)
+    return migrate(*ends, move_name(source_queue, target_queue), wait_s=0.0)
 
 
 def fill(store: Store, url: str, protocol: str) -> list[str]:
@@ -42,12 +51,12 @@ def fill(store: Store, url: str, protocol: str) -> list[str]:
             jobs = [queue.add("n", 1), queue.add("n", 2), queue.add("n", 3, delay_ms=HOUR * 1000)]
             return [job.id for job in jobs]
     elements = [gomq_wire.encode(id, "today", b"x") for id in ("x", "y", "z")]
-    store.run(push_recorded(Recording("gomq", ("a",)), {"a": elements}))
+    store.run(push_recorded(JournalPolicy("gomq", ("a",)), {"a": elements}))
     return ["x", "y", "z"]
 
 
-def told(db: redis.Redis, url: str, protocol: str) -> list[str]:
-    """Return the ids of all that were moved from ``a``, as it tells."""
+def journalled_ids(db: redis.Redis, url: str, protocol: str) -> list[str]:
+    """Return the ids in the ``moved`` events of queue ``a``."""
     if protocol != "chasqui":
         return [each.id for each in records(url, protocol, "a") if each.event == "moved"]
     found: Any = db.xrange(ChasquiKeys("a").events)
@@ -56,19 +65,19 @@ def told(db: redis.Redis, url: str, protocol: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["rsmq", "chasqui", "gomq"])
-def test_a_migration_that_is_killed_anywhere_tells_once_who_has_left(
+def test_a_killed_migration_journals_each_departed_message_once(
     store: Store, server: Server, db: redis.Redis, protocol: str
 ) -> None:
-    for trips in range(1, 40):
+    for round_trips in range(1, 40):
         db.flushall()
         ids = fill(store, server.url, protocol)
         work = partial(move, store, server.url, f"{protocol}:a")
-        killed = dies_after(trips, work)
-        left = told(db, server.url, protocol)
-        assert left == ids[: len(left)], trips
+        killed = dies_after(round_trips, work)
+        left = journalled_ids(db, server.url, protocol)
+        assert left == ids[: len(left)], round_trips
         work()
-        assert told(db, server.url, protocol) == ids, trips
+        assert journalled_ids(db, server.url, protocol) == ids, round_trips
         if not killed:
-            assert trips > 6
+            assert round_trips > 6
             return
-    pytest.fail("it takes more trips than are tried")
+    pytest.fail("the migration took more round trips than were tried")

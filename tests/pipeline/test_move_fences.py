@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 import redis
 
+from tambomq.bulk.moves import KEEP_S, MAX_MESSAGES, Tally
 from tambomq.errors import QueueError
-from tambomq.pipeline import migrate as migrating
 from tambomq.pipeline.address import address
-from tambomq.pipeline.migrate import Place, end_of, migrate, move_name
-from tambomq.pipeline.moving import End
-from tambomq.pipeline.replay import replay
+from tambomq.pipeline.transfer import migrate as migrating
+from tambomq.pipeline.transfer.endpoints import QueueEndpoint
+from tambomq.pipeline.transfer.migrate import QueueLocation, endpoint_of, migrate, move_name
+from tambomq.pipeline.transfer.replay import replay
 from tambomq.rsmq import Rsmq
 from tambomq.store.sync import Store
-from tambomq.store.transit import BATCH, KEEP_S, Tally
 from tests.pipeline.dying import dies_after
-from tests.pipeline.test_migrate import Queues
-from tests.pipeline.test_replay import record
+from tests.pipeline.transfer.test_migrate import Queues
+from tests.pipeline.transfer.test_replay import record
 from tests.servers import Server
 
 PROTOCOLS = ("rsmq", "chasqui", "gomq")
@@ -35,13 +35,13 @@ def queues(server: Server, db: redis.Redis) -> Queues:
 
 
 @pytest.fixture
-def end(server: Server) -> Iterator[Callable[[str], End]]:
+def end(server: Server) -> Iterator[Callable[[str], QueueEndpoint]]:
     """A queue by its address, on a connection of its own: who is killed takes none along."""
     stores: list[Store] = []
 
-    def opened(name: str) -> End:
+    def opened(name: str) -> QueueEndpoint:
         stores.append(Store(server.url))
-        return end_of(stores[-1], Place(address(name), server.url))
+        return endpoint_of(stores[-1], QueueLocation(address(name), server.url))
 
     yield opened
     for store in stores:
@@ -49,9 +49,11 @@ def end(server: Server) -> Iterator[Callable[[str], End]]:
 
 
 @pytest.fixture
-def go(end: Callable[[str], End], server: Server) -> Callable[..., migrating.Report]:
-    def run(source: str, target: str, **options: Any) -> migrating.Report:
-        name = move_name(*(Place(address(each), server.url) for each in (source, target)))
+def go(
+    end: Callable[[str], QueueEndpoint], server: Server
+) -> Callable[..., migrating.MigrationReport]:
+    def run(source: str, target: str, **options: Any) -> migrating.MigrationReport:
+        name = move_name(*(QueueLocation(address(each), server.url) for each in (source, target)))
         return migrate(end(source), end(target), name, wait_s=0.0, **options)
 
     return run
@@ -66,25 +68,25 @@ def pass_time(db: redis.Redis, seconds: int) -> None:
 
 @pytest.mark.parametrize(("source", "target"), [*product(PROTOCOLS, PROTOCOLS)])
 def test_a_move_that_was_killed_goes_on_after_more_than_a_week(
-    queues: Queues, go: Callable[..., migrating.Report], source: str, target: str
+    queues: Queues, go: Callable[..., migrating.MigrationReport], source: str, target: str
 ) -> None:
-    for trips in range(1, 60):
+    for round_trips in range(1, 60):
         queues.db.flushall()
         queues.fill(source, "a", BODIES)
-        killed = dies_after(trips, lambda: go(f"{source}:a", f"{target}:b"))
+        killed = dies_after(round_trips, lambda: go(f"{source}:a", f"{target}:b"))
         pass_time(queues.db, A_WEEK_AND_MORE)
         report = go(f"{source}:a", f"{target}:b")
-        assert queues.waiting(target, "b") == BODIES, trips
-        assert report.gone == report.come
-        assert report.gone.count in (0, len(BODIES))
+        assert queues.waiting(target, "b") == BODIES, round_trips
+        assert report.departed == report.arrived
+        assert report.departed.count in (0, len(BODIES))
         if not killed:
             return
-    pytest.fail("it takes more trips than are tried")
+    pytest.fail("it took more round trips than were tried")
 
 
 @pytest.mark.parametrize("target", PROTOCOLS)
 def test_what_is_remembered_of_a_move_that_is_over_ends_in_a_week(
-    queues: Queues, go: Callable[..., migrating.Report], target: str
+    queues: Queues, go: Callable[..., migrating.MigrationReport], target: str
 ) -> None:
     queues.fill("rsmq", "a", BODIES)
     go("rsmq:a", f"{target}:b")
@@ -97,7 +99,7 @@ def test_what_is_remembered_of_a_move_that_is_over_ends_in_a_week(
 
 
 def test_a_move_that_another_has_ended_meanwhile_loses_nothing(
-    queues: Queues, go: Callable[..., migrating.Report]
+    queues: Queues, go: Callable[..., migrating.MigrationReport]
 ) -> None:
     """Two run the same command; one ends the move while the other waits for messages in hand."""
     queues.fill("rsmq", "a", BODIES)
@@ -112,14 +114,14 @@ def test_a_move_that_another_has_ended_meanwhile_loses_nothing(
     report = go("rsmq:a", "rsmq:b", tick=other)
     assert seen == [0]
     assert queues.waiting("rsmq", "b") == [*BODIES, *more]
-    assert report.gone == report.come
-    assert report.gone.count == len(more)
+    assert report.departed == report.arrived
+    assert report.departed.count == len(more)
 
 
 def test_a_target_that_was_emptied_is_noticed_before_more_goes_there(
-    queues: Queues, go: Callable[..., migrating.Report]
+    queues: Queues, go: Callable[..., migrating.MigrationReport]
 ) -> None:
-    bodies = [f"{n}" for n in range(BATCH + 3)]
+    bodies = [f"{n}" for n in range(MAX_MESSAGES + 3)]
     queues.fill("rsmq", "a", bodies)
 
     def empty(_: int) -> None:
@@ -127,12 +129,12 @@ def test_a_target_that_was_emptied_is_noticed_before_more_goes_there(
 
     with pytest.raises(QueueError, match=r"does not know of batches .* 3 messages are in transit"):
         go("rsmq:a", "gomq:b", tick=empty)
-    assert queues.waiting("gomq", "b") == bodies[:BATCH]
+    assert queues.waiting("gomq", "b") == bodies[:MAX_MESSAGES]
 
 
 @pytest.mark.parametrize("target", PROTOCOLS)
 def test_a_replay_that_was_killed_goes_on_after_more_than_a_week(
-    queues: Queues, end: Callable[[str], End], target: str
+    queues: Queues, end: Callable[[str], QueueEndpoint], target: str
 ) -> None:
     rows = [record(n, at_ms=1000 + 200 * n) for n in range(3)]
 

@@ -9,14 +9,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tambomq.errors import LakeError
-from tambomq.pipeline.batch import Absorbing, Rules
-from tambomq.pipeline.lake import Lake
-from tambomq.pipeline.run import Pipeline, Plan
+from tambomq.pipeline.ingest.batch import LakeBatchWriter, LifecycleTimeouts
+from tambomq.pipeline.ingest.run import Pipeline, PipelineOptions
+from tambomq.pipeline.lake.lake import Lake
 from tests.pipeline import comparing
 from tests.pipeline.workload import Workload
 from tests.servers import Server
 
-SOON = Rules(watermark_ms=0, give_up_ms=10**12)
+SOON = LifecycleTimeouts(watermark_ms=0, give_up_ms=10**12)
 
 
 class Died(Exception):
@@ -32,27 +32,27 @@ def test_a_pipeline_that_fails_anywhere_leaves_no_gap_and_no_double(
     traffic.close()
 
     def run() -> int:
-        plan = Plan(server.url, once=True, rules=SOON)
-        return sum(each.rows for each in Pipeline(spark, lake, plan).follow(lambda: False))
+        options = PipelineOptions(server.url, once=True, timeouts=SOON)
+        return sum(each.rows for each in Pipeline(spark, lake, options).follow(lambda: False))
 
-    def folding(self: Absorbing, found: DataFrame, to: Path) -> None:
+    def folding(self: LakeBatchWriter, found: DataFrame, to: Path) -> None:
         raise Died("while it folds")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Absorbing, "_write_lives", folding)
+        patched.setattr(LakeBatchWriter, "_write_lifecycles", folding)
         with pytest.raises(LakeError, match="while it folds"):
             run()
     assert lake.log.version().number == 0
 
-    let_go = Pipeline._let_go
+    commit_journals = Pipeline._commit_journals
 
     def behind(self: Pipeline, end: dict[str, Any]) -> None:
         if self.busy:
             raise Died("behind the commit")
-        let_go(self, end)
+        commit_journals(self, end)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Pipeline, "_let_go", behind)
+        patched.setattr(Pipeline, "_commit_journals", behind)
         with pytest.raises(LakeError, match="behind the commit"):
             run()
     number = lake.log.version().number
@@ -61,6 +61,6 @@ def test_a_pipeline_that_fails_anywhere_leaves_no_gap_and_no_double(
     run()
     assert lake.log.version().number == number
     assert [*(lake.path / "staging").iterdir()] == []
-    comparing.is_bronze(spark, lake, traffic.lives)
-    comparing.is_silver(spark, lake, traffic.lives)
-    comparing.is_gold(spark, lake, traffic.lives)
+    comparing.is_bronze(spark, lake, traffic.lifecycles)
+    comparing.is_silver(spark, lake, traffic.lifecycles)
+    comparing.is_gold(spark, lake, traffic.lifecycles)

@@ -12,11 +12,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tambomq.chasqui import BlockingQueue
-from tambomq.cli import pipeline_sql
 from tambomq.cli.main import tambo
+from tambomq.cli.pipeline import sql as pipeline_sql
 from tambomq.errors import SettingsError
-from tambomq.pipeline import views
-from tambomq.pipeline.lake import Lake
+from tambomq.pipeline import sql as views
+from tambomq.pipeline.lake.lake import Lake
 from tambomq.rsmq import Rsmq
 from tests.cli.transcript import Done, call
 from tests.servers import Server
@@ -83,7 +83,7 @@ def test_nothing_is_exit_3(run: Run, orders: Rsmq) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("SELEC 1", "SELEC"),
         ("SELECT * FROM nowhere", "rsmq_messages, rsmq_queues"),
@@ -91,14 +91,14 @@ def test_nothing_is_exit_3(run: Run, orders: Rsmq) -> None:
         ("SELECT\n  1 +", "line 2"),
     ],
 )
-def test_wrong_sql_is_told_in_one_line(run: Run, orders: Rsmq, text: str, told: str) -> None:
+def test_wrong_sql_is_told_in_one_line(run: Run, orders: Rsmq, text: str, expected: str) -> None:
     done = run(text)
     assert done.code == 2
-    assert told in done.err
+    assert expected in done.err
     assert len(done.err.strip().splitlines()) == 1
 
 
-def test_a_fault_in_a_row_is_told_in_one_line(run: Run, orders: Rsmq) -> None:
+def test_an_error_in_a_row_is_printed_in_one_line(run: Run, orders: Rsmq) -> None:
     done = run("SELECT CAST(id AS INT) / 0 FROM rsmq_messages")
     assert done.code == 2
     assert len(done.err.strip().splitlines()) == 1
@@ -108,7 +108,7 @@ def test_a_table_of_the_lake_wants_a_lake(
     spark: SparkSession, server: Server, run: Run, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     with pytest.raises(SettingsError, match="--lake"):
-        views.ask(spark, views.Place(server.url), "SELECT * FROM silver")
+        views.ask(spark, views.QueryScope(server.url), "SELECT * FROM silver")
     none = tmp_path_factory.mktemp("none") / "lake"
     assert "tambo pipeline run" in run("SELECT * FROM silver", "--lake", str(none)).err
 

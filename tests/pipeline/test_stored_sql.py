@@ -14,21 +14,23 @@ import pytest
 import redis
 from pyspark.sql import SparkSession
 
-from tambomq.chasqui.ops import Policy
-from tambomq.cli import pipeline_redrive
+from tambomq.bulk.redrives import Redrive
+from tambomq.chasqui.ops.add import Policy
 from tambomq.cli.main import tambo
+from tambomq.cli.pipeline import redrive as pipeline_redrive
 from tambomq.errors import RemoteProtocolError, SettingsError
-from tambomq.pipeline import picks, redrive, sql_guard
+from tambomq.pipeline import sql_guard
 from tambomq.pipeline.address import Address
-from tambomq.pipeline.grave_chasqui import ChasquiGrave
-from tambomq.pipeline.grave_rsmq import RsmqGrave
-from tambomq.pipeline.issued import KEEP_S, Issued, default_path
-from tambomq.pipeline.redrive import Order
+from tambomq.pipeline.dlq import redrive
+from tambomq.pipeline.dlq import selection as selections
+from tambomq.pipeline.dlq.chasqui import ChasquiDlq
+from tambomq.pipeline.dlq.issued import KEEP_S, IssuedRedrives, default_path
+from tambomq.pipeline.dlq.redrive import RedriveOptions
+from tambomq.pipeline.dlq.rsmq import RsmqDlq
 from tambomq.rsmq.keys import Keys
-from tambomq.store.redrives import Redrive
 from tambomq.store.sync import Store
 from tests.cli.transcript import call
-from tests.pipeline.dying_letters import bury, dead
+from tests.pipeline.dying_letters import add_dead_letters, dead
 from tests.servers import Server
 
 EVIL = "reflect('java.lang.System', 'load', 'evil.so') IS NULL"
@@ -43,11 +45,11 @@ def store(server: Server) -> Iterator[Store]:
 
 
 @pytest.fixture
-def grave(store: Store, server: Server) -> ChasquiGrave:
-    return ChasquiGrave(store, server.url, "orders", Policy())
+def dead_letters(store: Store, server: Server) -> ChasquiDlq:
+    return ChasquiDlq(store, server.url, "orders", Policy())
 
 
-def told(**words: Any) -> Redrive:
+def stored_redrive(**words: Any) -> Redrive:
     fields: dict[str, Any] = {"id": "r1", "where": "name = 'email'", "until": "9999999999999-0"}
     return Redrive(**{**fields, **words})
 
@@ -67,105 +69,107 @@ def not_started() -> Any:
     ],
 )
 def test_sql_of_others_is_shown_and_not_run(
-    grave: ChasquiGrave, db: redis.Redis, words: dict[str, str], said: str
+    dead_letters: ChasquiDlq, db: redis.Redis, words: dict[str, str], said: str
 ) -> None:
-    bury(db, 1)
-    grave.begin(told(**words))
-    for issued in (None, Issued()):
+    add_dead_letters(db, 1)
+    dead_letters.begin(stored_redrive(**words))
+    for issued in (None, IssuedRedrives()):
         with pytest.raises(SettingsError) as fault:
-            redrive.plan(grave, not_started, Order(id="r1"), issued)
+            redrive.plan(dead_letters, not_started, RedriveOptions(id="r1"), issued)
         assert said in str(fault.value)
         assert "give the same options beside --id r1" in str(fault.value)
     assert len(dead(db)) == 1
 
 
 def test_who_gives_the_same_words_goes_on(
-    grave: ChasquiGrave, monkeypatch: pytest.MonkeyPatch
+    dead_letters: ChasquiDlq, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    grave.begin(told(rewrite="value"))
-    monkeypatch.setattr(picks, "chosen", lambda *_: [])
-    where = "name = 'email'"
-    for order in (Order(id="r1"), Order(id="r1", where=where), Order(id="r1", rewrite="value")):
+    dead_letters.begin(stored_redrive(rewrite="value"))
+    monkeypatch.setattr(selections, "chosen", lambda *_: [])
+    condition = "name = 'email'"
+    for order in (
+        RedriveOptions(id="r1"),
+        RedriveOptions(id="r1", condition=condition),
+        RedriveOptions(id="r1", rewrite="value"),
+    ):
         with pytest.raises(SettingsError, match="others may have written"):
-            redrive.plan(grave, lambda: None, order)
-    both = Order(id="r1", where=where, rewrite="value")
-    assert redrive.plan(grave, lambda: None, both).is_known
+            redrive.plan(dead_letters, lambda: None, order)
+    both = RedriveOptions(id="r1", condition=condition, rewrite="value")
+    assert redrive.plan(dead_letters, lambda: None, both).is_known
 
 
-def test_who_has_begun_it_goes_on_and_not_with_other_words(
-    grave: ChasquiGrave, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
+def test_the_user_who_started_a_redrive_resumes_it_with_the_same_sql_only(
+    dead_letters: ChasquiDlq, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    issued, mine = Issued(), told()
+    issued, mine = IssuedRedrives(), stored_redrive()
     issued.note(QUEUE, mine)
-    grave.begin(mine)
-    monkeypatch.setattr(picks, "chosen", lambda *_: [])
-    assert redrive.plan(grave, lambda: None, Order(id="r1"), issued).is_known
+    dead_letters.begin(mine)
+    monkeypatch.setattr(selections, "chosen", lambda *_: [])
+    assert redrive.plan(dead_letters, lambda: None, RedriveOptions(id="r1"), issued).is_known
     (record,) = db.scan_iter("*redrive*r1")
     db.hset(record, "where", EVIL)
     with pytest.raises(SettingsError, match="others may have written"):
-        redrive.plan(grave, not_started, Order(id="r1"), issued)
+        redrive.plan(dead_letters, not_started, RedriveOptions(id="r1"), issued)
 
 
 def test_a_redrive_without_sql_goes_on_for_anybody(
-    grave: ChasquiGrave, monkeypatch: pytest.MonkeyPatch
+    dead_letters: ChasquiDlq, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    grave.begin(told(where=""))
-    monkeypatch.setattr(picks, "chosen", lambda *_: [])
-    assert redrive.plan(grave, lambda: None, Order(id="r1")).is_known
+    dead_letters.begin(stored_redrive(where=""))
+    monkeypatch.setattr(selections, "chosen", lambda *_: [])
+    assert redrive.plan(dead_letters, lambda: None, RedriveOptions(id="r1")).is_known
 
 
 @pytest.mark.parametrize("until", ["1) OR (1=1", "1-0) OR (1=1", "", "x-1", "-1"])
-def test_where_a_redrive_ends_is_no_sql(store: Store, grave: ChasquiGrave, until: str) -> None:
-    for each in (grave, RsmqGrave(store, Keys(), "orders")):
+def test_where_a_redrive_ends_is_no_sql(store: Store, dead_letters: ChasquiDlq, until: str) -> None:
+    for each in (dead_letters, RsmqDlq(store, Keys(), "orders")):
         with pytest.raises(SettingsError, match="is damaged"):
             each.bound(until)
 
 
-def test_a_redrive_that_somebody_has_damaged_hides_no_other(
-    grave: ChasquiGrave, db: redis.Redis
-) -> None:
-    grave.begin(told())
-    grave.begin(told(id="r2"))
+def test_a_damaged_redrive_record_hides_no_other(dead_letters: ChasquiDlq, db: redis.Redis) -> None:
+    dead_letters.begin(stored_redrive())
+    dead_letters.begin(stored_redrive(id="r2"))
     (record,) = db.scan_iter("*redrive*r1")
     db.hset(record, mapping={"selected": "many", b"\xff": b"\xff"})
-    assert [each.id for each in grave.known()] == ["r2"]
+    assert [each.id for each in dead_letters.known()] == ["r2"]
     with pytest.raises(RemoteProtocolError, match="'r1' cannot be read"):
-        grave.begin(told())
+        dead_letters.begin(stored_redrive())
 
 
 # ── what a user has begun ────────────────────────────────────────────────────
 
 
 def test_what_was_begun_is_for_its_user_alone(tmp_path: Path) -> None:
-    issued = Issued(tmp_path / "state" / "redrives")
-    issued.note(QUEUE, told())
+    issued = IssuedRedrives(tmp_path / "state" / "redrives")
+    issued.note(QUEUE, stored_redrive())
     (file,) = issued.path.iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(issued.path.stat().st_mode) == 0o700
-    assert issued.knows(QUEUE, told())
+    assert issued.knows(QUEUE, stored_redrive())
     # How far it has come is no part of what was said.
-    assert issued.knows(QUEUE, told(moved=7, state="stopped"))
-    for other in (told(where="x"), told(rewrite="x"), told(id="r2")):
+    assert issued.knows(QUEUE, stored_redrive(moved=7, state="stopped"))
+    for other in (stored_redrive(where="x"), stored_redrive(rewrite="x"), stored_redrive(id="r2")):
         assert not issued.knows(QUEUE, other)
-    assert not issued.knows(Address("chasqui", "others"), told())
+    assert not issued.knows(Address("chasqui", "others"), stored_redrive())
 
 
 def test_a_directory_that_others_may_write_into_proves_nothing(tmp_path: Path) -> None:
-    issued = Issued(tmp_path / "redrives")
-    issued.note(QUEUE, told())
+    issued = IssuedRedrives(tmp_path / "redrives")
+    issued.note(QUEUE, stored_redrive())
     issued.path.chmod(0o777)
-    assert not issued.knows(QUEUE, told())
+    assert not issued.knows(QUEUE, stored_redrive())
 
 
 def test_what_was_begun_is_forgotten_after_a_month(tmp_path: Path) -> None:
-    issued = Issued(tmp_path / "redrives")
-    issued.note(QUEUE, told())
+    issued = IssuedRedrives(tmp_path / "redrives")
+    issued.note(QUEUE, stored_redrive())
     (file,) = issued.path.iterdir()
     then = time.time() - KEEP_S - 60
     os.utime(file, (then, then))
-    issued.note(QUEUE, told(id="r2"))
-    assert not issued.knows(QUEUE, told())
-    assert issued.knows(QUEUE, told(id="r2"))
+    issued.note(QUEUE, stored_redrive(id="r2"))
+    assert not issued.knows(QUEUE, stored_redrive())
+    assert issued.knows(QUEUE, stored_redrive(id="r2"))
 
 
 def test_the_record_is_in_the_directory_of_states(
@@ -204,17 +208,19 @@ def test_the_record_is_in_the_directory_of_states(
 )
 def test_sql_that_reaches_beyond_its_row_is_refused_before_spark_looks_at_it(
     spark: SparkSession,
-    grave: ChasquiGrave,
+    dead_letters: ChasquiDlq,
     monkeypatch: pytest.MonkeyPatch,
     text: str,
     said: str,
 ) -> None:
-    monkeypatch.setattr(ChasquiGrave, "frame", lambda *_: pytest.fail("it was analysed"))
+    monkeypatch.setattr(ChasquiDlq, "frame", lambda *_: pytest.fail("it was analysed"))
     with pytest.raises(SettingsError, match=f"^--where: {said}"):
-        redrive.plan(grave, lambda: spark, Order(where=text))
+        redrive.plan(dead_letters, lambda: spark, RedriveOptions(condition=text))
     if ")" not in text.partition("(")[0]:
         with pytest.raises(SettingsError, match=f"^--set: {said}"):
-            redrive.plan(grave, lambda: spark, Order(rewrite=text.removesuffix(" -- ok")))
+            redrive.plan(
+                dead_letters, lambda: spark, RedriveOptions(rewrite=text.removesuffix(" -- ok"))
+            )
 
 
 @pytest.mark.parametrize(
@@ -239,20 +245,23 @@ def test_a_session_that_cannot_be_asked_is_refused() -> None:
 
 
 def test_the_command_notes_what_it_begins_and_refuses_what_others_wrote(
-    grave: ChasquiGrave, server: Server, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    dead_letters: ChasquiDlq,
+    server: Server,
+    db: redis.Redis,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     dlq = partial(call, tambo, "tambo", "pipeline", "dlq", url=server.url)
-    bury(db, 5)
-    letters = [picks.Pick(each.id) for each in grave.letters()]
+    add_dead_letters(db, 5)
+    letters = [selections.Selection(each.id) for each in dead_letters.letters()]
     monkeypatch.setattr(pipeline_redrive, "open_spark", lambda *_: None)
-    monkeypatch.setattr(picks, "chosen", lambda *_: letters)
+    monkeypatch.setattr(selections, "chosen", lambda *_: letters)
     mine = ("redrive", "chasqui:orders", "--id", "mine")
     assert dlq(*mine, "--where", "name = 'email'", "--limit", "2").code == 0
     assert len(dead(db)) == 3
     assert dlq(*mine).code == 0
     assert dead(db) == []
-    grave.begin(told(id="theirs", where=EVIL))
-    monkeypatch.setattr(picks, "chosen", lambda *_: pytest.fail("it was run"))
+    dead_letters.begin(stored_redrive(id="theirs", where=EVIL))
+    monkeypatch.setattr(selections, "chosen", lambda *_: pytest.fail("it was run"))
     theirs = dlq("redrive", "chasqui:orders", "--id", "theirs", "--dry-run")
     assert theirs.code == 2
     assert "others may have written that: --where" in theirs.err

@@ -1,4 +1,4 @@
-"""What commands show: one line that changes on a terminal, whole lines in a pipe, JSON if asked."""
+"""The output of commands: a changing line on a terminal, whole lines in a pipe, or JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from tambomq.rsmq import Rsmq
-from tests.pipeline.dying_letters import bury
+from tests.pipeline.dying_letters import add_dead_letters
 from tests.pipeline.killing import COMMAND
 from tests.pipeline.terminal import screen, sitting
 from tests.serve.processes import clean_environment
@@ -50,7 +50,7 @@ def test_a_bar_stays_on_its_line_and_goes(server: Server, filled: Rsmq, columns:
     assert lines[2:] == [""]
 
 
-def test_who_wants_no_colours_gets_none(server: Server, filled: Rsmq) -> None:
+def test_colours_can_be_disabled(server: Server, filled: Rsmq) -> None:
     with sitting(server.url, *MOVE, NO_COLOR="1") as terminal:
         assert terminal.end() == 0
         assert f"{COUNT} messages" in terminal.drawn
@@ -58,7 +58,7 @@ def test_who_wants_no_colours_gets_none(server: Server, filled: Rsmq) -> None:
 
 
 def test_a_narrow_terminal_wraps_cells_and_loses_none(server: Server, db: redis.Redis) -> None:
-    bury(db, 3)
+    add_dead_letters(db, 3)
     with sitting(server.url, "dlq", columns=NARROW) as terminal:
         assert terminal.end() == 0
         lines = terminal.lines
@@ -89,7 +89,7 @@ def test_a_pipe_gets_lines_and_nothing_that_steers(server: Server, filled: Rsmq)
 def test_json_is_all_that_is_printed(
     server: Server, filled: Rsmq, db: redis.Redis, words: tuple[str, ...]
 ) -> None:
-    bury(db, 3)
+    add_dead_letters(db, 3)
     with sitting(server.url, *words, "--json", columns=NARROW) as terminal:
         assert terminal.end() == 0
         drawn = terminal.drawn

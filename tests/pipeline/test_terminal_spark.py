@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from tambomq.pipeline.lake import BRONZE, Lake
-from tests.pipeline.dying_letters import JOBS, bury, dead, ids, waiting
+from tambomq.pipeline.lake.lake import BRONZE, Lake
+from tests.pipeline.dying_letters import JOBS, add_dead_letters, dead, ids, waiting
 from tests.pipeline.terminal import CTRL_C, sitting
 from tests.pipeline.workload import Workload
 from tests.servers import Server
@@ -25,7 +25,7 @@ def test_a_pipeline_shows_one_line_and_ends_in_order(server: Server, tmp_path: P
     traffic = Workload(server.url)
     traffic.fill(60)
     traffic.close()
-    rows = sum(life.events for life in traffic.lives)
+    rows = sum(lifecycle.events for lifecycle in traffic.lifecycles)
     lake = tmp_path / "lake"
     words = ("run", "--lake", str(lake), "--every", "1s", "--master", "local[1]")
     with sitting(server.url, *words, columns=NARROW) as terminal:
@@ -44,7 +44,7 @@ def test_a_pipeline_shows_one_line_and_ends_in_order(server: Server, tmp_path: P
     assert sum(file.rows for file in Lake.open(lake).log.version().of(BRONZE)) == rows
 
 
-def test_who_does_not_wait_for_spark_is_let_go(server: Server, tmp_path: Path) -> None:
+def test_an_interrupt_while_spark_starts_ends_the_command(server: Server, tmp_path: Path) -> None:
     lake = ("--lake", str(tmp_path / "lake"), "--master", "local[1]")
     with sitting(server.url, "run", *lake) as terminal:
         terminal.until("starting Spark …")
@@ -54,8 +54,8 @@ def test_who_does_not_wait_for_spark_is_let_go(server: Server, tmp_path: Path) -
         assert "Exception" not in terminal.drawn
 
 
-def test_a_redrive_that_is_interrupted_tells_how_to_go_on(server: Server, db: redis.Redis) -> None:
-    everyone = ids(bury(db, 1000))
+def test_an_interrupted_redrive_prints_how_to_resume(server: Server, db: redis.Redis) -> None:
+    everyone = ids(add_dead_letters(db, 1000))
     words = ("dlq", "redrive", "chasqui:orders", "--rate", "50/s", "--master", "local[1]")
     with sitting(server.url, *words, columns=NARROW) as terminal:
         terminal.until(r"moving .* \d+% .*[1-9]\d* letters")
@@ -63,7 +63,7 @@ def test_a_redrive_that_is_interrupted_tells_how_to_go_on(server: Server, db: re
         terminal.press(CTRL_C)
         assert terminal.end() == ENDS_ON
         lines, drawn = terminal.lines, terminal.drawn
-    (told,) = re.findall(r"redrive chasqui:orders/(\w+): 1000 letters", lines[0])
-    assert db.smembers(JOBS.redrives) == {told.encode()}
+    (redrive_id,) = re.findall(r"redrive chasqui:orders/(\w+): 1000 letters", lines[0])
+    assert db.smembers(JOBS.redrives) == {redrive_id.encode()}
     assert ("Traceback" in drawn, "Exception" in drawn) == (False, False)
     assert [id for id, _, _ in waiting(db)] + ids(dead(db)) == everyone

@@ -1,4 +1,4 @@
-"""RSMQ clients for tests: each that asks for `client` runs twice, on both twins."""
+"""RSMQ clients for tests: a test that uses `client` runs on the blocking and the asyncio one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""RSMQ as plain Python: what a queue holds, and what each operation makes of it.
+"""A reference model of RSMQ in plain Python: the state of a queue, and each operation on it.
 
-Ids and times are the server's choice, so the model is told them. Everything else it predicts.
+Ids and times come from the server and are passed in. The model predicts everything else.
 Messages are visible or far from it: a `now` that is a moment old will do.
 """
 
@@ -13,10 +13,10 @@ ASIDE_MS = 30_000
 
 @dataclass
 class Stored:
-    """A message at rest."""
+    """A stored message."""
 
     body: bytes | None
-    """`None`: somebody has taken it away, only the id is left."""
+    """`None`: the body is lost, only the id is left."""
     score: int
     rc: int = 0
     fr: int = 0
@@ -25,13 +25,13 @@ class Stored:
 
     @property
     def receipt(self) -> str:
-        """What the last delivery of it may settle it with."""
+        """The receipt of its last delivery."""
         return f"{self.rc}-{self.token}" if self.token else str(self.rc)
 
 
 @dataclass
 class Queue:
-    """A queue at rest."""
+    """A stored queue."""
 
     vt: int
     delay: int
@@ -40,18 +40,18 @@ class Queue:
     totalrecv: int = 0
     messages: dict[str, Stored] = field(default_factory=dict)
     recorded: bool = False
-    """Whether there is a key for the receipts of what was received."""
+    """Whether the key of receipts exists."""
 
     def order(self) -> list[str]:
-        """All ids in the order they are or become visible; those of one moment by name."""
+        """All ids in the order they are or become visible; equal times by id."""
         return sorted(self.messages, key=lambda id: (self.messages[id].score, id))
 
     def visible(self, now: int) -> list[str]:
-        """The ids a receive may look at."""
+        """The ids that a receive considers."""
         return [id for id in self.order() if self.messages[id].score <= now]
 
     def fits(self, body: bytes) -> bool:
-        """Whether the queue takes a body of this length."""
+        """Whether the queue accepts a body of this length."""
         return self.maxsize == -1 or len(body) <= self.maxsize
 
     def send(self, id: str, body: bytes, score: int) -> None:
@@ -60,7 +60,7 @@ class Queue:
         self.totalsent += 1
 
     def receive(self, count: int, hide_ms: int, now: int) -> tuple[list[str], list[str]]:
-        """Do what one script does: take up to *count*; the ids taken and the ids put aside.
+        """Do what one script does: receive up to *count*; the ids received and those put aside.
 
         A page of *count* ids is looked at; only if none of them has a body, the next.
         """
@@ -80,7 +80,7 @@ class Queue:
         return taken, aside
 
     def pop(self, now: int) -> tuple[str | None, Stored | None, list[str]]:
-        """Take one and forget it; it, and the ids put aside before it was found."""
+        """Receive and delete one; return it, and the ids put aside before it was found."""
         aside: list[str] = []
         for id in self.visible(now):
             if self.messages[id].body is not None:
@@ -91,11 +91,11 @@ class Queue:
         return None, None, aside
 
     def holds(self, id: str, receipt: str | None) -> bool:
-        """Whether the message is there and *receipt* is of its last delivery."""
+        """Whether the message exists and *receipt* is of its last delivery."""
         return id in self.messages and receipt in (None, self.messages[id].receipt)
 
     def delete(self, id: str, receipt: str | None) -> bool:
-        """Forget a message."""
+        """Delete a message."""
         if not self.holds(id, receipt):
             return False
         del self.messages[id]

@@ -1,4 +1,4 @@
-"""One attempt at each operation, given a client and a queue."""
+"""Every operation on a queue, by name, as a function of a client and the queue."""
 
 from __future__ import annotations
 

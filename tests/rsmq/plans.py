@@ -1,4 +1,4 @@
-"""Plans without a server: what they would send, and what they make of the answers."""
+"""Runs plans without a server: the calls they make, and their result for given outcomes."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ def script(call: Call[Any]) -> str:
     return call.verb.name
 
 
-def first_trip(plan: Plan[Any]) -> list[Call[Any]]:
+def first_round_trip(plan: Plan[Any]) -> list[Call[Any]]:
     return list(next(plan))
 
 
-def told(plan: Plan[T], *trips: list[Any]) -> T:
-    """What *plan* comes to when its trips have these outcomes."""
+def run_plan(plan: Plan[T], *round_trips: list[Any]) -> T:
+    """Return the result of *plan* when its round trips have these outcomes."""
     next(plan)
-    for outcomes in trips[:-1]:
+    for outcomes in round_trips[:-1]:
         plan.send(outcomes)
     with pytest.raises(StopIteration) as end:
-        plan.send(trips[-1])
+        plan.send(round_trips[-1])
     value: T = end.value.value
     return value

@@ -1,4 +1,4 @@
-"""What lies in the server, as an independent client sees it."""
+"""A snapshot of the server's data, taken by an independent client."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ import redis
 
 
 def at_rest(db: redis.Redis) -> dict[bytes, bytes]:
-    """Everything the server holds, byte for byte."""
+    """Return every key with its serialized value."""
     keys = cast("list[bytes]", db.keys())
     return {key: cast("bytes", db.dump(key)) for key in keys}

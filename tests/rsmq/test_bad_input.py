@@ -1,4 +1,4 @@
-"""What a caller can get wrong: a clear error, and nothing done."""
+"""Invalid arguments: a clear error, and nothing is changed."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_an_illegal_id_is_refused(client: Rsmq, untouched: Callable[[], bool], i
 
 
 @pytest.mark.parametrize("receipt", [1, "", 1.0, True, b"1", object()])
-def test_what_is_no_receipt_is_refused(
+def test_an_illegal_receipt_is_refused(
     client: Rsmq, untouched: Callable[[], bool], receipt: Any
 ) -> None:
     with pytest.raises(InvalidValue, match="receipt must be"):
@@ -119,7 +119,7 @@ def test_what_is_no_receipt_is_refused(
 
 
 @pytest.mark.parametrize("body", [None, 7, 1.5, True, ["x"], {}, "\ud800"])
-def test_what_is_no_body_is_refused(client: Rsmq, untouched: Callable[[], bool], body: Any) -> None:
+def test_an_illegal_body_is_refused(client: Rsmq, untouched: Callable[[], bool], body: Any) -> None:
     with pytest.raises(InvalidBody):
         client.send_message("q", body)
     with pytest.raises(InvalidBody):
@@ -127,7 +127,7 @@ def test_what_is_no_body_is_refused(client: Rsmq, untouched: Callable[[], bool],
     assert untouched()
 
 
-def test_a_change_of_nothing_is_refused(client: Rsmq, untouched: Callable[[], bool]) -> None:
+def test_setting_no_attribute_is_refused(client: Rsmq, untouched: Callable[[], bool]) -> None:
     with pytest.raises(NothingToSet):
         client.set_queue_attributes("q")
     assert untouched()
@@ -170,7 +170,7 @@ def test_errors_carry_the_names_of_the_specification(client: Rsmq) -> None:
         assert caught.value.code == code
 
 
-def test_a_queue_that_goes_away_between_two_calls_is_not_found(client: Rsmq) -> None:
+def test_a_queue_deleted_between_two_calls_is_not_found(client: Rsmq) -> None:
     client.create_queue("q")
     id = client.send_message("q", "x")
     received = client.receive_messages("q", 1)

@@ -1,4 +1,4 @@
-"""Many messages at once, and how few round trips that takes."""
+"""Batches of messages, and the number of round trips they take."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def test_a_batch_may_come_from_a_generator_and_mix_kinds(client: Rsmq) -> None:
     client.send_messages("q", (body for body in ("é", b"\xff", "")))
     received = client.receive_messages("q", 10)
     assert [m.body for m in received] == ["é".encode(), b"\xff", b""]
-    gone = client.delete_messages("q", (each for each in (received[0], received[1].id)))
-    assert gone == [True, True]
+    deleted = client.delete_messages("q", (each for each in (received[0], received[1].id)))
+    assert deleted == [True, True]
 
 
 def test_a_delayed_batch_is_hidden_as_a_whole(client: Rsmq) -> None:
@@ -69,7 +69,7 @@ def test_a_batch_with_one_too_long_stores_nothing(
     assert not db.exists("rsmq:q")
 
 
-def test_a_batch_with_one_that_is_no_body_stores_nothing(client: Rsmq, db: redis.Redis) -> None:
+def test_a_batch_with_one_illegal_body_stores_nothing(client: Rsmq, db: redis.Redis) -> None:
     client.create_queue("q")
     bodies: list[Any] = [*["x"] * 600, None]
     with pytest.raises(InvalidBody):
@@ -77,7 +77,7 @@ def test_a_batch_with_one_that_is_no_body_stores_nothing(client: Rsmq, db: redis
     assert not db.exists("rsmq:q")
 
 
-def test_more_than_there_is_can_be_asked_for(client: Rsmq) -> None:
+def test_a_receive_may_ask_for_more_messages_than_there_are(client: Rsmq) -> None:
     client.create_queue("q")
     client.send_messages("q", ["x"] * 700)
     assert len(client.receive_messages("q", 10_000)) == 700
@@ -85,25 +85,25 @@ def test_more_than_there_is_can_be_asked_for(client: Rsmq) -> None:
 
 
 @pytest.mark.parametrize("vt", [0, 0.001])
-def test_a_large_batch_received_for_no_time_holds_each_message_once(
+def test_a_large_batch_received_with_a_vt_of_zero_has_each_message_once(
     client: Rsmq, vt: float
 ) -> None:
     client.create_queue("q")
     ids = client.send_messages("q", ["x"] * 600)
     received = client.receive_messages("q", 5000, vt=vt)
     assert sorted(m.id for m in received) == ids
-    # Each comes with its last receipt, so it can be settled.
+    # Each has its latest receipt, so it can be settled.
     assert client.delete_messages("q", received) == [True] * 600
 
 
-def test_deletes_answer_for_each(client: Rsmq) -> None:
+def test_a_batch_delete_reports_each_message(client: Rsmq) -> None:
     client.create_queue("q")
     a, b = client.send_messages("q", "ab")
     assert client.delete_messages("q", [a, "x" * 32, a, b]) == [True, False, False, True]
     assert client.delete_messages("q", []) == []
 
 
-def test_a_batch_stops_where_the_server_is_full_and_tells_what_was_done(
+def test_a_batch_that_fills_the_server_reports_which_messages_were_stored(
     connect_to: Connect, private_server: Server
 ) -> None:
     client = connect_to(private_server.url)
@@ -111,18 +111,18 @@ def test_a_batch_stops_where_the_server_is_full_and_tells_what_was_done(
     bodies = [f"{n:06}" + "x" * 10_000 for n in range(2000)]
     with redis.Redis.from_url(private_server.url) as db:
         used = db.info("memory")["used_memory"]
-        # Room for one chunk of 5 MB, not for four.
+        # Enough memory for one chunk of 5 MB, not for four.
         db.config_set("maxmemory", used + 12_000_000)
         with pytest.raises(BatchIncomplete) as caught:
             client.send_messages("q", bodies)
-        places = caught.value.ids
-        done = [id for id in places if id is not None]
+        sent_ids = caught.value.ids
+        done = [id for id in sent_ids if id is not None]
         assert isinstance(caught.value.__cause__, StoreFull)
         assert 0 < len(done) < 2000
-        assert [id is None for id in places] == [n >= len(done) for n in range(2000)]
+        assert [id is None for id in sent_ids] == [n >= len(done) for n in range(2000)]
         assert db.zcard("rsmq:q") == db.hlen("rsmq:q:Q") - 6 == len(done)
         db.config_set("maxmemory", 0)
-    # What is left can be sent as if nothing had happened.
+    # The rest can be sent again.
     rest = client.send_messages("q", bodies[len(done) :])
     received = client.receive_messages("q", 2000)
     assert [m.id for m in received] == done + rest
@@ -133,7 +133,7 @@ def test_a_batch_stops_where_the_server_is_full_and_tells_what_was_done(
 
 
 def commands_of(action: Callable[[], object], db: redis.Redis) -> list[str]:
-    """The names of the commands that *action* sends; not what scripts do inside the server."""
+    """The names of the commands that *action* sends, without those that scripts run."""
     with db.monitor() as monitor:  # type: ignore[no-untyped-call]
         db.echo("begin")
         action()
@@ -149,7 +149,7 @@ def commands_of(action: Callable[[], object], db: redis.Redis) -> list[str]:
 def test_each_operation_is_one_round_trip(client: Rsmq, db: redis.Redis) -> None:
     client.create_queue("q")
     ids = client.send_messages("q", ["x"] * 500)
-    # Each script is sent in full the first time; here they are all known.
+    # Load every script first: the first call of each sends its source.
     for action in (
         lambda: client.send_message("q", "x"),
         lambda: client.send_messages("q", ["x"] * 500),

@@ -62,7 +62,7 @@ def test_a_deleted_queue_can_be_made_again_and_is_empty(client: Rsmq) -> None:
     assert client.get_queue_attributes("q").totalsent == 0
 
 
-def test_only_what_is_given_is_changed(client: Rsmq, db: redis.Redis) -> None:
+def test_only_the_given_attributes_are_changed(client: Rsmq, db: redis.Redis) -> None:
     client.create_queue("q")
     db.hset("rsmq:q:Q", mapping={"created": 1, "modified": 1})
     changed = client.set_queue_attributes("q", delay=5)
@@ -94,7 +94,7 @@ def test_attributes_count_what_is_sent_received_and_hidden(client: Rsmq) -> None
     assert (found.totalsent, found.totalrecv, found.msgs, found.hiddenmsgs) == (5, 3, 4, 3)
 
 
-def test_a_purge_forgets_messages_and_keeps_settings_and_counters(
+def test_a_purge_deletes_messages_and_keeps_settings_and_counters(
     client: Rsmq, db: redis.Redis
 ) -> None:
     client.create_queue("q", vt=7)
@@ -171,7 +171,7 @@ def test_messages_are_received_oldest_first(client: Rsmq) -> None:
     assert [m.id for m in client.receive_messages("q", 100)] == sent
 
 
-def test_a_received_message_tells_its_life(client: Rsmq, db: redis.Redis) -> None:
+def test_a_received_message_has_its_times_and_counts(client: Rsmq, db: redis.Redis) -> None:
     client.create_queue("q", vt=100)
     id = client.send_message("q", "x")
     first = client.receive_message("q", vt=0)
@@ -194,7 +194,7 @@ def test_a_hidden_message_is_not_received_twice(client: Rsmq) -> None:
     assert client.pop_message("q") is None
 
 
-def test_a_message_received_for_no_time_is_visible_at_once(client: Rsmq) -> None:
+def test_a_message_received_with_a_vt_of_zero_is_visible_at_once(client: Rsmq) -> None:
     client.create_queue("q", vt=0)
     client.send_message("q", "x")
     counts = [m.rc for _ in range(5) for m in client.receive_messages("q", 3)]
@@ -214,7 +214,7 @@ def test_fractions_of_a_second_hide_and_delay(client: Rsmq, db: redis.Redis) -> 
     assert again.rc == 2
 
 
-def test_a_delay_given_wins_over_the_queues_own(client: Rsmq) -> None:
+def test_the_delay_of_a_send_overrides_that_of_the_queue(client: Rsmq) -> None:
     client.create_queue("q", delay=1000)
     client.send_message("q", "own")
     client.send_message("q", "none", delay=0)
@@ -223,7 +223,7 @@ def test_a_delay_given_wins_over_the_queues_own(client: Rsmq) -> None:
     assert [m.text for m in client.receive_messages("q", 3)] == ["none"]
 
 
-def test_a_pop_receives_and_forgets(client: Rsmq, db: redis.Redis) -> None:
+def test_a_pop_receives_and_deletes(client: Rsmq, db: redis.Redis) -> None:
     client.create_queue("q")
     client.send_message("q", "x")
     client.receive_message("q", vt=0)
@@ -279,7 +279,7 @@ def test_a_peek_shows_all_in_order_and_changes_nothing(client: Rsmq, db: redis.R
 # ── the clients themselves ───────────────────────────────────────────────────
 
 
-def test_a_closed_client_connects_anew(client: Rsmq) -> None:
+def test_a_closed_client_reconnects(client: Rsmq) -> None:
     client.create_queue("q")
     client.close()
     assert client.list_queues() == ["q"]
@@ -309,6 +309,6 @@ async def test_tasks_share_one_connection(
     await async_rsmq.create_queue("q")
     before = len(db.client_list())
     await asyncio.gather(*(async_rsmq.send_message("q", str(n)) for n in range(200)))
-    hauls = await asyncio.gather(*(async_rsmq.receive_message("q") for _ in range(250)))
-    assert len({m.id for m in hauls if m}) == 200
+    received = await asyncio.gather(*(async_rsmq.receive_message("q") for _ in range(250)))
+    assert len({m.id for m in received if m}) == 200
     assert len(db.client_list()) == before

@@ -1,4 +1,4 @@
-"""Queues that somebody else has damaged: told apart from sound ones, and never in the way."""
+"""Damaged queues: detected, reported, and no obstacle to other messages."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.servers import Server
 
 MESSAGES, DATA, QUEUES = "rsmq:q", "rsmq:q:Q", "rsmq:QUEUES"
 
-# What touches which key; the hash is touched by all that are about one queue.
+# Operations by the key they use; all operations on one queue use its hash.
 TOUCHES_QUEUES = ["create_queue", "delete_queue"]
 TOUCHES_DATA = [name for name in BY_QUEUE if name != "send no messages"]
 TOUCHES_MESSAGES = [name for name in TOUCHES_DATA if not name.startswith(("create", "set_"))]
 
 
-def bare(count: int, score: float = 1) -> dict[str, float]:
+def ids_without_body(count: int, score: float = 1) -> dict[str, float]:
     """Ids as members of a zset, without bodies."""
     return {f"{n:032}": score for n in range(count)}
 
@@ -31,7 +31,7 @@ def bare(count: int, score: float = 1) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("operation", TOUCHES_MESSAGES)
-def test_a_zset_of_another_type_stops_everything_in_time(
+def test_a_messages_key_of_another_type_is_an_error_before_anything_is_written(
     client: Rsmq, db: redis.Redis, operation: str
 ) -> None:
     client.create_queue("q")
@@ -43,7 +43,7 @@ def test_a_zset_of_another_type_stops_everything_in_time(
 
 
 @pytest.mark.parametrize("operation", TOUCHES_DATA)
-def test_a_hash_of_another_type_stops_everything_in_time(
+def test_a_data_key_of_another_type_is_an_error_before_anything_is_written(
     client: Rsmq, db: redis.Redis, operation: str
 ) -> None:
     client.create_queue("other")
@@ -57,7 +57,7 @@ def test_a_hash_of_another_type_stops_everything_in_time(
 
 
 @pytest.mark.parametrize("operation", TOUCHES_QUEUES)
-def test_a_set_of_another_type_stops_everything_in_time(
+def test_a_queues_key_of_another_type_is_an_error_before_anything_is_written(
     client: Rsmq, db: redis.Redis, operation: str
 ) -> None:
     client.create_queue("q")
@@ -84,27 +84,27 @@ def test_a_queue_works_without_being_listed(client: Rsmq, db: redis.Redis) -> No
 
 @pytest.mark.parametrize("vt", [None, 0, 100])
 @pytest.mark.parametrize("count", [1, 10, 1000, 3500])
-def test_ids_without_a_body_stand_in_nobodys_way(
+def test_receivers_skip_ids_without_a_body(
     client: Rsmq, db: redis.Redis, count: int, vt: float | None
 ) -> None:
     client.create_queue("q")
-    db.zadd(MESSAGES, bare(count))
+    db.zadd(MESSAGES, ids_without_body(count))
     assert client.receive_messages("q", 3, vt=vt) == []
     client.send_messages("q", ["a", "b"])
-    db.zadd(MESSAGES, bare(count))
+    db.zadd(MESSAGES, ids_without_body(count))
     assert [m.text for m in client.receive_messages("q", 1, vt=100)] == ["a"]
-    db.zadd(MESSAGES, bare(count))
+    db.zadd(MESSAGES, ids_without_body(count))
     popped = client.pop_message("q")
     assert popped is not None
     assert popped.text == "b"
-    db.zadd(MESSAGES, bare(count))
+    db.zadd(MESSAGES, ids_without_body(count))
     assert client.pop_message("q") is None
     stats = client.get_queue_stats("q")
     assert (stats.members_without_body, stats.visible, stats.in_flight) == (count, 0, 1)
     assert client.get_queue_attributes("q").totalrecv == 2
 
 
-def test_ids_without_a_body_between_messages_cost_no_message(client: Rsmq, db: redis.Redis) -> None:
+def test_ids_without_a_body_between_messages_lose_no_message(client: Rsmq, db: redis.Redis) -> None:
     client.create_queue("q")
     ids = client.send_messages("q", [str(n) for n in range(100)])
     db.hdel(DATA, *ids[::2])
@@ -123,12 +123,12 @@ def test_an_id_without_a_body_can_be_deleted(client: Rsmq, db: redis.Redis) -> N
     assert client.get_queue_stats("q").members_without_body == 0
 
 
-def test_stats_tell_what_is_sound_from_what_is_damaged(client: Rsmq, db: redis.Redis) -> None:
+def test_stats_count_damaged_entries_separately(client: Rsmq, db: redis.Redis) -> None:
     client.create_queue("q")
     client.send_messages("q", ["flight", "seen", "seen"])
     client.send_message("q", "later", delay=1000)
     client.receive_message("q")
-    db.zadd(MESSAGES, bare(2, score=99e12))
+    db.zadd(MESSAGES, ids_without_body(2, score=99e12))
     db.hset(DATA, mapping={"B" * 32: "no member", "C" * 32: "nor this"})
     db.hset(DATA, mapping={"D" * 32 + ":rc": 1, "D" * 32 + ":fr": 1, "D" * 32 + ":why": "?"})
     stats = client.get_queue_stats("q")
@@ -144,7 +144,7 @@ def test_a_large_queue_is_counted_page_by_page(client: Rsmq, db: redis.Redis) ->
     client.create_queue("q")
     client.send_messages("q", ["x"] * 5000)
     client.receive_messages("q", 2000)
-    db.zadd(MESSAGES, bare(1500))
+    db.zadd(MESSAGES, ids_without_body(1500))
     stats = client.get_queue_stats("q")
     assert (stats.visible, stats.in_flight, stats.members_without_body) == (3000, 2000, 1500)
     assert (stats.bodies_without_member, stats.stray_fields) == (0, 0)
@@ -155,7 +155,7 @@ def test_all_servers_count_damage_alike(connect_to: Connect, each_server: Server
     client.create_queue("q")
     client.send_messages("q", ["x" * 1000] * 2500)
     with redis.Redis.from_url(each_server.url) as db:
-        db.zadd(MESSAGES, bare(20))
+        db.zadd(MESSAGES, ids_without_body(20))
         db.hset(DATA, mapping={f"{n:A>32}": "no member" for n in range(30)})
         db.hset(DATA, mapping={f"{n:B>32}:rc": 1 for n in range(40)})
     stats = client.get_queue_stats("q")
@@ -165,24 +165,24 @@ def test_all_servers_count_damage_alike(connect_to: Connect, each_server: Server
 
 def test_a_purge_repairs_a_damaged_queue(client: Rsmq, db: redis.Redis) -> None:
     client.create_queue("q")
-    db.zadd(MESSAGES, bare(5))
+    db.zadd(MESSAGES, ids_without_body(5))
     db.hset(DATA, mapping={"B" * 32: "no member", "D" * 32 + ":rc": 1})
     assert client.purge_queue("q") == 5
     stats = client.get_queue_stats("q")
     assert stats.members_without_body + stats.bodies_without_member + stats.stray_fields == 0
 
 
-# ── bytes that are no text ───────────────────────────────────────────────────
+# ── bytes that are not UTF-8 ─────────────────────────────────────────────────
 
 
-def test_a_name_that_is_no_text_is_listed_all_the_same(client: Rsmq, db: redis.Redis) -> None:
+def test_a_queue_name_that_is_not_utf_8_is_listed_escaped(client: Rsmq, db: redis.Redis) -> None:
     client.create_queue("q")
     db.sadd(QUEUES, b"\xff\xfe", "a b")
     assert client.list_queues() == ["\\xff\\xfe", "a b", "q"]
 
 
 @pytest.mark.parametrize("id", [b"\xff\xfe" * 16, b"short", b"", b"x" * 100, b"a b\n\0"])
-def test_an_id_that_is_no_id_stops_nobody(client: Rsmq, db: redis.Redis, id: bytes) -> None:
+def test_an_id_of_another_form_blocks_no_receiver(client: Rsmq, db: redis.Redis, id: bytes) -> None:
     client.create_queue("q")
     db.zadd(MESSAGES, {id: 1})
     db.hset(DATA, id, "foreign")
@@ -196,7 +196,7 @@ def test_an_id_that_is_no_id_stops_nobody(client: Rsmq, db: redis.Redis, id: byt
     assert [m.text for _ in range(2) if (m := client.pop_message("q"))] == ["foreign", "ours"]
 
 
-# ── numbers that are none ────────────────────────────────────────────────────
+# ── values that are not numbers ──────────────────────────────────────────────
 
 
 def test_settings_written_as_fractions_are_read(client: Rsmq, db: redis.Redis) -> None:
@@ -211,7 +211,7 @@ def test_settings_written_as_fractions_are_read(client: Rsmq, db: redis.Redis) -
 
 
 @pytest.mark.parametrize("value", ["abc", "", "nan", "inf", "-1", "1e300", "-inf"])
-def test_a_setting_that_is_no_number_of_seconds_is_damage(
+def test_a_setting_out_of_range_is_reported_as_damage(
     client: Rsmq, db: redis.Redis, value: str
 ) -> None:
     client.create_queue("q")
@@ -223,7 +223,7 @@ def test_a_setting_that_is_no_number_of_seconds_is_damage(
     with pytest.raises(QueueCorrupt, match="delay is"):
         client.send_message("q", "y")
     assert at_rest(db) == before
-    # A value of one's own does not need the queue's.
+    # A value given by the caller does not need the queue's.
     client.send_message("q", "y", delay=0)
     assert len(client.receive_messages("q", 2, vt=10)) == 2
     client.set_queue_attributes("q", vt=30, delay=0)
@@ -232,7 +232,7 @@ def test_a_setting_that_is_no_number_of_seconds_is_damage(
 
 
 @pytest.mark.parametrize("field", ["delay", "maxsize"])
-def test_a_setting_that_is_missing_is_damage(client: Rsmq, db: redis.Redis, field: str) -> None:
+def test_a_missing_setting_is_reported_as_damage(client: Rsmq, db: redis.Redis, field: str) -> None:
     client.create_queue("q")
     client.send_message("q", "x")
     db.hdel(DATA, field)
@@ -242,7 +242,7 @@ def test_a_setting_that_is_missing_is_damage(client: Rsmq, db: redis.Redis, fiel
     assert client.get_queue_attributes("q").msgs == 1
 
 
-def test_a_hash_without_vt_is_no_queue(client: Rsmq, db: redis.Redis) -> None:
+def test_a_hash_without_vt_is_not_a_queue(client: Rsmq, db: redis.Redis) -> None:
     client.create_queue("q")
     db.hdel(DATA, "vt")
     for operation in TOUCHES_MESSAGES:
@@ -254,7 +254,7 @@ def test_a_hash_without_vt_is_no_queue(client: Rsmq, db: redis.Redis) -> None:
 
 
 @pytest.mark.parametrize("value", ["abc", "1.5", "", "9" * 30, "nan"])
-def test_damaged_counters_cost_no_message(client: Rsmq, db: redis.Redis, value: str) -> None:
+def test_damaged_counters_lose_no_message(client: Rsmq, db: redis.Redis, value: str) -> None:
     client.create_queue("q")
     a, b = client.send_messages("q", "ab")
     damaged: dict[Any, Any] = {"totalsent": value, "totalrecv": value}
@@ -286,7 +286,7 @@ def test_a_message_with_an_odd_score_is_received(client: Rsmq, db: redis.Redis, 
     assert received.id == id
 
 
-def test_a_message_that_is_never_visible_is_shown_and_can_be_freed(
+def test_a_message_that_never_becomes_visible_can_be_peeked_at_and_made_visible(
     client: Rsmq, db: redis.Redis
 ) -> None:
     client.create_queue("q")

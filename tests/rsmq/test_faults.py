@@ -1,4 +1,4 @@
-"""Servers that are full, gone, restarted or forgetful, and connections that are cut."""
+"""Servers that are full, unreachable or restarted, script flushes and cut connections."""
 
 from __future__ import annotations
 
@@ -43,9 +43,7 @@ def own(connect_to: Connect, private_server: Server) -> Rsmq:
 # ── a full server ────────────────────────────────────────────────────────────
 
 
-def test_a_full_server_takes_nothing_more_but_can_be_drained(
-    own: Rsmq, own_db: redis.Redis
-) -> None:
+def test_a_full_server_refuses_sends_but_can_be_drained(own: Rsmq, own_db: redis.Redis) -> None:
     own.create_queue("q")
     ids = own.send_messages("q", "abcdef")
     own_db.config_set("maxmemory-policy", "noeviction")
@@ -78,10 +76,10 @@ def test_a_full_server_takes_nothing_more_but_can_be_drained(
     own.send_message("q", "x")
 
 
-# ── a server that is gone ────────────────────────────────────────────────────
+# ── an unreachable server ────────────────────────────────────────────────────
 
 
-def test_a_client_finds_a_restarted_server_and_what_it_kept(
+def test_a_client_reconnects_to_a_restarted_server_and_finds_its_messages(
     own: Rsmq, private_server: Server
 ) -> None:
     own.create_queue("q")
@@ -104,7 +102,7 @@ def test_a_client_waits_for_a_server_that_comes_back(
     assert [m.id for m in own.receive_messages("q", 10)] == [id]
 
 
-def test_a_server_that_stays_away_is_reported(connect_to: Connect, private_server: Server) -> None:
+def test_an_unreachable_server_is_reported(connect_to: Connect, private_server: Server) -> None:
     client = connect_to(private_server.url, patience_s=0.1)
     client.create_queue("q")
     private_server.kill()
@@ -126,7 +124,7 @@ def test_a_waiting_receiver_survives_a_restart(
     own.create_queue("q")
     own_db.config_resetstat()
     waiting = begin(own.receive_message, "q", wait=30)
-    # One receive at once and one after subscribing: by now it is asleep.
+    # One receive at once and one after subscribing: by now it waits.
     eventually(lambda: scripts_run(own_db) >= 2)
     private_server.kill()
     private_server.restart()
@@ -144,7 +142,7 @@ def scripts_run(db: redis.Redis) -> int:
 
 @contextmanager
 def cut_before_reply(db: redis.Redis) -> Iterator[None]:
-    """Let a call that is begun inside reach the server and lose its connection there."""
+    """Cut the connection of a call started inside after it reached the server, before the reply."""
     db.client_pause(60_000, all=False)
     try:
         yield
@@ -202,7 +200,7 @@ def test_an_operation_that_is_safe_to_repeat_is_repeated(
 
 
 class Load:
-    """Senders and receivers that go on until told, and what they can vouch for."""
+    """Senders and receivers that run until stopped, and the messages they confirmed."""
 
     def __init__(self, client: Rsmq) -> None:
         self.client, self.enough = client, Event()
@@ -223,7 +221,7 @@ class Load:
             with self._forgiven():
                 messages = self.client.receive_messages("q", 5, vt=3600, wait=0.05)
                 self.received += [message.id for message in messages]
-                # Settled twice in three: the rest must still be there at the end.
+                # Deletes two of three: the rest must still be in the queue at the end.
                 self.client.delete_messages("q", messages[: len(messages) * 2 // 3])
 
     @contextmanager
@@ -244,7 +242,7 @@ class Load:
             each.result(20)
 
     def settle(self, db: redis.Redis) -> None:
-        """Check that every confirmed message came to one receiver or lies in the queue."""
+        """Check that every confirmed message was received once or is in the queue."""
         assert len(self.sent) > 50
         assert len(set(self.received)) == len(self.received) > 50
         listed = {id.decode() for id in cast("list[bytes]", db.zrange("rsmq:q", 0, -1))}
@@ -272,7 +270,7 @@ def test_no_confirmed_message_is_lost_or_doubled_while_connections_are_cut(
     load.settle(db)
 
 
-def test_a_server_that_forgets_its_scripts_is_taught_again(
+def test_scripts_are_loaded_again_after_a_script_flush(
     client: Rsmq, db: redis.Redis, begin: Begin
 ) -> None:
     client.create_queue("q")

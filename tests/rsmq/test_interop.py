@@ -1,4 +1,4 @@
-"""One queue, several clients: each part of a message's life is played by any of them."""
+"""One queue, several clients: each step of a message may be done by any of them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ pytestmark = pytest.mark.interop
 drivers, peers = fixtures.both
 
 QUEUE = "orders"
-NOBODY = "k" * 32
+UNKNOWN_ID = "k" * 32
 
-# At least one of ours and one of theirs: among themselves they are none of our business.
+# At least one of our clients and one foreign one.
 TRIPLES = [
     parts
     for parts in product(QUICK, repeat=3)
@@ -31,7 +31,7 @@ PAIRS = [*product(OURS, FOREIGN), *product(FOREIGN, OURS)]
 
 
 @pytest.mark.parametrize(("maker", "sender", "receiver"), TRIPLES)
-def test_a_message_goes_through_any_hands(
+def test_a_message_may_be_created_sent_and_received_by_different_clients(
     peers: Peers, maker: str, sender: str, receiver: str
 ) -> None:
     a, b, c = peers.get(maker), peers.get(sender), peers.get(receiver)
@@ -76,7 +76,9 @@ def test_receives_are_counted_together(peers: Peers, first: str, second: str) ->
 
 
 @pytest.mark.parametrize(("sender", "receiver"), PAIRS)
-def test_a_delay_holds_until_somebody_ends_it(peers: Peers, sender: str, receiver: str) -> None:
+def test_a_delay_of_one_client_is_respected_by_others(
+    peers: Peers, sender: str, receiver: str
+) -> None:
     a, b = peers.get(sender), peers.get(receiver)
     a.create(QUEUE, delay=100)
     own = a.send(QUEUE, b"the queue's delay")
@@ -106,12 +108,12 @@ def test_a_hidden_message_is_shown_and_hidden_by_others(
     assert a.receive(QUEUE, vt=0) is not None
     assert a.hide(QUEUE, id, 100)
     assert b.receive(QUEUE) is None
-    assert not b.hide(QUEUE, NOBODY, 1)
-    assert not a.hide(QUEUE, NOBODY, 1)
+    assert not b.hide(QUEUE, UNKNOWN_ID, 1)
+    assert not a.hide(QUEUE, UNKNOWN_ID, 1)
 
 
-def test_a_message_comes_back_when_its_time_is_up(peers: Peers) -> None:
-    # All at once, so that the second passes once.
+def test_a_message_is_redelivered_after_its_visibility_timeout(peers: Peers) -> None:
+    # All in parallel, so that the test waits for one second only.
     for first, second in PAIRS:
         queue = f"{first}_{second}"
         peers.get(first).create(queue, vt=1)
@@ -124,7 +126,7 @@ def test_a_message_comes_back_when_its_time_is_up(peers: Peers) -> None:
         assert again.fr + 1000 <= _now_ms(peers)
 
 
-def test_every_client_tells_the_same_about_a_queue(peers: Peers) -> None:
+def test_every_client_reports_the_same_attributes_of_a_queue(peers: Peers) -> None:
     for maker in QUICK:
         queue = f"of_{maker}"
         peers.get(maker).create(queue, vt=7, delay=0, maxsize=2048)
@@ -142,10 +144,10 @@ def test_every_client_tells_the_same_about_a_queue(peers: Peers) -> None:
     def all_agree() -> bool:
         # Node takes all of the current second for the future: it agrees when that is over.
         for maker, reader in product(QUICK, repeat=2):
-            told = dict(peers.get(reader).attributes(f"of_{maker}"))
-            assert 0 <= _now_ms(peers) // 1000 - told.pop("created") < 60, reader
-            assert 0 <= _now_ms(peers) // 1000 - told.pop("modified") < 60, reader
-            assert told == settings | counts, reader
+            attributes = dict(peers.get(reader).attributes(f"of_{maker}"))
+            assert 0 <= _now_ms(peers) // 1000 - attributes.pop("created") < 60, reader
+            assert 0 <= _now_ms(peers) // 1000 - attributes.pop("modified") < 60, reader
+            assert attributes == settings | counts, reader
         return True
 
     assert eventually(all_agree)
@@ -157,9 +159,9 @@ def test_a_change_of_a_queue_is_seen_and_kept_by_others(
 ) -> None:
     a, b = peers.get(maker), peers.get(changer)
     a.create(QUEUE)
-    told = b.change(QUEUE, vt=60, delay=5, maxsize=-1)
-    assert (told["vt"], told["delay"], told["maxsize"]) == (60, 5, -1)
-    assert dict(a.attributes(QUEUE)) == dict(told)
+    attributes = b.change(QUEUE, vt=60, delay=5, maxsize=-1)
+    assert (attributes["vt"], attributes["delay"], attributes["maxsize"]) == (60, 5, -1)
+    assert dict(a.attributes(QUEUE)) == dict(attributes)
     b.change(QUEUE, delay=0)
     id = a.send(QUEUE, b"x" * 70_000)
     message = a.receive(QUEUE)
@@ -170,7 +172,7 @@ def test_a_change_of_a_queue_is_seen_and_kept_by_others(
 
 
 @pytest.mark.parametrize(("maker", "other"), PAIRS)
-def test_the_same_mistakes_have_the_same_names(peers: Peers, maker: str, other: str) -> None:
+def test_the_same_errors_have_the_same_names(peers: Peers, maker: str, other: str) -> None:
     a, b = peers.get(maker), peers.get(other)
     a.create(QUEUE)
     with pytest.raises(PeerError, match="queueExists"):
@@ -182,7 +184,7 @@ def test_the_same_mistakes_have_the_same_names(peers: Peers, maker: str, other: 
         lambda: b.send(QUEUE, b"one"),
         lambda: b.receive(QUEUE),
         lambda: b.pop(QUEUE),
-        lambda: b.hide(QUEUE, NOBODY, 1),
+        lambda: b.hide(QUEUE, UNKNOWN_ID, 1),
     ):
         with pytest.raises(PeerError, match="queueNotFound"):
             mistake()
@@ -201,7 +203,7 @@ def test_an_id_is_32_characters_that_begin_with_the_time(peers: Peers, sender: s
     assert [message and message.sent for message in readers] == [int(id[:10], 36) // 1000] * 2
 
 
-def test_clients_meet_in_a_namespace_of_their_own(peers: Peers) -> None:
+def test_clients_share_queues_in_another_namespace(peers: Peers) -> None:
     elsewhere = [peers.get(name, ns="{shop}") for name in QUICK]
     elsewhere[0].create(QUEUE)
     assert [peer.names() for peer in elsewhere] == [[QUEUE]] * len(QUICK)

@@ -1,4 +1,4 @@
-"""Both commands called ``rsmqctl``, theirs and ours, on queues that they share with libraries."""
+"""The foreign ``rsmqctl`` and ours, on queues that they share with libraries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.interop
 drivers, peers = fixtures.both
 
 QUEUE = "orders"
-NOBODY = "k" * 32
+UNKNOWN_ID = "k" * 32
 # One of the two is ours: a process for each operation makes these tests the slowest.
 PAIRS = [*product(["rsmqctl"], OURS), *product(["ours-rsmqctl"], FOREIGN)]
 TEXT = "ñandú \U0001f680".encode()
@@ -26,8 +26,8 @@ def test_a_command_and_a_library_share_a_queue(peers: Peers, command: str, libra
     ctl, lib = peers.command(command), peers.get(library)
     ctl.create(QUEUE, vt=20, delay=0, maxsize=2048)
     assert lib.names() == [QUEUE]
-    told = lib.attributes(QUEUE)
-    assert (told["vt"], told["delay"], told["maxsize"]) == (20, 0, 2048)
+    attributes = lib.attributes(QUEUE)
+    assert (attributes["vt"], attributes["delay"], attributes["maxsize"]) == (20, 0, 2048)
 
     id = lib.send(QUEUE, TEXT)
     message = ctl.receive(QUEUE)
@@ -49,7 +49,7 @@ def test_a_command_and_a_library_share_a_queue(peers: Peers, command: str, libra
     assert ctl.names() == []
 
 
-def test_both_commands_tell_the_same(peers: Peers) -> None:
+def test_both_commands_print_the_same(peers: Peers) -> None:
     theirs, ours, node = peers.command("rsmqctl"), peers.command("ours-rsmqctl"), peers.get("node")
     node.create(QUEUE, vt=20, delay=0, maxsize=2048)
     node.send(QUEUE, b"one")
@@ -78,7 +78,7 @@ def test_one_command_takes_over_from_the_other(peers: Peers, first: str) -> None
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_finds_nothing_where_nothing_is(peers: Peers, command: str) -> None:
+def test_a_command_on_an_empty_or_missing_queue_finds_nothing(peers: Peers, command: str) -> None:
     ctl = peers.command(command)
     for mistake in (
         lambda: ctl.drop(QUEUE),
@@ -91,8 +91,8 @@ def test_a_command_finds_nothing_where_nothing_is(peers: Peers, command: str) ->
             mistake()
     peers.get("pyrsmq").create(QUEUE)
     assert ctl.receive(QUEUE) is None
-    assert not ctl.delete(QUEUE, NOBODY)
-    assert not ctl.hide(QUEUE, NOBODY, 5)
+    assert not ctl.delete(QUEUE, UNKNOWN_ID)
+    assert not ctl.hide(QUEUE, UNKNOWN_ID, 5)
 
 
 def test_our_command_keeps_the_delay_of_the_queue(peers: Peers) -> None:

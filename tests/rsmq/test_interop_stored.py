@@ -1,4 +1,4 @@
-"""What clients leave in Redis: the same keys, fields and numbers, whoever wrote them."""
+"""Stored data: all clients write the same keys, fields and numbers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import redis
 
-from tambomq.rsmq import settle_ops
 from tambomq.rsmq.keys import DEAD_SUFFIX, Keys
+from tambomq.rsmq.ops import settle as settle_ops
 from tambomq.store.sync import Store
 from tests.peers import fixtures
 from tests.peers.driver import PeerError
@@ -30,7 +30,7 @@ ALL_BYTES = bytes(range(256))
 
 @pytest.fixture
 def db(each_server: Server) -> Iterator[redis.Redis]:
-    """The server as an independent client sees it."""
+    """An independent client of the server."""
     with redis.Redis.from_url(each_server.url) as client:
         yield client
 
@@ -39,11 +39,11 @@ def db(each_server: Server) -> Iterator[redis.Redis]:
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_a_text_is_the_same_to_everybody(peers: Peers, text: str) -> None:
+def test_every_client_receives_the_same_text(peers: Peers, text: str) -> None:
     peers.get("ours").create(QUEUE)
     for sender, receiver in product(QUICK, repeat=2):
         if sender == "pyrsmq" and not text:
-            continue  # it refuses to send nothing, but receives it
+            continue  # it refuses to send an empty body, but receives it
         id = peers.get(sender).send(QUEUE, text.encode())
         message = peers.get(receiver).pop(QUEUE)
         assert message is not None
@@ -51,7 +51,9 @@ def test_a_text_is_the_same_to_everybody(peers: Peers, text: str) -> None:
 
 
 @pytest.mark.parametrize("body", [ALL_BYTES, b"\0", b"\xff" * 1024], ids=["all", "nul", "no-text"])
-def test_bytes_are_the_same_to_everybody_who_takes_bytes(peers: Peers, body: bytes) -> None:
+def test_every_client_that_supports_bytes_receives_the_same_bytes(
+    peers: Peers, body: bytes
+) -> None:
     peers.get("ours").create(QUEUE)
     for sender, receiver in product((*OURS, "pyrsmq"), repeat=2):
         peers.get(sender).send(QUEUE, body)
@@ -134,7 +136,7 @@ def stored(db: redis.Redis, ns: str, ids: list[str]) -> dict[str, object]:
         kind = reply.decode()
         read = {"hash": "HGETALL", "zset": "ZRANGE", "set": "SMEMBERS"}[kind]
         window = ("0", "-1", "WITHSCORES") if kind == "zset" else ()
-        # Asked by a script, so that the observer sees bytes and no interpretation of them.
+        # Read by a script, so that redis-py does not convert the bytes.
         script = f"return redis.call('{read}', KEYS[1], unpack(ARGV))"
         raw: Any = db.eval(script, 1, key, *window)
         values = [_kind_of(value, ids) for value in raw]
@@ -165,12 +167,12 @@ def test_a_receive_hides_by_the_millisecond(peers: Peers, db: redis.Redis, recei
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_a_message_nobody_received_is_deleted_without_a_trace(
+def test_a_message_deleted_before_a_receive_leaves_no_fields(
     peers: Peers, db: redis.Redis, name: str
 ) -> None:
     peers.get("ours").create(QUEUE)
     id = peers.get("ours").send(QUEUE, b"one")
-    # PyRSMQ says no, since it counts the fields of a receive; but it is done.
+    # PyRSMQ returns false, since it counts the fields of a receive; but the message is deleted.
     assert peers.get(name).delete(QUEUE, id) is (name != "pyrsmq")
     assert db.exists(f"rsmq:{QUEUE}") == 0
     assert db.hlen(f"rsmq:{QUEUE}:Q") == 6
@@ -188,8 +190,8 @@ def test_settings_with_a_fraction_are_read(
     assert db.hget(f"rsmq:{QUEUE}:Q", "vt") == str(vt).encode()
     for name in OURS:
         ours = peers.get(name)
-        told = ours.attributes(QUEUE)
-        assert (told["vt"], told["delay"]) == (vt, delay)
+        attributes = ours.attributes(QUEUE)
+        assert (attributes["vt"], attributes["delay"]) == (vt, delay)
         id = ours.send(QUEUE, b"one")
         score = db.zscore(f"rsmq:{QUEUE}", id)
         assert score == int(id[:10], 36) // 1000 + delay * 1000
@@ -243,9 +245,9 @@ def test_a_dead_letter_queue_is_a_plain_queue_to_others(peers: Peers, foreign: s
     store.close()
 
     assert other.names() == [QUEUE, dead]
-    told = other.attributes(dead)
-    assert (told["vt"], told["delay"], told["maxsize"]) == (17, 0, -1)
-    assert (told["msgs"], told["totalsent"], told["totalrecv"]) == (1, 1, 0)
+    attributes = other.attributes(dead)
+    assert (attributes["vt"], attributes["delay"], attributes["maxsize"]) == (17, 0, -1)
+    assert (attributes["msgs"], attributes["totalsent"], attributes["totalrecv"]) == (1, 1, 0)
     message = other.receive(dead)
     assert message is not None
     assert (message.id, message.body, message.rc) == (id, "höllo".encode(), 1)

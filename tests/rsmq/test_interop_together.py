@@ -30,15 +30,15 @@ MESSAGES = 2_000
 
 @pytest.fixture
 def db(each_server: Server) -> Iterator[redis.Redis]:
-    """The server as an independent client sees it."""
+    """An independent client of the server."""
     with redis.Redis.from_url(each_server.url, decode_responses=True) as client:
         yield client
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waiting receivers look again so rarely that only a notice can wake them in time."""
-    monkeypatch.setattr(longpoll, "LOOK_EVERY_S", 600.0)
+    """Waiting receivers poll so rarely that only a notification can wake them in time."""
+    monkeypatch.setattr(longpoll, "POLL_EVERY_S", 600.0)
 
 
 # ── one queue, many consumers ────────────────────────────────────────────────
@@ -60,8 +60,12 @@ def test_mixed_consumers_get_each_message_once_per_visibility_period(peers: Peer
     assert {message.rc for message in second} == {2}
     assert times(first) == times(second)
 
-    told = ours.attributes(QUEUE)
-    assert (told["msgs"], told["totalsent"], told["totalrecv"]) == (0, MESSAGES, 2 * MESSAGES)
+    attributes = ours.attributes(QUEUE)
+    assert (attributes["msgs"], attributes["totalsent"], attributes["totalrecv"]) == (
+        0,
+        MESSAGES,
+        2 * MESSAGES,
+    )
     stats = ours.client.get_queue_stats(QUEUE)
     assert (stats.bodies_without_member, stats.stray_fields) == (0, 0)
 
@@ -97,7 +101,7 @@ def fill(peers: Peers, count: int) -> list[str]:
 
 
 def drain_together(peers: Peers, total: int, *, forget: bool) -> list[Received]:
-    """What all clients received, ours with two threads and several tasks; each got some."""
+    """Messages received by all clients, ours with two threads and several tasks; each got some."""
     consumers = [peers.get(name) for name in (*QUICK, "ours")]
     with ThreadPoolExecutor(len(consumers)) as pool:
         futures = [
@@ -112,11 +116,11 @@ def times(messages: list[Received]) -> dict[str, int]:
     return {message.id: message.fr for message in messages}
 
 
-# ── notices ──────────────────────────────────────────────────────────────────
+# ── notifications ───────────────────────────────────────────────────────────
 
 
 @pytest.mark.usefixtures("patient")
-def test_a_notice_of_node_wakes_our_waiting_thread(peers: Peers, db: redis.Redis) -> None:
+def test_a_notification_of_node_wakes_our_waiting_thread(peers: Peers, db: redis.Redis) -> None:
     ours, node = peers.ours(), peers.get("node", realtime=True)
     ours.create(QUEUE)
     with ThreadPoolExecutor() as pool:
@@ -130,7 +134,7 @@ def test_a_notice_of_node_wakes_our_waiting_thread(peers: Peers, db: redis.Redis
 
 
 @pytest.mark.usefixtures("patient")
-async def test_a_notice_of_node_wakes_our_waiting_task(peers: Peers, db: redis.Redis) -> None:
+async def test_a_notification_of_node_wakes_our_waiting_task(peers: Peers, db: redis.Redis) -> None:
     node = peers.get("node", realtime=True)
     node.create(QUEUE)
     async with AsyncRsmq(peers.server.url) as ours:
@@ -144,7 +148,7 @@ async def test_a_notice_of_node_wakes_our_waiting_task(peers: Peers, db: redis.R
 
 
 @pytest.mark.parametrize("sender", FOREIGN)
-def test_a_message_without_a_notice_is_found_all_the_same(
+def test_a_message_without_a_notification_is_found_by_polling(
     peers: Peers, db: redis.Redis, sender: str
 ) -> None:
     ours = peers.ours()
@@ -163,25 +167,25 @@ def test_a_message_without_a_notice_is_found_all_the_same(
 
 
 @pytest.mark.parametrize("sender", [*OURS, "node"])
-def test_a_notice_is_the_number_of_messages_in_decimal(
+def test_a_notification_is_the_number_of_messages_in_decimal(
     peers: Peers, db: redis.Redis, sender: str
 ) -> None:
     peer = peers.get(sender, realtime=True)
     peer.create(QUEUE)
-    ears: Any
-    with db.pubsub(ignore_subscribe_messages=True) as ears:  # type: ignore[no-untyped-call]
-        ears.subscribe(CHANNEL)
+    pubsub: Any
+    with db.pubsub(ignore_subscribe_messages=True) as pubsub:  # type: ignore[no-untyped-call]
+        pubsub.subscribe(CHANNEL)
         eventually(lambda: listeners(db) == 1)
         for _ in range(11):
             peer.send(QUEUE, b"one")
-        heard = [eventually(lambda: ears.get_message(timeout=0.1)) for _ in range(11)]
+        heard = [eventually(lambda: pubsub.get_message(timeout=0.1)) for _ in range(11)]
     assert [(note["channel"], note["data"]) for note in heard] == [
         (CHANNEL, str(size)) for size in range(1, 12)
     ]
 
 
 @pytest.mark.parametrize("sender", OURS)
-def test_node_hears_our_notices(peers: Peers, sender: str) -> None:
+def test_node_receives_our_notifications(peers: Peers, sender: str) -> None:
     ours, node = peers.get(sender, realtime=True), peers.foreign("node")
     ours.create(QUEUE)
     node.listen(CHANNEL)
@@ -189,27 +193,35 @@ def test_node_hears_our_notices(peers: Peers, sender: str) -> None:
     ours.send(QUEUE, b"later", delay=100)
     assert node.pop(QUEUE) is not None
     ours.send(QUEUE, b"two")
-    assert eventually(lambda: len(heard := node.heard()) == 3 and heard) == ["1", "2", "2"]
+    assert eventually(lambda: len(published := node.notifications()) == 3 and published) == [
+        "1",
+        "2",
+        "2",
+    ]
 
 
-def test_node_hears_one_notice_for_each_message_of_a_batch(peers: Peers) -> None:
+def test_node_receives_one_notification_for_each_message_of_a_batch(peers: Peers) -> None:
     ours, node = peers.ours(realtime=True), peers.foreign("node")
     ours.create(QUEUE)
     node.listen(CHANNEL)
     ours.client.send_messages(QUEUE, [b"one", b"two", b"three"])
-    assert eventually(lambda: len(heard := node.heard()) == 3 and heard) == ["1", "2", "3"]
+    assert eventually(lambda: len(published := node.notifications()) == 3 and published) == [
+        "1",
+        "2",
+        "3",
+    ]
 
 
-def test_without_realtime_nothing_is_said(peers: Peers) -> None:
+def test_without_realtime_nothing_is_published(peers: Peers) -> None:
     node = peers.foreign("node")
     quiet = Ours(peers.server.url, ns="rsmq", realtime=False)
     quiet.create(QUEUE)
     node.listen(CHANNEL)
     quiet.send(QUEUE, b"psst")
     quiet.close()
-    # What is published later is heard later: then nothing was said before.
+    # Notifications arrive in order: if only this one arrives, nothing was published before.
     peers.ours(realtime=True).send(QUEUE, b"aloud")
-    assert eventually(node.heard) == ["2"]
+    assert eventually(node.notifications) == ["2"]
 
 
 def listeners(db: redis.Redis) -> int:

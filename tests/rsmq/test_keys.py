@@ -20,14 +20,14 @@ def test_keys_are_spelled_as_the_specification_spells_them() -> None:
     assert keys.messages("test-queue") == "rsmq:test-queue"
     assert keys.data("test-queue") == "rsmq:test-queue:Q"
     assert keys.of("test-queue") == ("rsmq:test-queue", "rsmq:test-queue:Q")
-    assert keys.notices("test-queue") == "rsmq:rt:test-queue"
+    assert keys.realtime_channel("test-queue") == "rsmq:rt:test-queue"
 
 
 def test_a_namespace_stands_before_every_key() -> None:
     keys = Keys("{app}")
     assert keys.queues == "{app}:QUEUES"
     assert keys.of("q") == ("{app}:q", "{app}:q:Q")
-    assert keys.notices("q") == "{app}:rt:q"
+    assert keys.realtime_channel("q") == "{app}:rt:q"
 
 
 @pytest.mark.parametrize("ns", ["", " ", "a b", "a\n", "\0", "a\tb"])
@@ -36,7 +36,7 @@ def test_a_namespace_that_cannot_be_typed_is_refused(ns: str) -> None:
         Keys(ns)
 
 
-def test_no_field_of_a_queue_can_be_taken_for_a_message() -> None:
+def test_no_field_of_a_queue_has_the_form_of_a_message_id() -> None:
     assert all(len(field) < 32 for field in (*ATTRIBUTES, *COUNTERS))
 
 
@@ -57,7 +57,7 @@ def test_illegal_names_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [None, b"q", 7, True, ["q"], object()])
-def test_a_name_that_is_no_text_is_refused(name: Any) -> None:
+def test_a_name_that_is_not_a_str_is_refused(name: Any) -> None:
     with pytest.raises(InvalidFormat):
         check_queue(name)
     with pytest.raises(InvalidFormat):

@@ -1,4 +1,4 @@
-"""Receives that wait."""
+"""Long polling, by both clients."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import redis
 
 from tambomq.errors import InvalidValue, QueueNotFound
 from tambomq.rsmq import AsyncRsmq, Message, Rsmq
-from tambomq.rsmq.longpoll import LOOK_EVERY_S, nap_s
-from tambomq.rsmq.ops import Haul
+from tambomq.rsmq.longpoll import POLL_EVERY_S, poll_delay_s
+from tambomq.rsmq.ops.messages import ReceiveResult
 from tests.rsmq.conftest import Connect
 from tests.servers import Server, eventually, eventually_async
 
 Begin = Callable[..., Future[Any]]
-# Longer than a test may run: whoever waits to the end fails.
+# Longer than a test may run: a receive that waits to the end fails the test.
 LONG_S = 300
 
 
@@ -31,7 +31,7 @@ def begin() -> Iterator[Begin]:
 
 
 def is_waiting(db: redis.Redis, queue: str = "q") -> bool:
-    """Whether anybody listens for news of the queue: then its receive found nothing."""
+    """Whether a receiver is subscribed to the queue: then its first receive found nothing."""
     return bool(db.pubsub_numsub(f"rsmq:rt:{queue}")[0][1])
 
 
@@ -42,19 +42,19 @@ def calls(db: redis.Redis) -> int:
 
 
 @pytest.mark.parametrize(
-    ("next_in_ms", "left_s", "nap"),
+    ("next_in_ms", "left_s", "delay"),
     [
-        (None, 9.0, LOOK_EVERY_S),
+        (None, 9.0, POLL_EVERY_S),
         (100, 9.0, 0.1),
         (0, 9.0, 0.0),
-        (9000, 9.0, LOOK_EVERY_S),
+        (9000, 9.0, POLL_EVERY_S),
         (None, 0.1, 0.1),
     ],
 )
-def test_a_nap_ends_with_whatever_comes_first(
-    next_in_ms: int | None, left_s: float, nap: float
+def test_the_poll_delay_is_the_shortest_of_deadline_due_time_and_interval(
+    next_in_ms: int | None, left_s: float, delay: float
 ) -> None:
-    assert nap_s(Haul([], next_in_ms), left_s) == nap
+    assert poll_delay_s(ReceiveResult([], next_in_ms), left_s) == delay
 
 
 def test_a_message_that_is_there_is_received_without_waiting(client: Rsmq) -> None:
@@ -63,7 +63,7 @@ def test_a_message_that_is_there_is_received_without_waiting(client: Rsmq) -> No
     assert client.receive_message("q", wait=LONG_S) is not None
 
 
-def test_an_announced_message_wakes_the_receiver(
+def test_a_realtime_notification_wakes_the_receiver(
     connect: Connect, db: redis.Redis, begin: Begin
 ) -> None:
     client, sender = connect(), connect(realtime=True)
@@ -84,7 +84,9 @@ def test_a_message_that_becomes_visible_is_received_at_its_time(client: Rsmq) ->
     assert received.fr - received.sent >= 100
 
 
-def test_a_message_nobody_announced_is_found(client: Rsmq, db: redis.Redis, begin: Begin) -> None:
+def test_a_message_without_notification_is_found(
+    client: Rsmq, db: redis.Redis, begin: Begin
+) -> None:
     client.create_queue("q")
     waiting = begin(client.receive_messages, "q", 10, wait=LONG_S)
     eventually(lambda: is_waiting(db))
@@ -105,7 +107,9 @@ def test_a_wait_ends_empty_and_has_not_polled_tightly(client: Rsmq, db: redis.Re
     assert not is_waiting(db)
 
 
-def test_a_message_far_away_is_no_reason_to_poll_tightly(client: Rsmq, db: redis.Redis) -> None:
+def test_a_message_due_much_later_does_not_cause_tight_polling(
+    client: Rsmq, db: redis.Redis
+) -> None:
     client.create_queue("q")
     client.send_message("q", "x", delay=1000)
     before = calls(db)
@@ -113,16 +117,16 @@ def test_a_message_far_away_is_no_reason_to_poll_tightly(client: Rsmq, db: redis
     assert calls(db) - before <= 6
 
 
-def test_a_damaged_id_is_no_reason_to_poll_tightly(client: Rsmq, db: redis.Redis) -> None:
+def test_a_damaged_id_does_not_cause_tight_polling(client: Rsmq, db: redis.Redis) -> None:
     client.create_queue("q")
     db.zadd("rsmq:q", {"bare": 1, "never": "inf"})
     before = calls(db)
     assert client.receive_message("q", vt=0, wait=0.6) is None
-    # Two scripts, each sent by name and then in full, and three or four more looks.
+    # Two scripts, each sent by hash and then in full, and three or four more polls.
     assert calls(db) - before <= 8
 
 
-def test_a_receiver_learns_that_its_queue_is_gone(
+def test_a_waiting_receive_raises_when_its_queue_is_deleted(
     client: Rsmq, db: redis.Redis, begin: Begin
 ) -> None:
     client.create_queue("q")
@@ -134,7 +138,7 @@ def test_a_receiver_learns_that_its_queue_is_gone(
 
 
 @pytest.mark.parametrize("wait", [-1, float("nan"), float("inf"), "1", None, True])
-def test_a_wait_that_is_no_time_takes_no_message(client: Rsmq, db: redis.Redis, wait: Any) -> None:
+def test_an_illegal_wait_receives_no_message(client: Rsmq, db: redis.Redis, wait: Any) -> None:
     client.create_queue("q")
     client.send_message("q", "x")
     before = db.dump("rsmq:q")
@@ -143,7 +147,7 @@ def test_a_wait_that_is_no_time_takes_no_message(client: Rsmq, db: redis.Redis, 
     assert db.dump("rsmq:q") == before
 
 
-def test_each_message_goes_to_one_of_the_waiting(
+def test_each_message_goes_to_one_waiting_receiver(
     connect: Connect, db: redis.Redis, begin: Begin
 ) -> None:
     client, sender = connect(), connect(realtime=True)
@@ -154,7 +158,7 @@ def test_each_message_goes_to_one_of_the_waiting(
     assert sorted(future.result(15).id for future in waiting) == ids
 
 
-def test_a_receiver_hears_again_after_its_connections_were_cut(
+def test_a_waiting_receiver_resubscribes_after_its_connections_were_cut(
     connect: Connect, db: redis.Redis, begin: Begin
 ) -> None:
     client, sender = connect(), connect(realtime=True)
@@ -167,7 +171,7 @@ def test_a_receiver_hears_again_after_its_connections_were_cut(
     assert waiting.result(30).id == id
 
 
-async def test_waiting_tasks_share_one_connection_for_news(
+async def test_waiting_tasks_share_one_pubsub_connection(
     async_rsmq: AsyncRsmq, server: Server, db: redis.Redis
 ) -> None:
     for n in range(5):

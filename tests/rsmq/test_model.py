@@ -46,7 +46,7 @@ def test_every_microsecond_can_be_read_back_from_an_id(micros: int) -> None:
 
 
 @pytest.mark.parametrize("id", ["", "?", ":" * 32, "a:b" * 11, "é" * 32])
-def test_an_id_that_tells_no_time_was_sent_at_zero(id: str) -> None:
+def test_an_id_without_a_time_was_sent_at_zero(id: str) -> None:
     assert message(id=id).sent == 0
 
 
@@ -72,7 +72,7 @@ def test_text_is_stored_as_utf_8(body: str) -> None:
 
 
 @pytest.mark.parametrize("body", [None, 1, 1.5, True, ["a"], {"a": 1}, object(), "\ud800"])
-def test_what_is_neither_text_nor_bytes_is_no_body(body: Any) -> None:
+def test_a_body_that_is_neither_text_nor_bytes_is_refused(body: Any) -> None:
     with pytest.raises(InvalidBody) as caught:
         to_bytes(body)
     assert caught.value.code == "messageNotString"
@@ -112,10 +112,10 @@ def test_a_maxsize_out_of_range_is_refused(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [*NO_NUMBERS, 0, -1, 1.0, math.inf, 10**7, 10**30])
-def test_a_count_that_is_no_count_is_refused(value: Any) -> None:
+def test_an_illegal_count_is_refused(value: Any) -> None:
     with pytest.raises(InvalidValue, match="count must be"):
         check_count(value)
 
 
 def test_a_rank_may_be_zero() -> None:
-    assert check_count(0, least=0) == 0
+    assert check_count(0, minimum=0) == 0

@@ -21,13 +21,17 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tambomq.rsmq import Message, Rsmq, lease_ops, redrive_ops, settle_ops
+from tambomq.bulk.lease_model import LeaseRequest
+from tambomq.bulk.redrives import Redrive
+from tambomq.rsmq import Message, Rsmq
+from tambomq.rsmq.bulk import redrive as redrive_ops
+from tambomq.rsmq.bulk.lease import RsmqLeaseOps
 from tambomq.rsmq.keys import Keys
+from tambomq.rsmq.ops import settle as settle_ops
 from tambomq.store.call import Call, Plan, results
-from tambomq.store.ledger import Term
-from tambomq.store.redrives import Redrive
 
 KEYS = Keys()
+LEASE_OPS = RsmqLeaseOps(KEYS)
 QUEUES = ("q", "q-dead")
 FAR = 3600
 
@@ -36,7 +40,7 @@ picks = st.integers(0, 50)
 
 
 class Deliveries(RuleBasedStateMachine):
-    """A queue, its dead letters, and all receipts that anybody ever had."""
+    """A queue, its dead-letter queue, and every receipt ever issued."""
 
     client: ClassVar[Rsmq]
     db: ClassVar[Any]
@@ -47,7 +51,7 @@ class Deliveries(RuleBasedStateMachine):
         for queue in QUEUES:
             self.client.create_queue(queue, vt=FAR, maxsize=-1)
         self.last: dict[str, dict[str, Message | None]] = {queue: {} for queue in QUEUES}
-        """By queue and id: the delivery that may settle it, if it is one of ours."""
+        """By queue and id: the delivery that may settle the message, if our client received it."""
         self.held: list[tuple[str, Message]] = []
         self.redrives: list[Redrive] = []
         self.replica: tuple[dict[bytes, bytes], Any] | None = None
@@ -88,15 +92,15 @@ class Deliveries(RuleBasedStateMachine):
     @rule(count=st.integers(1, 3))
     def a_query_claims_and_ends_its_batch(self, count: int) -> None:
         self.number += 1
-        term = Term("q", f"lease-{self.number}", "owner")
+        request = LeaseRequest("q", f"lease-{self.number}", "owner")
         store = self.client._store
-        store.run(lease_ops.attach(KEYS, term))
-        store.follow(lease_ops.claim(KEYS, term, 1, f"mark-{self.number}", count))
-        taken = [m.id.decode() for m in store.run(lease_ops.members(KEYS, term, 0, 10))]
+        store.run(LEASE_OPS.attach(request))
+        store.follow(LEASE_OPS.claim(request, 1, f"token-{self.number}", count))
+        taken = [m.id.decode() for m in store.run(LEASE_OPS.members(request, 0, 10))]
         verdicts = [(id, "dbad") for id in taken[1:]]
         if taken:
-            store.follow(lease_ops.judge(KEYS, "q", term.lease, 1, verdicts))
-        store.follow(lease_ops.acknowledge(KEYS, term, 1, f"mark-{self.number}"))
+            store.follow(LEASE_OPS.write_verdicts("q", request.lease, 1, verdicts))
+        store.follow(LEASE_OPS.acknowledge(request, 1, f"token-{self.number}"))
         for id in taken:
             del self.last["q"][id]
         self.last["q-dead"] |= dict.fromkeys(taken[1:])
@@ -106,7 +110,7 @@ class Deliveries(RuleBasedStateMachine):
         if (id := self._any(queue, pick)) is not None:
             self.db.zadd(KEYS.messages(queue), {id: 1})
 
-    # ── what receipts are good for ───────────────────────────────────────────
+    # ── operations with a receipt ────────────────────────────────────────────
 
     @precondition(lambda self: self.held)
     @rule(pick=picks, many=st.booleans())
@@ -155,37 +159,39 @@ class Deliveries(RuleBasedStateMachine):
             held = [message for name, message in stale if name == queue]
             assert not any(self.client.delete_messages(queue, held))
 
-    # ── the count of receives begins anew ────────────────────────────────────
+    # ── a redrive restarts the receive count ─────────────────────────────────
 
     @rule(pick=picks)
     def redrive(self, pick: int) -> None:
         if (id := self._any("q-dead", pick)) is None:
             return
         self.db.zadd(KEYS.messages("q-dead"), {id: 1})
-        told = Redrive(
+        redrive = Redrive(
             f"r{len(self.redrives)}", "", "", "reset", until="0", dead="q-dead", begun_ms=1,
             selected=1, canary=0,
         )  # fmt: skip
-        self.client._store.run(redrive_ops.begin(KEYS, "q", told))
-        moved = self.client._store.run(redrive_ops.move(KEYS, "q", told, [redrive_ops.Letter(id)]))
+        self.client._store.run(redrive_ops.begin(KEYS, "q", redrive))
+        moved = self.client._store.run(
+            redrive_ops.move(KEYS, "q", redrive, [redrive_ops.RedriveItem(id)])
+        )
         assert moved.total == 1
-        self.redrives.append(told)
+        self.redrives.append(redrive)
         del self.last["q-dead"][id]
         self.last["q"][id] = None
 
     @precondition(lambda self: self.redrives)
     @rule(pick=picks)
     def undo(self, pick: int) -> None:
-        told = self.redrives[pick % len(self.redrives)]
-        moved = self.client._store.run(redrive_ops.first_moved(KEYS, "q", told.id, 5))
+        redrive = self.redrives[pick % len(self.redrives)]
+        moved = self.client._store.run(redrive_ops.first_moved(KEYS, "q", redrive.id, 5))
         back = [id for id in moved if id in self.last["q"] and not self._received(id)]
-        undone = self.client._store.follow(redrive_ops.undo(KEYS, "q", told))
+        undone = self.client._store.follow(redrive_ops.undo(KEYS, "q", redrive))
         assert undone.back == len(back)
         for id in back:
             del self.last["q"][id]
             self.last["q-dead"][id] = None
 
-    # ── a replica takes over that has missed the last steps ──────────────────
+    # ── failover to a replica that misses the last steps ─────────────────────
 
     @rule()
     def the_replica_catches_up(self) -> None:
@@ -196,11 +202,11 @@ class Deliveries(RuleBasedStateMachine):
     @rule()
     def the_replica_takes_over(self) -> None:
         assert self.replica is not None
-        stored, told = self.replica
+        stored, state = self.replica
         self.db.flushall()
         for key, value in stored.items():
             self.db.restore(key, 0, value)
-        self.last, self.redrives = deepcopy(told)
+        self.last, self.redrives = deepcopy(state)
 
     # ── helpers ──────────────────────────────────────────────────────────────
 
@@ -209,7 +215,7 @@ class Deliveries(RuleBasedStateMachine):
         return ids[pick % len(ids)] if ids else None
 
     def _delivery(self, pick: int) -> tuple[str, Message]:
-        """Some delivery that somebody has had of a message that is still there, if there is any."""
+        """Some delivery, if possible of a message that still exists."""
         there = [each for each in self.held if each[1].id in self.last[each[0]]]
         current = [each for each in there if self._counts(*each)]
         some = (current if pick % 2 else there) or there or self.held
@@ -217,7 +223,7 @@ class Deliveries(RuleBasedStateMachine):
 
     def _counts(self, queue: str, message: Message) -> bool:
         last = self.last[queue].get(message.id)
-        # Tokens are what is tested here; that no two are alike is tested elsewhere.
+        # Only tokens are compared; that they are unique is tested elsewhere.
         return last is not None and (last.token, last.rc) == (message.token, message.rc)
 
     def _received(self, id: str) -> bool:

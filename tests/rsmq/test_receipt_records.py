@@ -1,4 +1,4 @@
-"""What is recorded of deliveries: unique for each, void after any other, and never left behind."""
+"""Records of deliveries: unique, void after the next delivery, deleted with the message."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from typing import Any
 import pytest
 import redis
 
-from tambomq.rsmq import Message, Rsmq, lease_ops, redrive_ops, settle_ops
+from tambomq.bulk.lease_model import AckCounts, LeaseRequest
+from tambomq.bulk.redrives import Redrive
+from tambomq.rsmq import Message, Rsmq
+from tambomq.rsmq.bulk import redrive as redrive_ops
+from tambomq.rsmq.bulk.lease import RsmqLeaseOps
 from tambomq.rsmq.keys import Keys
-from tambomq.store.ledger import Settled, Term
-from tambomq.store.redrives import Redrive
+from tambomq.rsmq.ops import settle as settle_ops
 from tambomq.store.sync import Store
 
 KEYS = Keys()
+LEASE_OPS = RsmqLeaseOps(KEYS)
 RECEIPTS = KEYS.receipts("q")
 WEEK_S = 7 * 24 * 3600
 
@@ -30,22 +34,22 @@ def received(rsmq: Rsmq, queue: str = "q", *, vt: float | None = None) -> Messag
 
 
 def redrive(store: Store, id: str, name: str = "r") -> Redrive:
-    told = Redrive(
+    options = Redrive(
         name, "", "", "reset", until="0", dead="q-dead", begun_ms=1, selected=1, canary=0
     )
-    store.run(redrive_ops.begin(KEYS, "q", told))
-    assert store.run(redrive_ops.move(KEYS, "q", told, [redrive_ops.Letter(id)])).total == 1
-    return told
+    store.run(redrive_ops.begin(KEYS, "q", options))
+    assert store.run(redrive_ops.move(KEYS, "q", options, [redrive_ops.RedriveItem(id)])).total == 1
+    return options
 
 
 def foreign_receive(db: Any, id: str, queue: str = "q") -> None:
-    """Receive as a client does that knows of no receipts."""
+    """Receive like a client that does not know receipts."""
     db.hincrby(KEYS.data(queue), f"{id}:rc", 1)
     db.hsetnx(KEYS.data(queue), f"{id}:fr", 1)
 
 
 def settles(rsmq: Rsmq, store: Store, message: Message, queue: str = "q") -> list[bool]:
-    """Try everything that a receipt is good for."""
+    """Try every operation that takes a receipt; for each, whether it was done."""
     id, receipt = message.id, message.receipt
     return [
         rsmq.change_message_visibility(queue, id, 100, receipt=receipt),
@@ -88,7 +92,7 @@ def test_a_receipt_from_a_server_that_lost_the_receive_settles_nothing(
     assert rsmq.delete_message("q", holder.id, receipt=holder.receipt)
 
 
-def test_a_dead_letter_s_receipt_does_not_count_after_it_was_away(
+def test_the_receipt_of_a_dead_letter_is_void_after_it_was_redriven_and_buried_again(
     rsmq: Rsmq, store: Store, db: redis.Redis
 ) -> None:
     rsmq.send_message("q", "x")
@@ -100,38 +104,38 @@ def test_a_dead_letter_s_receipt_does_not_count_after_it_was_away(
     assert not any(settles(rsmq, store, stale, "q-dead"))
 
 
-def test_a_query_ends_nothing_that_was_redriven_to_another(
+def test_a_query_does_not_acknowledge_a_message_that_was_redriven_to_another_consumer(
     rsmq: Rsmq, store: Store, db: redis.Redis
 ) -> None:
     first, _ = rsmq.send_messages("q", ["x", "y"])
-    term = Term("q", "l", "one", "driver one")
-    store.run(lease_ops.attach(KEYS, term))
-    assert store.follow(lease_ops.claim(KEYS, term, 1, "mark", 1)).size == 1
+    request = LeaseRequest("q", "l", "one", "driver one")
+    store.run(LEASE_OPS.attach(request))
+    assert store.follow(LEASE_OPS.claim(request, 1, "token", 1)).size == 1
     db.zadd(KEYS.messages("q"), {first: 1})
     other = received(rsmq, vt=100)
     store.run(settle_ops.bury(KEYS, "q", other, "q-dead", "rejected"))
     redrive(store, other.id)
     holders = {m.id: m for m in rsmq.receive_messages("q", 2)}
     assert holders[other.id].rc == 1
-    assert store.follow(lease_ops.renew(KEYS, term)) == 1
-    assert store.follow(lease_ops.acknowledge(KEYS, term, 1, "mark")) == Settled(lost=1)
+    assert store.follow(LEASE_OPS.renew(request)) == 1
+    assert store.follow(LEASE_OPS.acknowledge(request, 1, "token")) == AckCounts(lost=1)
     assert rsmq.delete_messages("q", holders.values()) == [True, True]
 
 
-def test_a_claim_from_before_there_were_tokens_is_ended_as_it_was_made(
+def test_a_claim_without_tokens_is_acknowledged_by_its_counts(
     rsmq: Rsmq, store: Store, db: redis.Redis
 ) -> None:
     rsmq.send_messages("q", ["x", "y"])
-    term = Term("q", "l", "one", "driver one")
-    store.run(lease_ops.attach(KEYS, term))
-    store.follow(lease_ops.claim(KEYS, term, 1, "mark", 2))
+    request = LeaseRequest("q", "l", "one", "driver one")
+    store.run(LEASE_OPS.attach(request))
+    store.follow(LEASE_OPS.claim(request, 1, "token", 2))
     db.hdel(KEYS.ledger("q", "l"), "token")
     db.delete(RECEIPTS)
-    assert store.follow(lease_ops.renew(KEYS, term)) == 0
-    assert store.follow(lease_ops.acknowledge(KEYS, term, 1, "mark")) == Settled(done=2)
+    assert store.follow(LEASE_OPS.renew(request)) == 0
+    assert store.follow(LEASE_OPS.acknowledge(request, 1, "token")) == AckCounts(done=2)
 
 
-def test_what_a_foreign_client_received_can_be_settled_as_it_was_peeked_at(
+def test_a_message_received_by_a_foreign_client_can_be_settled_by_a_peeked_receipt(
     rsmq: Rsmq, db: redis.Redis
 ) -> None:
     id = rsmq.send_message("q", "x")
@@ -144,7 +148,7 @@ def test_what_a_foreign_client_received_can_be_settled_as_it_was_peeked_at(
     assert rsmq.delete_messages("q", [ours, seen]) == [False, True]
 
 
-def test_nothing_is_left_of_a_delivery_when_its_message_is_gone(
+def test_the_record_of_a_delivery_is_deleted_with_its_message(
     rsmq: Rsmq, store: Store, db: redis.Redis
 ) -> None:
     rsmq.send_messages("q", "abcde")
@@ -164,9 +168,7 @@ def test_nothing_is_left_of_a_delivery_when_its_message_is_gone(
     assert not db.exists(RECEIPTS)
 
 
-def test_records_outlive_their_messages_time_by_a_week_and_not_for_ever(
-    rsmq: Rsmq, db: Any
-) -> None:
+def test_records_expire_one_to_two_weeks_after_the_visibility_timeout(rsmq: Rsmq, db: Any) -> None:
     rsmq.send_messages("q", "ab")
     message = received(rsmq, vt=1_000_000)
     assert WEEK_S + 1_000_000 < db.ttl(RECEIPTS) <= 2 * WEEK_S + 1_000_000
@@ -199,7 +201,7 @@ def test_the_highest_count_of_receives_has_a_receipt_too(rsmq: Rsmq, db: redis.R
         assert rsmq.delete_message("q", id, receipt=message.receipt)
 
 
-def test_a_key_of_another_type_in_its_place_stops_a_receive_before_anything_is_written(
+def test_a_receipts_key_of_another_type_stops_a_receive_before_anything_is_written(
     rsmq: Rsmq, db: Any
 ) -> None:
     rsmq.send_messages("q", "ab")

@@ -1,4 +1,4 @@
-"""Receipts: who may still settle a message."""
+"""Receipts: only the latest delivery may settle a message."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def received(client: Rsmq, *, vt: float | None = None) -> Message:
 
 @pytest.fixture
 def held(client: Rsmq) -> Message:
-    """A message that somebody received and whose time is over."""
+    """A received message whose visibility timeout is over."""
     client.create_queue("q")
     client.send_message("q", "x")
     return received(client, vt=0)
 
 
-def test_a_stale_consumer_cannot_settle_what_another_has_received(
+def test_a_stale_consumer_cannot_settle_a_message_that_another_received(
     client: Rsmq, held: Message
 ) -> None:
     other = received(client)
@@ -52,7 +52,7 @@ def test_a_receipt_is_void_after_a_failover_that_lost_its_receive(
     assert client.delete_message("q", other.id, receipt=other.receipt) is True
 
 
-def test_a_consumer_whose_time_is_over_may_settle_while_nobody_has_received_it(
+def test_an_expired_consumer_may_settle_a_message_until_it_is_received_again(
     client: Rsmq, held: Message
 ) -> None:
     assert client.change_message_visibility("q", held.id, 100, receipt=held.receipt) is True
@@ -66,20 +66,20 @@ def test_a_change_of_visibility_voids_no_receipt(client: Rsmq, held: Message) ->
     assert client.delete_messages("q", [held]) == [True]
 
 
-def test_an_id_alone_settles_whoever_holds_it(client: Rsmq, held: Message) -> None:
+def test_an_id_without_a_receipt_settles_unconditionally(client: Rsmq, held: Message) -> None:
     received(client)
     assert client.change_message_visibility("q", held.id, 0) is True
     received(client)
     assert client.delete_messages("q", [held.id]) == [True]
 
 
-def test_a_receipt_of_a_message_that_is_gone_settles_nothing(client: Rsmq, held: Message) -> None:
+def test_a_receipt_of_a_deleted_message_settles_nothing(client: Rsmq, held: Message) -> None:
     client.purge_queue("q")
     assert client.delete_message("q", held.id, receipt=held.receipt) is False
     assert client.change_message_visibility("q", held.id, 0, receipt=held.receipt) is False
 
 
-def test_what_was_peeked_at_can_be_deleted_until_somebody_receives_it(client: Rsmq) -> None:
+def test_a_peeked_receipt_deletes_a_message_until_it_is_received(client: Rsmq) -> None:
     client.create_queue("q")
     client.send_messages("q", "ab")
     a, b = client.peek_messages("q")
@@ -89,14 +89,14 @@ def test_what_was_peeked_at_can_be_deleted_until_somebody_receives_it(client: Rs
     assert client.delete_messages("q", [a, b]) == [False, True]
 
 
-def test_a_batch_settles_what_is_held_and_leaves_what_is_not(client: Rsmq) -> None:
+def test_a_batch_delete_leaves_messages_whose_receipt_is_void(client: Rsmq) -> None:
     client.create_queue("q")
     client.send_messages("q", "abc")
     stale = client.receive_messages("q", 3, vt=0)
     fresh = client.receive_messages("q", 2)
     assert {m.id for m in fresh} < {m.id for m in stale}
-    gone = client.delete_messages("q", stale)
-    assert [m.id for m, flag in zip(stale, gone, strict=True) if not flag] == sorted(
+    deleted = client.delete_messages("q", stale)
+    assert [m.id for m, flag in zip(stale, deleted, strict=True) if not flag] == sorted(
         m.id for m in fresh
     )
     assert client.delete_messages("q", fresh) == [True, True]

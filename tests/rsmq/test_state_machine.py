@@ -23,13 +23,15 @@ from hypothesis.stateful import (
 )
 
 from tambomq.errors import MessageTooLong, QueueExists, QueueNotFound
-from tambomq.rsmq import Message, Rsmq, ops, settle_ops
+from tambomq.rsmq import Message, Rsmq
 from tambomq.rsmq.keys import ATTRIBUTES
+from tambomq.rsmq.ops import messages as message_ops
+from tambomq.rsmq.ops import settle as settle_ops
 from tests import profiles
 from tests.rsmq.model import Queue, Stored
 
 EXAMPLES = profiles.programs()
-# So small that a batch of seven is three scripts.
+# Small, so that a batch of seven takes three scripts.
 CHUNK = 3
 FAR = 3600
 
@@ -78,44 +80,44 @@ class Programs(RuleBasedStateMachine):
     @rule(queue=queues, vt=maybe_seconds, delay=maybe_seconds)
     def change(self, queue: str, vt: int | None, delay: int | None) -> None:
         maxsize = 1024 if vt == delay else None
-        told = self._existing(
+        reported = self._existing(
             queue,
             lambda: self.client.set_queue_attributes(queue, vt=vt, delay=delay, maxsize=maxsize),
         )
-        if told is not None:
+        if reported is not None:
             known = self.model[queue]
             known.vt = known.vt if vt is None else vt
             known.delay = known.delay if delay is None else delay
             known.maxsize = known.maxsize if maxsize is None else maxsize
-            self._agrees(known, told)
+            self._agrees(known, reported)
 
     @rule(queue=queues)
     def attributes(self, queue: str) -> None:
-        told = self._existing(queue, lambda: self.client.get_queue_attributes(queue))
-        if told is not None:
-            self._agrees(self.model[queue], told)
+        reported = self._existing(queue, lambda: self.client.get_queue_attributes(queue))
+        if reported is not None:
+            self._agrees(self.model[queue], reported)
 
     @rule(queue=queues)
     def stats(self, queue: str) -> None:
-        told = self._existing(queue, lambda: self.client.get_queue_stats(queue))
-        if told is None:
+        reported = self._existing(queue, lambda: self.client.get_queue_stats(queue))
+        if reported is None:
             return
         stored = self.model[queue].messages.values()
         whole = [message for message in stored if message.body is not None]
         hidden = [message for message in whole if message.score > self._now()]
-        assert told.visible == len(whole) - len(hidden)
-        assert told.in_flight == sum(message.rc > 0 for message in hidden)
-        assert told.delayed == sum(message.rc == 0 for message in hidden)
-        assert told.members_without_body == len(stored) - len(whole)
-        assert told.body_bytes == sum(len(message.body or b"") for message in whole)
-        assert told.bodies_without_member == told.stray_fields == 0
+        assert reported.visible == len(whole) - len(hidden)
+        assert reported.in_flight == sum(message.rc > 0 for message in hidden)
+        assert reported.delayed == sum(message.rc == 0 for message in hidden)
+        assert reported.members_without_body == len(stored) - len(whole)
+        assert reported.body_bytes == sum(len(message.body or b"") for message in whole)
+        assert reported.bodies_without_member == reported.stray_fields == 0
 
     @rule(queue=queues, really=st.integers(0, 3))
     def purge(self, queue: str, really: int) -> None:
         if not really:
-            told = self._existing(queue, lambda: self.client.purge_queue(queue))
-            if told is not None:
-                assert told == len(self.model[queue].messages)
+            reported = self._existing(queue, lambda: self.client.purge_queue(queue))
+            if reported is not None:
+                assert reported == len(self.model[queue].messages)
                 self.model[queue].messages.clear()
                 self.model[queue].recorded = False
 
@@ -161,7 +163,7 @@ class Programs(RuleBasedStateMachine):
         known, before = self.model.get(queue), self._now()
         hide_s = known.vt if known and vt is None else vt
         if hide_s == 0:
-            # A second script would see again what the first has taken.
+            # A second script would receive again what the first has received.
             count = min(count, CHUNK)
         received = self._existing(queue, lambda: self.client.receive_messages(queue, count, vt=vt))
         if received is None or known is None or hide_s is None:
@@ -208,16 +210,16 @@ class Programs(RuleBasedStateMachine):
     @rule(queue=queues, pick=picks)
     def delete(self, queue: str, pick: int) -> None:
         id = self._any_id(queue, pick)
-        gone = self._existing(queue, lambda: self.client.delete_message(queue, id))
-        if gone is not None:
-            assert gone is self.model[queue].delete(id, None)
+        deleted = self._existing(queue, lambda: self.client.delete_message(queue, id))
+        if deleted is not None:
+            assert deleted is self.model[queue].delete(id, None)
 
     @rule(queue=queues, chosen=st.lists(picks, min_size=1, max_size=5))
     def delete_held(self, queue: str, chosen: list[int]) -> None:
         if held := self._some_held(queue, chosen):
-            gone = self._existing(queue, lambda: self.client.delete_messages(queue, held))
-            if gone is not None:
-                assert gone == [self.model[queue].delete(m.id, m.receipt) for m in held]
+            deleted = self._existing(queue, lambda: self.client.delete_messages(queue, held))
+            if deleted is not None:
+                assert deleted == [self.model[queue].delete(m.id, m.receipt) for m in held]
 
     @rule(queue=queues, pick=picks, vt=seconds, with_receipt=st.booleans())
     def hide(self, queue: str, pick: int, vt: int, with_receipt: bool) -> None:
@@ -248,11 +250,11 @@ class Programs(RuleBasedStateMachine):
         )
         if moved and stored is not None:
             del known.messages[id]
-            grave = self.model.setdefault(dead, Queue(known.vt, 0, -1))
-            grave.totalsent += 1
-            grave.messages[id] = Stored(stored.body, self._score(dead, id), why=why)
+            dead_letters = self.model.setdefault(dead, Queue(known.vt, 0, -1))
+            dead_letters.totalsent += 1
+            dead_letters.messages[id] = Stored(stored.body, self._score(dead, id), why=why)
 
-    # ── what others do ───────────────────────────────────────────────────────
+    # ── events outside the client ────────────────────────────────────────────
 
     @precondition(lambda self: self.model)
     @rule(queue=queues, pick=picks, score=st.sampled_from([1, 2, 3, 99_999_999_999_999]))
@@ -279,7 +281,7 @@ class Programs(RuleBasedStateMachine):
         keys |= {
             f"rsmq:{name}:receipts".encode() for name, known in self.model.items() if known.recorded
         }
-        # Beside them stands for an hour which changes were made.
+        # Tokens of attribute changes are kept for an hour.
         stored_keys = {key for key in cast("list[bytes]", self.db.keys()) if b":set:" not in key}
         assert stored_keys == keys
         assert self.client.list_queues() == sorted(self.model)
@@ -294,7 +296,7 @@ class Programs(RuleBasedStateMachine):
     # ── helpers ──────────────────────────────────────────────────────────────
 
     def _existing(self, queue: str, act: Callable[[], Any]) -> Any:
-        """What *act* returns; `None` and the right error when there is no such queue."""
+        """Return the result of *act*; without such a queue check its error and return `None`."""
         if queue in self.model:
             return act()
         with pytest.raises(QueueNotFound):
@@ -320,7 +322,7 @@ class Programs(RuleBasedStateMachine):
         return ids[pick % len(ids)]
 
     def _some_held(self, queue: str, chosen: Sequence[int]) -> list[Message]:
-        """Messages as somebody received them, mostly of those that are still there."""
+        """Received messages, mostly of those that still exist."""
         stored = self.model[queue].messages if queue in self.model else {}
         held = self.held[queue][-1:] + [m for m in self.held[queue] if m.id in stored]
         return [held[pick % len(held)] for pick in chosen if held]
@@ -337,14 +339,18 @@ class Programs(RuleBasedStateMachine):
         assert (message.body, message.rc, message.fr) == (stored.body, stored.rc, stored.fr)
         assert (message.visible_at, message.receipt) == (stored.score, stored.receipt)
 
-    def _agrees(self, known: Queue, told: Any) -> None:
-        assert (told.vt, told.delay, told.maxsize) == (known.vt, known.delay, known.maxsize)
-        assert (told.totalsent, told.totalrecv) == (known.totalsent, known.totalrecv)
-        assert told.msgs == len(known.messages)
-        # What becomes visible in this very millisecond counts as hidden for the rest of it.
+    def _agrees(self, known: Queue, reported: Any) -> None:
+        assert (reported.vt, reported.delay, reported.maxsize) == (
+            known.vt,
+            known.delay,
+            known.maxsize,
+        )
+        assert (reported.totalsent, reported.totalrecv) == (known.totalsent, known.totalrecv)
+        assert reported.msgs == len(known.messages)
+        # A message that becomes visible in this millisecond still counts as hidden.
         now = self._now()
         hidden = [message.score for message in known.messages.values() if message.score > now - 50]
-        assert len([score for score in hidden if score > now]) <= told.hiddenmsgs <= len(hidden)
+        assert len([score for score in hidden if score > now]) <= reported.hiddenmsgs <= len(hidden)
 
 
 @pytest.mark.timeout(60 + EXAMPLES)
@@ -352,7 +358,7 @@ def test_no_program_makes_server_and_model_differ(
     rsmq: Rsmq, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert ATTRIBUTES[-2:] == ("created", "modified")
-    monkeypatch.setattr(ops, "CHUNK", CHUNK)
+    monkeypatch.setattr(message_ops, "CHUNK", CHUNK)
     monkeypatch.setattr(settle_ops, "CHUNK", CHUNK)
     Programs.client, Programs.db = rsmq, db
     run_state_machine_as_test(

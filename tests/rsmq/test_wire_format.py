@@ -1,4 +1,4 @@
-"""What lies in the server after given histories, byte for byte as the specification prints it."""
+"""Stored data after given operations, byte for byte as in the specification."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_change_of_visibility_writes_the_score_alone(client: Rsmq, db: redis.R
     assert fields(db) == hash_before
 
 
-def test_a_deletion_takes_the_member_and_three_fields(client: Rsmq, db: redis.Redis) -> None:
+def test_a_deletion_removes_the_member_and_three_fields(client: Rsmq, db: redis.Redis) -> None:
     client.create_queue("test-queue")
     kept = client.send_message("test-queue", "kept", delay=100)
     id = client.send_message("test-queue", "Hello, World")

@@ -1,4 +1,4 @@
-"""Both clients behind one face, so that each behaviour is written once and holds for the two."""
+"""Both clients behind one blocking interface, so that each test runs on both."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ANSWER_WITHIN_S = 30.0
 
 @contextmanager
 def connected(kind: str, url: str, **options: Any) -> Iterator[Rsmq]:
-    """A client of that *kind*; the asyncio one blocks, so it may be used from any thread too."""
+    """A client of that *kind*; the asyncio one is wrapped to block, for use from any thread."""
     if kind == "threads":
         with Rsmq(url, **options) as client:
             yield client
@@ -32,7 +32,7 @@ def connected(kind: str, url: str, **options: Any) -> Iterator[Rsmq]:
 
 @contextmanager
 def loop_in_a_thread() -> Iterator[Callable[[Coroutine[Any, Any, Any]], Any]]:
-    """A function that runs a coroutine on a loop of its own and returns the result."""
+    """A function that runs a coroutine on a separate event loop and returns the result."""
     loop = asyncio.new_event_loop()
     thread = Thread(target=loop.run_forever)
     thread.start()
@@ -49,7 +49,7 @@ def loop_in_a_thread() -> Iterator[Callable[[Coroutine[Any, Any, Any]], Any]]:
 
 
 class _Blocking:
-    """An `AsyncRsmq` whose methods return what they otherwise promise."""
+    """An `AsyncRsmq` whose methods block and return the result."""
 
     def __init__(self, client: AsyncRsmq, run: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
         self._client, self._run = client, run

@@ -1,6 +1,6 @@
-"""A worker in a process of its own, for tests that kill it. Run by ``python -m``, told in JSON.
+"""A worker in its own process, for tests that kill it. Run by ``python -m``, options in JSON.
 
-Its handler writes what it does into Redis: list ``begun`` and list ``ended``, of ``<pid> <body>``.
+Its handler records its calls in Redis: list ``begun`` and list ``ended``, of ``<pid> <body>``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import redis
 
 from tambomq.rsmq import Message, RsmqWorker
 
-_HOLDS_THE_LOCK = ctypes.PyDLL(None)
+_KEEPS_THE_GIL = ctypes.PyDLL(None)
 
 
 def main() -> None:
@@ -34,8 +34,8 @@ def main() -> None:
             os._exit(1)
         if hang:
             threading.Event().wait()
-        # A function of a PyDLL does not release the interpreter's lock.
-        _HOLDS_THE_LOCK.sleep(hold_s)
+        # A function of a PyDLL does not release the GIL.
+        _KEEPS_THE_GIL.sleep(hold_s)
         db.rpush("ended", f"{os.getpid()} {message.text}")
 
     RsmqWorker("q", handler, **options).run_forever()
@@ -43,9 +43,9 @@ def main() -> None:
 
 @contextmanager
 def worker_process(url: str, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """Start one; it is gone when the block ends."""
-    told = json.dumps({"url": url, **options})
-    process = subprocess.Popen([sys.executable, "-m", __name__, told])
+    """Start a worker process; it is killed at the end of the block."""
+    argument = json.dumps({"url": url, **options})
+    process = subprocess.Popen([sys.executable, "-m", __name__, argument])
     try:
         yield process
     finally:

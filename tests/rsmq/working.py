@@ -1,4 +1,4 @@
-"""Workers that run as long as a test wants them."""
+"""Workers that run for the length of a `with` block."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AT_ONCE = Backoff(first_s=0.0, longest_s=0.0)
 
 @asynccontextmanager
 async def working(worker: RsmqWorker) -> AsyncIterator[asyncio.Task[None]]:
-    """Let *worker* run inside the block, and stop it in order."""
+    """Run *worker* inside the block, then stop it."""
     task = asyncio.create_task(worker.run())
     try:
         yield task

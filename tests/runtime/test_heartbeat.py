@@ -1,4 +1,4 @@
-"""What is held is renewed from outside the worker's loop, until it is let go or lost."""
+"""Heartbeats renew leases from outside the worker's loop, until they are released or lost."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ import pytest
 import redis
 
 from tambomq.errors import SettingsError
-from tambomq.store.call import Call, Plan, only
-from tambomq.store.connect import Endpoint, endpoint
-from tambomq.store.heartbeat import (
+from tambomq.runtime.heartbeat import (
     Heartbeat,
     ProcessHeartbeat,
     ThreadHeartbeat,
@@ -26,7 +24,9 @@ from tambomq.store.heartbeat import (
     message,
     messages,
 )
-from tambomq.store.renewal import drop
+from tambomq.runtime.renewal import drop
+from tambomq.store.call import Call, Plan, only
+from tambomq.store.endpoint import Endpoint, endpoint
 from tests.servers import Server, eventually
 from tests.store.proxy import Proxy
 from tests.store.twins import script
@@ -55,7 +55,7 @@ class HashLease(msgspec.Struct, frozen=True):
 
     endpoint: Endpoint
     every_s: float = 0.05
-    what: str = "hash 'owners'"
+    queue: str = "owners"
 
     def renew(self, held: dict[str, str]) -> Plan[list[str]]:
         args = [text for pair in held.items() for text in pair]
@@ -87,8 +87,8 @@ def beats(db: redis.Redis, id: str) -> int:
 def renewed(db: redis.Redis, *ids: str, times: int = 2) -> None:
     """Return when each of *ids* has been renewed *times* more."""
     for id in ids:
-        least = beats(db, id) + times
-        eventually(lambda id=id, least=least: beats(db, id) >= least, within_s=20)  # type: ignore[misc]
+        minimum = beats(db, id) + times
+        eventually(lambda id=id, minimum=minimum: beats(db, id) >= minimum, within_s=20)  # type: ignore[misc]
 
 
 def own(db: redis.Redis, receipts: dict[str, str]) -> dict[str, str]:
@@ -98,12 +98,12 @@ def own(db: redis.Redis, receipts: dict[str, str]) -> dict[str, str]:
     return receipts
 
 
-def test_what_is_held_is_renewed_whatever_its_id(db: redis.Redis, keep: Keep) -> None:
+def test_held_leases_are_renewed_whatever_their_ids(db: redis.Redis, keep: Keep) -> None:
     keep().hold(own(db, {id: f"receipt of {id}" for id in ODD_IDS}))
     renewed(db, *ODD_IDS)
 
 
-def test_what_is_let_go_is_renewed_no_more(db: redis.Redis, keep: Keep) -> None:
+def test_released_leases_are_not_renewed(db: redis.Redis, keep: Keep) -> None:
     own(db, {"kept": "1", "gone": "1", "later": "1"})
     beat = keep()
     beat.hold({"kept": "1", "gone": "1"})
@@ -117,30 +117,30 @@ def test_what_is_let_go_is_renewed_no_more(db: redis.Redis, keep: Keep) -> None:
     assert beats(db, "gone") == so_far
 
 
-def test_what_another_holds_is_lost_and_told_once(db: redis.Redis, keep: Keep) -> None:
+def test_a_lease_held_by_another_worker_is_reported_lost_once(db: redis.Redis, keep: Keep) -> None:
     own(db, {"ours": "1", "theirs": "2"})
-    told: list[list[str]] = []
-    beat = keep(told.append)
+    message: list[list[str]] = []
+    beat = keep(message.append)
     beat.hold({"ours": "1", "theirs": "1"})
-    eventually(lambda: told, within_s=20)
+    eventually(lambda: message, within_s=20)
     own(db, {"theirs": "1"})
     renewed(db, "ours")
-    assert told == [["theirs"]]
+    assert message == [["theirs"]]
     assert beats(db, "theirs") == 0
 
 
-def test_what_was_lost_can_be_held_anew(db: redis.Redis, keep: Keep) -> None:
+def test_a_lost_lease_can_be_held_again(db: redis.Redis, keep: Keep) -> None:
     own(db, {"job": "2"})
-    told: list[list[str]] = []
-    beat = keep(told.append)
+    message: list[list[str]] = []
+    beat = keep(message.append)
     beat.hold({"job": "1"})
-    eventually(lambda: told, within_s=20)
+    eventually(lambda: message, within_s=20)
     beat.hold({"job": "2"})
     renewed(db, "job")
-    assert told == [["job"]]
+    assert message == [["job"]]
 
 
-def test_losses_need_nobody_who_listens(db: redis.Redis, keep: Keep) -> None:
+def test_losses_need_no_callback(db: redis.Redis, keep: Keep) -> None:
     own(db, {"ours": "1"})
     beat = keep()
     beat.hold({"ours": "1", "theirs": "1"})
@@ -190,7 +190,7 @@ def test_renewal_goes_on_when_the_server_is_back(
             renewed(db, "job")
             with caplog.at_level(logging.WARNING):
                 private_server.kill()
-                eventually(lambda: "cannot renew 1 leases of hash 'owners'" in caplog.text)
+                eventually(lambda: "cannot renew 1 leases of queue 'owners'" in caplog.text)
             private_server.restart()
             renewed(db, "job")
         finally:
@@ -199,18 +199,18 @@ def test_renewal_goes_on_when_the_server_is_back(
 
 def test_a_process_that_dies_is_replaced(server: Server, db: redis.Redis) -> None:
     own(db, {"first": "1", "second": "1", "theirs": "2"})
-    told: list[list[str]] = []
-    beat = ProcessHeartbeat(HashLease(endpoint(server.url)), told.append)
+    message: list[list[str]] = []
+    beat = ProcessHeartbeat(HashLease(endpoint(server.url)), message.append)
     try:
         beat.hold({"first": "1"})
         renewed(db, "first")
         for _ in range(2):
-            # Nobody takes or lets go anything meanwhile.
+            # Nothing is taken or released meanwhile.
             os.kill(beat._process.pid, signal.SIGKILL)
             renewed(db, "first")
         beat.hold({"second": "1", "theirs": "1"})
         renewed(db, "first", "second")
-        eventually(lambda: told == [["theirs"]])
+        eventually(lambda: message == [["theirs"]])
     finally:
         beat.close()
 
@@ -266,9 +266,9 @@ def test_a_renewal_waits_for_half_the_time_to_the_next() -> None:
 def test_the_process_ends_with_its_worker(server: Server, end: str) -> None:
     worker = f"""
 import os
-from tambomq.store.connect import endpoint
-from tambomq.store.heartbeat import ProcessHeartbeat
-from tests.store.test_heartbeat import HashLease
+from tambomq.store.endpoint import endpoint
+from tambomq.runtime.heartbeat import ProcessHeartbeat
+from tests.runtime.test_heartbeat import HashLease
 beat = ProcessHeartbeat(HashLease(endpoint({server.url!r})), len)
 beat.hold({{"job": "1"}})
 {end}

@@ -1,4 +1,4 @@
-"""Doors for tests: one that writes down what happens to it, and helpers to open real ones."""
+"""Components for tests: one that records its calls, and helpers to start real ones."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from tambomq.errors import EmbeddedError
-from tambomq.serve.door import Door, Endpoint, Metric
-from tambomq.serve.store import GivenStore
+from tambomq.serve.component import Component, Metric, ServedEndpoint
+from tambomq.serve.store import ExternalStore
 from tests.servers import Server
 
 
 class Recorded:
-    """A door that writes down what happens to it; *fails* at one of its steps."""
+    """A component that records its calls in *diary*; the call named by *fails* raises."""
 
     def __init__(self, name: str, diary: list[str] | None = None, *, fails: str = "") -> None:
         self.name, self.diary, self.fails = name, [] if diary is None else diary, fails
@@ -21,8 +21,8 @@ class Recorded:
         self.numbers: Sequence[Metric] = ()
 
     @property
-    def endpoints(self) -> Sequence[Endpoint]:
-        return (Endpoint(self.name, f"{self.name}://", "recorded"),)
+    def endpoints(self) -> Sequence[ServedEndpoint]:
+        return (ServedEndpoint(self.name, f"{self.name}://", "recorded"),)
 
     async def start(self) -> None:
         await self._do("start")
@@ -56,11 +56,11 @@ class Recorded:
 
 
 @asynccontextmanager
-async def opened(door: Door) -> AsyncIterator[None]:
-    """*door* open and watched, as a process has it."""
+async def opened(component: Component) -> AsyncIterator[None]:
+    """*component* open and watched, as a process has it."""
     try:
-        await door.start()
-        watching = asyncio.ensure_future(door.watch())
+        await component.start()
+        watching = asyncio.ensure_future(component.watch())
         try:
             yield
             assert not watching.done()
@@ -68,12 +68,12 @@ async def opened(door: Door) -> AsyncIterator[None]:
             watching.cancel()
             await asyncio.wait((watching,))
     finally:
-        await door.stop()
+        await component.stop()
 
 
-def given(server: Server) -> GivenStore:
-    """The door to a server of the tests; the others may use it without opening it."""
-    return GivenStore(server.url)
+def given(server: Server) -> ExternalStore:
+    """The component to a server of the tests; the others may use it without opening it."""
+    return ExternalStore(server.url)
 
 
 def numbers(metrics: Sequence[Metric]) -> dict[tuple[str, ...], float]:

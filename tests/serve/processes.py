@@ -1,4 +1,4 @@
-"""Processes seen from outside: `tambo` as a user starts it, and who is alive."""
+"""Processes seen from outside: `tambo` as a user starts it, and its children."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FREE_PORTS = (
     *("--redis-port=0", "--gomq-port=0", "--kqueue-port=0", "--http-port=0"),
     "--gomq-transport=grpc",
 )
-"""Flags that let every door take any free port, and GOMQ do without Envoy, which starts slowly."""
+"""Flags for free ports, and for GOMQ without Envoy, which starts slowly."""
 
 
 def alive(pid: int) -> bool:
@@ -46,8 +46,8 @@ def ask(url: str, *command: str | bytes) -> Any:
         reader = hiredis.Reader()
         login = [("AUTH", at.username or "default", at.password)] if at.password else []
         replies = []
-        for said in (*login, command):
-            peer.sendall(hiredis.pack_command(said))
+        for words in (*login, command):
+            peer.sendall(hiredis.pack_command(words))
             while (reply := reader.gets()) is False:
                 reader.feed(peer.recv(65_536))
             replies.append(reply)
@@ -56,8 +56,8 @@ def ask(url: str, *command: str | bytes) -> Any:
 
 def server_pid(url: str) -> int:
     """The process that answers at *url*."""
-    told = ask(url, "INFO", "server").decode()
-    return int(told.split("process_id:")[1].split()[0])
+    info = ask(url, "INFO", "server").decode()
+    return int(info.split("process_id:")[1].split()[0])
 
 
 def get(url: str) -> tuple[int, str]:
@@ -80,28 +80,28 @@ class Serving:
 
     @property
     def ready_file(self) -> Path:
-        """Where it tells that it is ready."""
+        """The path of its ready file."""
         return self._folder / "ready.json"
 
     @property
     def ready(self) -> dict[str, Any]:
-        """What it tells there, once it is."""
+        """The content of its ready file, once it serves."""
         eventually(lambda: self.ready_file.exists() or self.process.poll() is not None, within_s=20)
         assert self.ready_file.exists(), self.stderr
-        told: dict[str, Any] = json.loads(self.ready_file.read_text("utf-8"))
-        return told
+        info: dict[str, Any] = json.loads(self.ready_file.read_text("utf-8"))
+        return info
 
     @property
     def url(self) -> str:
         """Where its Redis is."""
         return str(self.ready["endpoints"]["redis"]["address"])
 
-    def address(self, door: str) -> str:
-        """Where a door of it is."""
-        return str(self.ready["endpoints"][door]["address"])
+    def address(self, component: str) -> str:
+        """Where a component of it is."""
+        return str(self.ready["endpoints"][component]["address"])
 
     def get(self, path: str) -> tuple[int, str]:
-        """Status and body of a page of its HTTP door."""
+        """Status and body of a page of its HTTP component."""
         return get(self.address("http") + path)
 
     @property

@@ -6,13 +6,14 @@ from contextlib import asynccontextmanager
 import pytest
 import redis
 
-from tambomq.chasqui import BlockingQueue, RepeatPattern, fleet
+from tambomq.chasqui import BlockingQueue, RepeatPattern
 from tambomq.chasqui.keys import Keys
-from tambomq.errors import DoorFailed, StoreUnavailable
+from tambomq.chasqui.leader import fleet
+from tambomq.errors import ComponentFailed, StoreUnavailable
 from tambomq.serve import chasqui as module
-from tambomq.serve.chasqui import ChasquiDoor
-from tambomq.settings import ChasquiSettings
-from tests.serve.doors import given, numbers, opened
+from tambomq.serve.chasqui import ChasquiComponent
+from tambomq.settings.load import ChasquiSettings
+from tests.serve.components import given, numbers, opened
 from tests.servers import Server, eventually_async
 
 LONG_MS = 3_600_000
@@ -20,16 +21,16 @@ LONG_MS = 3_600_000
 
 @pytest.fixture(autouse=True)
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LOOK_EVERY_S", 0.02)
+    monkeypatch.setattr(module, "SCAN_EVERY_S", 0.02)
 
 
 @asynccontextmanager
-async def leading(server: Server, *queues: str) -> AsyncIterator[ChasquiDoor]:
-    """The door, open, and the one that it needs."""
-    redis_door = given(server)
-    door = ChasquiDoor(ChasquiSettings(queue=queues), redis_door)
-    async with opened(redis_door), opened(door):
-        yield door
+async def leading(server: Server, *queues: str) -> AsyncIterator[ChasquiComponent]:
+    """The component, open, and the one that it needs."""
+    redis_component = given(server)
+    component = ChasquiComponent(ChasquiSettings(queue=queues), redis_component)
+    async with opened(redis_component), opened(component):
+        yield component
 
 
 def led(db: redis.Redis, queue: str) -> bool:
@@ -64,16 +65,16 @@ async def test_named_queues_are_led_and_no_others(server: Server, db: redis.Redi
         assert not db.exists(Keys("other").promoter_lock)
 
 
-async def test_a_queue_that_is_gone_is_led_no_more(server: Server, db: redis.Redis) -> None:
+async def test_a_deleted_queue_is_no_longer_led(server: Server, db: redis.Redis) -> None:
     keys = Keys("emails")
     with BlockingQueue("emails", redis_url=server.url) as queue:
         queue.add("x", 1, delay_ms=LONG_MS)
-        async with leading(server) as door:
+        async with leading(server) as component:
             await eventually_async(lambda: led(db, "emails"))
             queue.obliterate()
-            await eventually_async(lambda: not door._open_fleet.queues)
+            await eventually_async(lambda: not component._open_fleet.queues)
             await eventually_async(lambda: not db.exists(keys.promoter_lock, keys.scheduler_lock))
-            await door.check()
+            await component.check()
             queue.add("x", 1, delay_ms=LONG_MS)
             await eventually_async(lambda: led(db, "emails"))
 
@@ -88,23 +89,23 @@ async def test_locks_are_given_up_when_it_closes(server: Server, db: redis.Redis
 async def test_a_look_is_bounded_and_the_next_goes_on(
     server: Server, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PAGES_A_LOOK", 1)
+    monkeypatch.setattr(module, "PAGES_PER_SCAN", 1)
     db.mset({f"other:{n}": "" for n in range(5000)})
     with BlockingQueue("emails", redis_url=server.url) as queue:
         queue.add("x", 1, delay_ms=LONG_MS)
-    async with leading(server) as door:
-        await eventually_async(lambda: door._open_fleet.queues == ["emails"])
+    async with leading(server) as component:
+        await eventually_async(lambda: component._open_fleet.queues == ["emails"])
 
 
-async def test_too_many_queues_are_told_and_the_first_are_led(
+async def test_too_many_queues_are_logged_and_the_first_are_led(
     server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "MOST_QUEUES", 2)
+    monkeypatch.setattr(module, "MAX_QUEUES", 2)
     for name in "cab":
         with BlockingQueue(name, redis_url=server.url) as queue:
             queue.add("x", 1)
-    async with leading(server) as door:
-        await eventually_async(lambda: door._open_fleet.queues == ["a", "b"])
+    async with leading(server) as component:
+        await eventually_async(lambda: component._open_fleet.queues == ["a", "b"])
     assert caplog.text.count("there are 3 queues, and the first 2 are led") == 1
 
 
@@ -114,9 +115,9 @@ async def test_its_numbers_are_those_of_the_queues(server: Server, db: redis.Red
         queue.add("later", 1, delay_ms=LONG_MS)
         queue.upsert_repeatable_job("hourly", 1, repeat=RepeatPattern.every(LONG_MS))
     db.xadd(Keys("emails").dlq, {"d": "x"})
-    async with leading(server) as door:
-        told = numbers(await door.metrics())
-    assert told == {
+    async with leading(server) as component:
+        found = numbers(await component.metrics())
+    assert found == {
         ("queues",): 1,
         ("clock_ahead_seconds",): 0,
         ("jobs", "emails", "waiting"): 2,
@@ -133,32 +134,32 @@ async def test_a_damaged_queue_disturbs_no_other(server: Server, db: redis.Redis
     good = Keys("good")
     with BlockingQueue("good", redis_url=server.url) as queue:
         queue.add("hello", 1, delay_ms=50)
-    async with leading(server) as door:
+    async with leading(server) as component:
         await eventually_async(lambda: db.xlen(good.stream) == 1)
-        await door.check()
-        assert ("jobs", "good", "waiting") in numbers(await door.metrics())
+        await component.check()
+        assert ("jobs", "good", "waiting") in numbers(await component.metrics())
 
 
 async def test_a_leader_that_hangs_fails_the_check(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with leading(server, "emails") as door:
-        await door.check()
+    async with leading(server, "emails") as component:
+        await component.check()
         monkeypatch.setattr(fleet, "STUCK_AFTER_S", -10.0)
-        with pytest.raises(DoorFailed, match="nobody has looked after the queues for"):
-            await door.check()
+        with pytest.raises(ComponentFailed, match="nobody has looked after the queues for"):
+            await component.check()
 
 
 async def test_a_server_that_is_away_fails_the_check_and_leading_goes_on_after(
     private_server: Server,
 ) -> None:
     keys = Keys("emails")
-    async with leading(private_server, "emails") as door:
+    async with leading(private_server, "emails") as component:
         private_server.kill()
         with pytest.raises(StoreUnavailable):
-            await door.check()
+            await component.check()
         private_server.restart()
-        await door.check()
+        await component.check()
         with BlockingQueue("emails", redis_url=private_server.url) as queue:
             queue.add("hello", 1, delay_ms=50)
         with redis.Redis.from_url(private_server.url) as admin:
@@ -168,21 +169,21 @@ async def test_a_server_that_is_away_fails_the_check_and_leading_goes_on_after(
 async def test_a_wrong_clock_fails_the_check_and_is_a_number(
     server: Server, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tambomq.chasqui.scheduler.now_ms", lambda: 1_000)
-    monkeypatch.setattr("tambomq.chasqui.fleet.now_ms", lambda: 1_000)
-    async with leading(server, "a") as door:
+    monkeypatch.setattr("tambomq.chasqui.leader.scheduler.now_ms", lambda: 1_000)
+    monkeypatch.setattr("tambomq.chasqui.leader.fleet.now_ms", lambda: 1_000)
+    async with leading(server, "a") as component:
 
         async def why() -> str:
             try:
-                await door.check()
-            except DoorFailed as error:
+                await component.check()
+            except ComponentFailed as error:
                 return str(error)
             return ""
 
         text = await eventually_async(why)
         assert "the scheduler of queue 'a'" in text
         assert "differ by more than 5 s" in text
-        [apart] = [each for each in await door.metrics() if each.name == "clock_ahead_seconds"]
+        [apart] = [each for each in await component.metrics() if each.name == "clock_ahead_seconds"]
         assert apart.value < -1e9
         assert not db.exists(Keys("a").scheduler_lock)
         assert db.exists(Keys("a").promoter_lock)

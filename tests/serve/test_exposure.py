@@ -1,4 +1,4 @@
-"""A door beyond loopback needs a lock, or somebody who says that it is meant to have none."""
+"""A component beyond loopback needs TLS and authentication, or ``--insecure``."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from tambomq import settings
 from tambomq.errors import SettingsError
 from tambomq.serve.exposure import is_loopback, refuse_exposed
+from tambomq.settings import load as settings
 from tests.serve.processes import tambo
 
 TLS = {"tls_cert": "/cert.pem", "tls_key": "/key.pem"}
 CLIENTS = {**TLS, "tls_client_ca": "/ca.pem"}
 
 
-def load(door: str, **told: str) -> settings.Settings:
-    flags = {f"{door}_{key}": value for key, value in told.items()}
-    return settings.load(env={}, flags=flags)
+def load(component: str, **flags: str) -> settings.Settings:
+    named = {f"{component}_{key}": value for key, value in flags.items()}
+    return settings.load(env={}, flags=named)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "10.1.2.3"])
 @pytest.mark.parametrize(
-    ("door", "told"),
+    ("component", "flags"),
     [
         ("gomq", {}),
         ("gomq", {"token": "secret"}),
@@ -32,42 +32,42 @@ def load(door: str, **told: str) -> settings.Settings:
         ("http", {}),
     ],
 )
-def test_a_door_that_strangers_could_use_is_refused(
-    door: str, told: dict[str, str], host: str
+def test_an_exposed_component_without_authentication_is_refused(
+    component: str, flags: dict[str, str], host: str
 ) -> None:
     with pytest.raises(SettingsError) as caught:
-        refuse_exposed(load(door, host=host, **told))
-    said = str(caught.value)
-    assert f"--{door}-host {host} is beyond loopback" in said
-    assert "--insecure" in said
-    assert "secret" not in said
+        refuse_exposed(load(component, host=host, **flags))
+    message = str(caught.value)
+    assert f"--{component}-host {host} is beyond loopback" in message
+    assert "--insecure" in message
+    assert "secret" not in message
 
 
 @pytest.mark.parametrize(
-    ("door", "told"),
+    ("component", "flags"),
     [("gomq", {**TLS, "token": "secret"}), ("gomq", CLIENTS), ("kqueue", CLIENTS)],
 )
-def test_a_door_with_a_lock_may_be_anywhere(door: str, told: dict[str, str]) -> None:
-    refuse_exposed(load(door, host="0.0.0.0", **told))
+def test_a_protected_component_may_listen_anywhere(component: str, flags: dict[str, str]) -> None:
+    refuse_exposed(load(component, host="0.0.0.0", **flags))
 
 
-@pytest.mark.parametrize("door", ["gomq", "kqueue", "http"])
-def test_who_means_it_says_insecure(door: str) -> None:
-    told = {f"{door}_host": "0.0.0.0", "insecure": True}
-    refuse_exposed(settings.load(env={}, flags=told))
+@pytest.mark.parametrize("component", ["gomq", "kqueue", "http"])
+def test_insecure_allows_an_exposed_component(component: str) -> None:
+    flags = {f"{component}_host": "0.0.0.0", "insecure": True}
+    refuse_exposed(settings.load(env={}, flags=flags))
 
 
-@pytest.mark.parametrize("door", ["gomq", "kqueue", "http"])
-def test_a_door_that_is_not_opened_may_say_what_it_likes(door: str) -> None:
-    told = {f"{door}_host": "0.0.0.0", f"{door}_enabled": False}
-    refuse_exposed(settings.load(env={}, flags=told))
+@pytest.mark.parametrize("component", ["gomq", "kqueue", "http"])
+def test_a_disabled_component_may_have_any_host(component: str) -> None:
+    flags = {f"{component}_host": "0.0.0.0", f"{component}_enabled": False}
+    refuse_exposed(settings.load(env={}, flags=flags))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
 def test_loopback_needs_no_lock(host: str) -> None:
     assert is_loopback(host)
-    for door in ("gomq", "kqueue", "http"):
-        refuse_exposed(load(door, host=host))
+    for component in ("gomq", "kqueue", "http"):
+        refuse_exposed(load(component, host=host))
 
 
 def test_the_command_refuses_before_anything_is_opened(tmp_path: Path) -> None:

@@ -5,43 +5,46 @@ import asyncio
 import pytest
 
 from tambomq.serve import health as module
-from tambomq.serve.health import Coalesced, Health, Verdict
-from tests.serve.doors import Recorded
+from tambomq.serve.health import Coalesced, ComponentStatus, ProcessHealth
+from tests.serve.components import Recorded
 
 
-def watched(*doors: Recorded, opened: int | None = None) -> Health:
-    health = Health()
-    health.expect(doors)
-    for door in doors[:opened]:
-        health.opened(door)
+def watched(*components: Recorded, opened: int | None = None) -> ProcessHealth:
+    health = ProcessHealth()
+    health.expect(components)
+    for component in components[:opened]:
+        health.started(component)
     return health
 
 
-async def test_a_door_serves_if_its_check_returns() -> None:
+async def test_a_component_serves_if_its_check_returns() -> None:
     health = watched(Recorded("a"), Recorded("b", fails="check"))
     assert await health.look() == {
-        "a": Verdict(ok=True),
-        "b": Verdict(ok=False, why="b cannot check redis://:***@h"),
+        "a": ComponentStatus(ok=True),
+        "b": ComponentStatus(ok=False, why="b cannot check redis://:***@h"),
     }
 
 
-async def test_a_door_that_is_not_open_is_not_asked() -> None:
+async def test_a_component_that_is_not_open_is_not_asked() -> None:
     first, second = Recorded("a"), Recorded("b")
     health = watched(first, second, opened=1)
-    assert (await health.look())["b"] == Verdict(ok=False, why="is not open yet")
-    health.opened(second)
+    assert (await health.look())["b"] == ComponentStatus(ok=False, why="is not started yet")
+    health.started(second)
     assert (await health.look())["b"].ok
-    health.closing(second)
-    assert await health.look() == {"a": Verdict(ok=True), "b": Verdict(ok=False, why="is closed")}
+    health.stopped(second)
+    assert await health.look() == {
+        "a": ComponentStatus(ok=True),
+        "b": ComponentStatus(ok=False, why="is stopped"),
+    }
 
 
-async def test_a_check_that_hangs_is_given_up_and_keeps_nobody_else(
+async def test_a_hanging_check_times_out_and_delays_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "CHECK_WITHIN_S", 0.05)
     health = watched(Recorded("a", fails="hang"), Recorded("b"))
     found = await health.look()
-    assert found["a"] == Verdict(ok=False, why="no answer within 0.05 s")
+    assert found["a"] == ComponentStatus(ok=False, why="no answer within 0.05 s")
     assert found["b"].ok
 
 
@@ -51,21 +54,21 @@ async def test_a_surprise_in_a_check_is_a_verdict_and_is_logged(
     async def surprise() -> None:
         raise KeyError("oh")
 
-    door = Recorded("a")
-    monkeypatch.setattr(door, "check", surprise)
-    assert (await watched(door).look())["a"] == Verdict(ok=False, why="KeyError: 'oh'")
+    component = Recorded("a")
+    monkeypatch.setattr(component, "check", surprise)
+    assert (await watched(component).look())["a"] == ComponentStatus(ok=False, why="KeyError: 'oh'")
     assert "the check of a failed" in caplog.text
 
 
-async def test_all_who_ask_at_a_time_get_the_answer_of_one_check() -> None:
-    door = Recorded("a")
-    health = watched(door)
+async def test_concurrent_callers_share_one_check() -> None:
+    component = Recorded("a")
+    health = watched(component)
     await asyncio.gather(*(health.look() for _ in range(20)))
     await health.look()
-    assert door.checks == 1
+    assert component.checks == 1
 
 
-async def test_it_is_ready_from_the_last_door_to_the_first_signal() -> None:
+async def test_it_is_ready_from_the_last_component_to_the_first_signal() -> None:
     health = watched(Recorded("a"))
     assert not health.ready
     health.serving()
@@ -83,7 +86,7 @@ async def test_a_value_is_kept_for_its_time_and_then_found_anew() -> None:
     kept, fleeting = Coalesced(find, 60), Coalesced(find, 0)
     assert [await kept.get(), await kept.get()] == [0, 0]
     assert [await fleeting.get(), await fleeting.get()] == [1, 2]
-    kept.forget()
+    kept.invalidate()
     assert await kept.get() == 3
 
 
@@ -101,7 +104,7 @@ async def test_a_value_that_could_not_be_found_is_looked_for_again() -> None:
     assert await value.get() == 5
 
 
-async def test_one_who_leaves_does_not_take_the_answer_from_the_others() -> None:
+async def test_a_cancelled_caller_does_not_cancel_the_check_of_the_others() -> None:
     go = asyncio.Event()
 
     async def find() -> int:

@@ -1,4 +1,4 @@
-"""Health tells of a server that answers, but takes no writes."""
+"""The health check fails for a server that answers but refuses writes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import pytest
 import redis
 
 from tambomq.errors import StoreFull, StoreReadOnly
-from tambomq.serve.chasqui import ChasquiDoor
-from tambomq.serve.health import Health
-from tambomq.serve.rsmq import RsmqDoor
-from tambomq.serve.store import GivenStore
-from tambomq.settings import ChasquiSettings
+from tambomq.serve.chasqui import ChasquiComponent
+from tambomq.serve.health import ProcessHealth
+from tambomq.serve.rsmq import RsmqComponent
+from tambomq.serve.store import ExternalStore
+from tambomq.settings.load import ChasquiSettings
 from tambomq.store.keys import PROBE
-from tests.serve.doors import given, opened
+from tests.serve.components import given, opened
 from tests.servers import Server
 from tests.servers.refusal import REFUSALS, Refusal, refusing_writes
 from tests.store.twins import command
@@ -24,47 +24,51 @@ from tests.store.twins import command
 async def test_health_has_the_reason_why_writes_are_refused(
     private_server: Server, why: Refusal
 ) -> None:
-    redis_door = given(private_server)
-    doors = (redis_door, RsmqDoor(redis_door), ChasquiDoor(ChasquiSettings(), redis_door))
-    health = Health()
-    health.expect(doors)
+    redis_component = given(private_server)
+    components = (
+        redis_component,
+        RsmqComponent(redis_component),
+        ChasquiComponent(ChasquiSettings(), redis_component),
+    )
+    health = ProcessHealth()
+    health.expect(components)
     async with AsyncExitStack() as stack:
-        for door in doors:
-            await stack.enter_async_context(opened(door))
-            health.opened(door)
+        for component in components:
+            await stack.enter_async_context(opened(component))
+            health.started(component)
         assert all(verdict.ok for verdict in (await health.look()).values())
         with refusing_writes(private_server, why):
             # What was found last is kept for a second.
-            health.closing(doors[0])
-            health.opened(doors[0])
+            health.stopped(components[0])
+            health.started(components[0])
             for verdict in (await health.look()).values():
                 assert not verdict.ok
                 assert verdict.why.startswith(f"{why} ")
-        await redis_door.check()
+        await redis_component.check()
 
 
 async def test_a_server_that_refuses_writes_may_be_served_from(private_server: Server) -> None:
     with refusing_writes(private_server, "NOREPLICAS"):
-        door = given(private_server)
-        async with opened(door), opened(RsmqDoor(door)):
+        component = given(private_server)
+        async with opened(component), opened(RsmqComponent(component)):
             with pytest.raises(StoreReadOnly):
-                await door.check()
+                await component.check()
 
 
 async def test_a_server_without_memory_is_not_well(private_server: Server) -> None:
     with redis.Redis.from_url(private_server.url) as db:
-        door = given(private_server)
-        async with opened(door):
+        component = given(private_server)
+        async with opened(component):
             db.config_set("maxmemory", 1)
             with pytest.raises(StoreFull):
-                await door.check()
+                await component.check()
 
 
 async def test_a_check_leaves_one_key_that_expires(server: Server, db: redis.Redis) -> None:
-    door = given(server)
-    async with opened(door):
-        await door.check()
-        await door.check()
+    component = given(server)
+    async with opened(component):
+        await component.check()
+        await component.check()
     assert db.keys() == [PROBE.encode()]
     ttl_ms = db.pttl(PROBE)
     assert isinstance(ttl_ms, int)
@@ -76,7 +80,7 @@ async def test_a_login_that_may_not_write_the_key_is_no_sign_of_illness(
 ) -> None:
     with redis.Redis.from_url(private_server.url) as db:
         command(db, "ACL", "SETUSER", "limited", "on", ">secret", "+@all", "~rsmq:*")
-        door = GivenStore(f"redis://limited:secret@127.0.0.1:{private_server.port}")
-        async with opened(door):
-            await door.check()
+        component = ExternalStore(f"redis://limited:secret@127.0.0.1:{private_server.port}")
+        async with opened(component):
+            await component.check()
             assert db.keys() == []

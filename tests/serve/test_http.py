@@ -8,27 +8,27 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tambomq.errors import DoorFailed
-from tambomq.serve.health import Health
-from tambomq.serve.http import HttpDoor
-from tambomq.settings import HttpSettings
+from tambomq.errors import ComponentFailed
+from tambomq.serve.health import ProcessHealth
+from tambomq.serve.http import HttpComponent
+from tambomq.settings.load import HttpSettings
 from tests.serve import processes
-from tests.serve.doors import Recorded, opened
+from tests.serve.components import Recorded, opened
 
 
 @pytest.fixture
-def health() -> Health:
-    """Of a process that has begun to open its doors."""
-    health = Health()
+def health() -> ProcessHealth:
+    """Of a process that has begun to open its components."""
+    health = ProcessHealth()
     health.expect([Recorded("a")])
     return health
 
 
 @pytest.fixture
-async def url(health: Health) -> AsyncIterator[str]:
-    door = HttpDoor(HttpSettings(port=0), health)
-    async with opened(door):
-        yield door.endpoints[0].address
+async def url(health: ProcessHealth) -> AsyncIterator[str]:
+    component = HttpComponent(HttpSettings(port=0), health)
+    async with opened(component):
+        yield component.endpoints[0].address
 
 
 async def get(url: str) -> tuple[int, str]:
@@ -55,7 +55,7 @@ async def test_other_methods_are_not_allowed(url: str) -> None:
     writer.close()
 
 
-async def test_garbage_is_refused_and_disturbs_nobody(url: str) -> None:
+async def test_garbage_is_refused_without_harm_to_others(url: str) -> None:
     host, port = url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(b"\x00\xff\r\n\r\n")
@@ -64,16 +64,16 @@ async def test_garbage_is_refused_and_disturbs_nobody(url: str) -> None:
     assert (await get(url + "/"))[0] == 200
 
 
-async def test_health_follows_the_doors(url: str, health: Health) -> None:
+async def test_health_follows_the_components(url: str, health: ProcessHealth) -> None:
     code, text = await get(url + "/healthz")
     assert code == 503
-    assert json.loads(text) == {"a": {"ok": False, "why": "is not open yet"}}
-    health.opened(Recorded("a"))
+    assert json.loads(text) == {"a": {"ok": False, "why": "is not started yet"}}
+    health.started(Recorded("a"))
     code, text = await get(url + "/healthz")
     assert (code, json.loads(text)) == (200, {"a": {"ok": True, "why": ""}})
 
 
-async def test_readiness_follows_the_process(url: str, health: Health) -> None:
+async def test_readiness_follows_the_process(url: str, health: ProcessHealth) -> None:
     assert (await get(url + "/readyz"))[0] == 503
     health.serving()
     assert await get(url + "/readyz") == (200, "ready\n")
@@ -81,49 +81,49 @@ async def test_readiness_follows_the_process(url: str, health: Health) -> None:
     assert (await get(url + "/readyz"))[0] == 503
 
 
-async def test_signals_are_left_to_the_process(health: Health) -> None:
+async def test_signals_are_left_to_the_process(health: ProcessHealth) -> None:
     def handlers() -> list[object]:
         return [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
 
     before = handlers()
-    async with opened(HttpDoor(HttpSettings(port=0), health)):
+    async with opened(HttpComponent(HttpSettings(port=0), health)):
         assert handlers() == before
 
 
-async def test_a_taken_port_names_the_flags_that_help(health: Health) -> None:
+async def test_a_taken_port_names_the_flags_that_help(health: ProcessHealth) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        door = HttpDoor(HttpSettings(port=port), health)
-        with pytest.raises(DoorFailed) as caught:
-            await door.start()
-        await door.stop()
+        component = HttpComponent(HttpSettings(port=port), health)
+        with pytest.raises(ComponentFailed) as caught:
+            await component.start()
+        await component.stop()
     assert str(caught.value).startswith(f"http cannot be served: 127.0.0.1:{port} is taken")
     assert f"--http-port {port + 1}" in str(caught.value)
     assert "--no-http" in str(caught.value)
 
 
-async def test_a_host_that_is_not_here_is_named(health: Health) -> None:
-    door = HttpDoor(HttpSettings(host="192.0.2.1", port=0), health)
-    with pytest.raises(DoorFailed, match=r"cannot listen on 192\.0\.2\.1:0: .*--http-host"):
-        await door.start()
-    await door.stop()
+async def test_a_host_that_is_not_here_is_named(health: ProcessHealth) -> None:
+    component = HttpComponent(HttpSettings(host="192.0.2.1", port=0), health)
+    with pytest.raises(ComponentFailed, match=r"cannot listen on 192\.0\.2\.1:0: .*--http-host"):
+        await component.start()
+    await component.stop()
 
 
-async def test_it_listens_on_ipv6_too(health: Health) -> None:
-    door = HttpDoor(HttpSettings(host="::1", port=0), health)
-    async with opened(door):
-        address = door.endpoints[0].address
+async def test_it_listens_on_ipv6_too(health: ProcessHealth) -> None:
+    component = HttpComponent(HttpSettings(host="::1", port=0), health)
+    async with opened(component):
+        address = component.endpoints[0].address
         assert address.startswith("http://[::1]:")
         assert (await get(address + "/"))[0] == 200
 
 
-async def test_an_idle_client_does_not_keep_it_open(health: Health) -> None:
-    door = HttpDoor(HttpSettings(port=0), health)
-    await door.start()
-    host, port = door.endpoints[0].address.removeprefix("http://").split(":")
+async def test_an_idle_client_does_not_keep_it_open(health: ProcessHealth) -> None:
+    component = HttpComponent(HttpSettings(port=0), health)
+    await component.start()
+    host, port = component.endpoints[0].address.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
     assert (await reader.readline()).startswith(b"HTTP/1.1 200")
-    await asyncio.wait_for(door.stop(), 10)
+    await asyncio.wait_for(component.stop(), 10)
     await reader.read()
     writer.close()

@@ -1,4 +1,4 @@
-"""Clients that ask nothing, or take no answer, do not keep others from theirs."""
+"""HTTP clients that send no request or read no answer do not block others."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import pytest
 
-from tambomq.serve.health import Health
-from tambomq.serve.http import HttpDoor
+from tambomq.serve.health import ProcessHealth
+from tambomq.serve.http import HttpComponent
 from tambomq.serve.http_limits import LIMITS, HttpLimits
-from tambomq.settings import HttpSettings
+from tambomq.settings.load import HttpSettings
 from tests.serve import processes
-from tests.serve.doors import opened
+from tests.serve.components import opened
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 ASK = b"GET /readyz HTTP/1.1\r\nHost: h\r\n\r\n"
@@ -24,11 +24,11 @@ NEVER_S = 600.0
 
 @asynccontextmanager
 async def http(limits: HttpLimits) -> AsyncIterator[str]:
-    health = Health()
+    health = ProcessHealth()
     health.serving()
-    door = HttpDoor(HttpSettings(port=0), health, limits)
-    async with opened(door):
-        yield door.endpoints[0].address
+    component = HttpComponent(HttpSettings(port=0), health, limits)
+    async with opened(component):
+        yield component.endpoints[0].address
 
 
 async def connect(stack: AsyncExitStack, url: str) -> Streams:
@@ -51,7 +51,7 @@ async def is_ready(url: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "sent",
     [
         b"",
         b"GET /rea",
@@ -60,10 +60,10 @@ async def is_ready(url: str) -> bool:
     ],
     ids=["nothing", "half a line", "half a header", "half a body"],
 )
-async def test_a_request_that_is_never_complete_ends_its_connection(said: bytes) -> None:
+async def test_a_request_that_is_never_complete_ends_its_connection(sent: bytes) -> None:
     async with http(HttpLimits(headers_s=0.2)) as url, AsyncExitStack() as stack:
         reader, writer = await connect(stack, url)
-        writer.write(said)
+        writer.write(sent)
         assert await is_closed(reader)
 
 
@@ -101,12 +101,12 @@ async def test_requests_that_come_together_are_all_answered() -> None:
 async def test_an_answer_that_is_not_taken_in_time_ends_its_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def look(self: Health) -> dict[str, object]:
+    async def look(self: ProcessHealth) -> dict[str, object]:
         del self
         await asyncio.sleep(NEVER_S)
         return {}
 
-    monkeypatch.setattr(Health, "look", look)
+    monkeypatch.setattr(ProcessHealth, "look", look)
     limits = HttpLimits(headers_s=NEVER_S, answer_s=0.2)
     async with http(limits) as url, AsyncExitStack() as stack:
         reader, writer = await connect(stack, url)
@@ -114,7 +114,7 @@ async def test_an_answer_that_is_not_taken_in_time_ends_its_connection(
         assert await is_closed(reader)
 
 
-async def test_the_oldest_silent_connection_makes_room_for_a_new_one() -> None:
+async def test_a_new_connection_replaces_the_longest_idle_one() -> None:
     limits = HttpLimits(headers_s=NEVER_S, max_connections=3)
     async with http(limits) as url, AsyncExitStack() as stack:
         used, writer = await connect(stack, url)

@@ -1,4 +1,4 @@
-"""Which queues a process records, and what it tells of all journals."""
+"""The queues that a process records, and the metrics of all journals."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import redis
 from tambomq.errors import SettingsError
 from tambomq.journal import ops
 from tambomq.journal.keys import Keys
-from tambomq.journal.recording import BOUNDS
-from tambomq.journal.wire import Record
-from tambomq.sections import JournalSettings
-from tambomq.serve.door import Metric
-from tambomq.serve.health import Health
-from tambomq.serve.journal import JournalDoor, recordings
-from tambomq.serve.process import doors
-from tambomq.serve.store import GivenStore
-from tambomq.settings import GomqSettings, Settings
+from tambomq.journal.policy import DEFAULT_BOUNDS
+from tambomq.journal.wire import JournalRecord
+from tambomq.serve.component import Metric
+from tambomq.serve.health import ProcessHealth
+from tambomq.serve.journal import JournalComponent, journal_policies
+from tambomq.serve.process import components
+from tambomq.serve.store import ExternalStore
+from tambomq.settings.load import GomqSettings, Settings
+from tambomq.settings.sections import JournalSettings
 from tambomq.store.sync import Store
 from tests.journal.looking import commit_all
 from tests.servers import Server
 
 
-def told(*patterns: str) -> Settings:
+def journalled(*patterns: str) -> Settings:
     return Settings(journal=JournalSettings(patterns=patterns))
 
 
@@ -31,29 +31,29 @@ def values(metrics: list[Metric]) -> dict[tuple[str, ...], float]:
 
 
 def test_patterns_are_dealt_to_their_protocols() -> None:
-    found = recordings(told("kqueue:*", "gomq:orders", "gomq:a:b"))
+    found = journal_policies(journalled("kqueue:*", "gomq:orders", "gomq:a:b"))
     assert found["kqueue"].patterns == ("*",)
     assert found["gomq"].patterns == ("orders", "a:b")
-    assert found["gomq"].bounds == BOUNDS
+    assert found["gomq"].bounds == DEFAULT_BOUNDS
 
 
 def test_bounds_reach_the_servers() -> None:
     settings = Settings(journal=JournalSettings(max_entries=7, max_bytes=2048))
-    for each in recordings(settings).values():
+    for each in journal_policies(settings).values():
         assert (each.bounds.max_entries, each.bounds.max_bytes) == (7, 2048)
 
 
 @pytest.mark.parametrize("pattern", ["orders", "kqueue:", ":orders", "amqp:orders", "KQUEUE:*"])
-def test_what_is_no_pattern_is_refused_before_anything_opens(pattern: str) -> None:
+def test_an_invalid_pattern_is_refused_before_anything_opens(pattern: str) -> None:
     with pytest.raises(SettingsError, match="such as kqueue"):
-        doors(told(pattern), Health())
+        components(journalled(pattern), ProcessHealth())
 
 
-def test_who_writes_the_journals_of_clients_is_named() -> None:
+def test_the_error_for_a_client_journal_names_the_client_option() -> None:
     with pytest.raises(SettingsError, match=r'Rsmq\(url, journal=\("orders",\)\)'):
-        doors(told("rsmq:orders"), Health())
+        components(journalled("rsmq:orders"), ProcessHealth())
     with pytest.raises(SettingsError, match=r'Queue\("emails", journal=True\)'):
-        doors(told("chasqui:emails"), Health())
+        components(journalled("chasqui:emails"), ProcessHealth())
 
 
 def test_a_protocol_that_is_not_served_has_no_journal() -> None:
@@ -61,21 +61,21 @@ def test_a_protocol_that_is_not_served_has_no_journal() -> None:
         gomq=GomqSettings(enabled=False), journal=JournalSettings(patterns=("gomq:*",))
     )
     with pytest.raises(SettingsError, match="gomq is not served here"):
-        doors(settings, Health())
+        components(settings, ProcessHealth())
 
 
-async def test_the_numbers_of_all_journals_are_told(server: Server) -> None:
+async def test_all_journals_have_metrics(server: Server) -> None:
     store = Store(server.url)
     for protocol in ("rsmq", "kqueue"):
         keys = Keys(protocol, "orders")
-        store.run(ops.append_bounded(keys, BOUNDS, [(1, b"1234")] * 3, missed=2))
+        store.run(ops.append_bounded(keys, DEFAULT_BOUNDS, [(1, b"1234")] * 3, missed=2))
     commit_all(server.url, "rsmq", "orders")
-    store.run(ops.append_bounded(Keys("rsmq", "orders"), BOUNDS, [(1, b"")]))
+    store.run(ops.append_bounded(Keys("rsmq", "orders"), DEFAULT_BOUNDS, [(1, b"")]))
     store.close()
-    door = JournalDoor(GivenStore(server.url))
-    await door.start()
-    found = values(list(await door.metrics()))
-    await door.stop()
+    component = JournalComponent(ExternalStore(server.url))
+    await component.start()
+    found = values(list(await component.metrics()))
+    await component.stop()
     assert found["journals",] == 2
     assert found["entries", "kqueue", "orders"] == 3
     assert found["bytes", "kqueue", "orders"] == 3 * 104
@@ -91,12 +91,12 @@ async def test_a_damaged_journal_takes_no_numbers_from_others(
 ) -> None:
     store = Store(server.url)
     for queue in ("a", "b"):
-        store.follow(ops.append(Keys("gomq", queue), [Record(1)]))
+        store.follow(ops.append(Keys("gomq", queue), [JournalRecord(1)]))
     store.close()
     db.set(Keys("gomq", "a").state, "x")
-    door = JournalDoor(GivenStore(server.url))
-    await door.start()
-    found = values(list(await door.metrics()))
-    await door.stop()
+    component = JournalComponent(ExternalStore(server.url))
+    await component.start()
+    found = values(list(await component.metrics()))
+    await component.stop()
     assert ("entries", "gomq", "a") not in found
     assert found["entries", "gomq", "b"] == 1

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from tambomq.errors import EmbeddedError
-from tambomq.serve.door import Endpoint
-from tambomq.serve.health import Health
-from tambomq.serve.process import Process, doors
-from tambomq.settings import (
+from tambomq.serve.component import ServedEndpoint
+from tambomq.serve.health import ProcessHealth
+from tambomq.serve.process import Process, components
+from tambomq.settings.load import (
     ChasquiSettings,
     GomqSettings,
     HttpSettings,
@@ -23,18 +23,18 @@ from tambomq.settings import (
     RsmqSettings,
     Settings,
 )
-from tests.serve.doors import Recorded
+from tests.serve.components import Recorded
 
 
-def interrupt(_endpoints: Sequence[Endpoint]) -> None:
+def interrupt(_endpoints: Sequence[ServedEndpoint]) -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def run(*doors: Recorded, ready_path: Path | None = None) -> None:
-    asyncio.run(Process(doors, on_ready=interrupt, ready_path=ready_path).run())
+def run(*components: Recorded, ready_path: Path | None = None) -> None:
+    asyncio.run(Process(components, on_ready=interrupt, ready_path=ready_path).run())
 
 
-def test_doors_close_in_reverse_order() -> None:
+def test_components_close_in_reverse_order() -> None:
     diary: list[str] = []
     run(Recorded("a", diary), Recorded("b", diary))
     assert [line for line in diary if "watch" not in line] == [
@@ -45,31 +45,31 @@ def test_doors_close_in_reverse_order() -> None:
     ]
 
 
-def test_door_that_does_not_open_closes_those_before_it() -> None:
+def test_component_that_does_not_open_closes_those_before_it() -> None:
     diary: list[str] = []
     with pytest.raises(EmbeddedError, match="b cannot start"):
         run(Recorded("a", diary), Recorded("b", diary, fails="start"), Recorded("c", diary))
     assert diary == ["start a", "start b", "stop b", "stop a"]
 
 
-def test_door_that_breaks_closes_all() -> None:
+def test_component_that_breaks_closes_all() -> None:
     diary: list[str] = []
-    doors = [Recorded("a", diary), Recorded("b", diary, fails="watch")]
+    components = [Recorded("a", diary), Recorded("b", diary, fails="watch")]
     with pytest.raises(EmbeddedError, match="b cannot watch"):
-        asyncio.run(Process(doors, on_ready=lambda _: None).run())
+        asyncio.run(Process(components, on_ready=lambda _: None).run())
     assert diary[-2:] == ["stop b", "stop a"]
 
 
-def test_door_that_does_not_close_is_told_and_the_others_close(
+def test_a_component_that_does_not_close_is_logged_and_the_others_close(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     diary: list[str] = []
     run(Recorded("a", diary), Recorded("b", diary, fails="stop"))
     assert diary[-1] == "stop a"
-    assert "b did not close" in caplog.text
+    assert "b did not stop" in caplog.text
 
 
-def test_ready_file_is_there_only_while_all_doors_are_open(tmp_path: Path) -> None:
+def test_ready_file_is_there_only_while_all_components_are_open(tmp_path: Path) -> None:
     path = tmp_path / "ready.json"
     path.write_text("left by one that was killed")
     seen: list[object] = []
@@ -93,12 +93,12 @@ def test_ready_file_is_there_only_while_all_doors_are_open(tmp_path: Path) -> No
     assert seen[1]["endpoints"] == endpoints
 
 
-def test_all_doors_are_opened_in_the_order_they_need_each_other() -> None:
-    names = [door.name for door in doors(Settings(), Health())]
+def test_all_components_are_opened_in_the_order_they_need_each_other() -> None:
+    names = [component.name for component in components(Settings(), ProcessHealth())]
     assert names == ["http", "redis", "rsmq", "chasqui", "journal", "gomq", "kqueue"]
 
 
-def test_a_door_that_is_not_wanted_is_not_made() -> None:
+def test_a_component_that_is_not_wanted_is_not_made() -> None:
     settings = Settings(
         rsmq=RsmqSettings(enabled=False),
         chasqui=ChasquiSettings(enabled=False),
@@ -106,23 +106,23 @@ def test_a_door_that_is_not_wanted_is_not_made() -> None:
         kqueue=KqueueSettings(enabled=False),
         http=HttpSettings(enabled=False),
     )
-    assert [door.name for door in doors(settings, Health())] == ["redis"]
+    assert [component.name for component in components(settings, ProcessHealth())] == ["redis"]
 
 
-def test_endpoints_are_told_in_the_order_of_opening_and_http_last() -> None:
-    told: list[str] = []
+def test_endpoints_are_reported_in_the_order_of_opening_and_http_last() -> None:
+    names: list[str] = []
 
-    def on_ready(endpoints: Sequence[Endpoint]) -> None:
-        told.extend(each.name for each in endpoints)
+    def on_ready(endpoints: Sequence[ServedEndpoint]) -> None:
+        names.extend(each.name for each in endpoints)
         interrupt(endpoints)
 
     served = [Recorded("http"), Recorded("redis"), Recorded("gomq")]
     asyncio.run(Process(served, on_ready=on_ready).run())
-    assert told == ["redis", "gomq", "http"]
+    assert names == ["redis", "gomq", "http"]
 
 
-def test_it_is_ready_while_all_doors_are_open_and_no_signal_came() -> None:
-    health, seen = Health(), list[tuple[str, bool]]()
+def test_it_is_ready_while_all_components_are_open_and_no_signal_came() -> None:
+    health, seen = ProcessHealth(), list[tuple[str, bool]]()
 
     class Asking(Recorded):
         async def start(self) -> None:
@@ -131,7 +131,7 @@ def test_it_is_ready_while_all_doors_are_open_and_no_signal_came() -> None:
         async def stop(self) -> None:
             seen.append((f"stop {self.name}", health.ready))
 
-    def on_ready(endpoints: Sequence[Endpoint]) -> None:
+    def on_ready(endpoints: Sequence[ServedEndpoint]) -> None:
         seen.append(("ready", health.ready))
         interrupt(endpoints)
 
@@ -145,8 +145,8 @@ def test_it_is_ready_while_all_doors_are_open_and_no_signal_came() -> None:
     ]
 
 
-def test_it_is_not_ready_when_a_door_breaks() -> None:
-    health = Health()
+def test_it_is_not_ready_when_a_component_breaks() -> None:
+    health = ProcessHealth()
     broken = Recorded("a", fails="watch")
     with pytest.raises(EmbeddedError):
         asyncio.run(Process([broken], on_ready=lambda _: None, health=health).run())
@@ -157,7 +157,7 @@ def test_as_many_files_as_allowed_may_be_open() -> None:
     code = (
         "import resource as r; _, hard = r.getrlimit(r.RLIMIT_NOFILE); most = min(hard, 4000);"
         "r.setrlimit(r.RLIMIT_NOFILE, (256, most));"
-        "from tambomq.serve import process; process._allow_many_files();"
+        "from tambomq.serve import process; process._raise_file_limit();"
         "assert r.getrlimit(r.RLIMIT_NOFILE) == (most, most)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

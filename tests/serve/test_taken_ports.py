@@ -1,4 +1,4 @@
-"""Ports that are taken are told all at once, before anything is opened."""
+"""Taken ports are reported all at once, before anything is opened."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from threading import Thread
 import pytest
 
 import tambomq
-from tambomq.errors import DoorFailed
-from tambomq.serve import taken
-from tambomq.serve.taken import refuse_taken
-from tambomq.settings import (
+from tambomq.errors import ComponentFailed
+from tambomq.serve import taken_ports as taken
+from tambomq.serve.taken_ports import refuse_taken
+from tambomq.settings.load import (
     GomqSettings,
     HttpSettings,
     KqueueSettings,
@@ -43,11 +43,11 @@ def asking(http: int, redis: int, gomq: int, kqueue: int) -> Settings:
     )
 
 
-def test_all_are_told_at_once_with_ports_that_are_free(
+def test_all_taken_ports_are_reported_at_once_with_free_ones(
     busy: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(taken, "ask", lambda *_: None)
-    with pytest.raises(DoorFailed) as caught:
+    monkeypatch.setattr(taken, "describe", lambda *_: None)
+    with pytest.raises(ComponentFailed) as caught:
         refuse_taken(asking(*busy))
     text = str(caught.value)
     assert text.startswith("http, redis, gomq and kqueue cannot be served: ")
@@ -59,17 +59,17 @@ def test_all_are_told_at_once_with_ports_that_are_free(
 
 
 @pytest.mark.parametrize("place", range(4))
-def test_one_that_another_program_has_is_left_to_its_door(
+def test_one_that_another_program_has_is_left_to_its_component(
     busy: list[int], place: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(taken, "ask", lambda *_: None)
-    monkeypatch.setattr(taken, "_LEFT_BEHIND_S", 0)
+    monkeypatch.setattr(taken, "describe", lambda *_: None)
+    monkeypatch.setattr(taken, "_ORPHANS_END_S", 0)
     wanted = [0, 0, 0, 0]
     wanted[place] = busy[place]
     refuse_taken(asking(*wanted))
 
 
-def test_what_is_not_served_needs_no_port(busy: list[int]) -> None:
+def test_a_disabled_component_needs_no_port(busy: list[int]) -> None:
     refuse_taken(
         Settings(
             server=ServerSettings(redis_url="redis://elsewhere", redis_port=busy[1]),
@@ -80,11 +80,11 @@ def test_what_is_not_served_needs_no_port(busy: list[int]) -> None:
     )
 
 
-def test_a_second_serve_is_told_of_the_first(tmp_path: Path) -> None:
+def test_the_error_of_a_second_serve_names_the_first(tmp_path: Path) -> None:
     with serving(tmp_path) as first:
         found = first.ready["endpoints"]
-        doors = ("http", "redis", "gomq", "kqueue")
-        at = {name: found[name]["address"].rpartition(":")[2] for name in doors}
+        components = ("http", "redis", "gomq", "kqueue")
+        at = {name: found[name]["address"].rpartition(":")[2] for name in components}
         flags = [f"--{name}-port={port}" for name, port in at.items()]
         data = str(tmp_path / "data")
         refused = tambo("serve", "--data-dir", data, *flags, cwd=tmp_path)
@@ -101,7 +101,7 @@ def test_a_second_serve_is_told_of_the_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("body", [b"no JSON", b"[]", b'{"version": "1"}', b'{"endpoints": 1}'])
-def test_an_http_server_of_somebody_else_is_none_of_us(body: bytes) -> None:
+def test_a_foreign_http_server_is_not_taken_for_tambo(body: bytes) -> None:
     class Foreign(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
@@ -114,12 +114,12 @@ def test_an_http_server_of_somebody_else_is_none_of_us(body: bytes) -> None:
     with HTTPServer(("127.0.0.1", 0), Foreign) as server:
         thread = Thread(target=server.handle_request)
         thread.start()
-        assert taken.ask("127.0.0.1", server.server_address[1]) is None
+        assert taken.describe("127.0.0.1", server.server_address[1]) is None
         thread.join()
 
 
-def test_somebody_who_never_answers_is_none_of_us(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(taken, "_ANSWER_WITHIN_S", 0.1)
+def test_a_silent_server_is_not_taken_for_tambo(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(taken, "_REPLY_TIMEOUT_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        assert taken.ask("127.0.0.1", silent.getsockname()[1]) is None
-    assert taken.ask("127.0.0.1", 0) is None
+        assert taken.describe("127.0.0.1", silent.getsockname()[1]) is None
+    assert taken.describe("127.0.0.1", 0) is None

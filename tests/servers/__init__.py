@@ -1,4 +1,4 @@
-"""Real servers for tests: where their binaries are, how they run, how to wait for them."""
+"""Real servers for tests: their binaries, processes, and helpers that wait for them."""
 
 from __future__ import annotations
 

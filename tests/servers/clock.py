@@ -20,16 +20,16 @@ _SOURCE = Path(__file__).with_name("clock.c")
 
 
 class SteppedServer(Server):
-    """A server that is told the wrong time by a library loaded into it."""
+    """A server whose clock is offset by a preloaded library."""
 
     def __init__(self, binary: Path, directory: Path) -> None:
-        self._ahead_ms, self._told = 0, directory / "ahead_ms"
+        self._ahead_ms, self._offset_file = 0, directory / "ahead_ms"
         library = directory / "clock.so"
         compiler = shutil.which("cc") or "cc"
         options = ("-O1", "-shared", "-fPIC", "-o", library, _SOURCE, "-ldl")
         subprocess.run([compiler, *options], check=True)
-        self._told.write_text("0")
-        environ = {"LD_PRELOAD": str(library), "TAMBO_TEST_CLOCK": str(self._told)}
+        self._offset_file.write_text("0")
+        environ = {"LD_PRELOAD": str(library), "TAMBO_TEST_CLOCK": str(self._offset_file)}
         super().__init__(binary, environ=environ)
 
     def step(self, by_s: float) -> None:
@@ -38,15 +38,15 @@ class SteppedServer(Server):
             before, _ = db.time()
             self._ahead_ms += round(by_s * 1000)
             # Written beside and moved: the server reads it at any moment.
-            fresh = self._told.with_suffix(".new")
+            fresh = self._offset_file.with_suffix(".new")
             fresh.write_text(str(self._ahead_ms))
-            fresh.replace(self._told)
+            fresh.replace(self._offset_file)
             eventually(lambda: abs(db.time()[0] - before - by_s) <= 2)
 
 
 @contextmanager
 def stepped(binary: Path) -> Iterator[SteppedServer]:
-    """A server of *binary* whose clock is right until it is told otherwise."""
+    """A server of *binary* whose clock is right until it is set."""
     if sys.platform != "linux" or shutil.which("cc") is None:
         pytest.skip("needs Linux and a C compiler")
     directory = Path(tempfile.mkdtemp(prefix="tambo-clock-"))

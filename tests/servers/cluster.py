@@ -46,7 +46,7 @@ class Cluster:
             return client.execute_command(*command)
 
     def home(self, slot: int) -> int:
-        """The node that a slot is on when nobody has moved it."""
+        """The node that a slot is on before any migration."""
         return min(slot * len(self.nodes) // SLOTS, len(self.nodes) - 1)
 
     def id(self, node: int) -> str:
@@ -63,9 +63,9 @@ class Cluster:
 
     def _is_formed(self) -> bool:
         return all(
-            f"cluster_slots_ok:{SLOTS}" in (said := self._info(node))
-            and "cluster_state:ok" in said
-            and "cluster_known_nodes:3" in said
+            f"cluster_slots_ok:{SLOTS}" in (info := self._info(node))
+            and "cluster_state:ok" in info
+            and "cluster_known_nodes:3" in info
             for node in range(len(self.nodes))
         )
 

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 _EVERY_S = 0.005
 # Callers say how long an idle machine may need. Others' work must not make a test fail.
-_BUSY, _MOST_S = 6, 120.0
+_BUSY, _MAX_WAIT_S = 6, 120.0
 
 
 def eventually(condition: Callable[[], T], *, within_s: float = 5.0) -> T:
@@ -57,7 +57,7 @@ class _Wait:
 
     def __init__(self, condition: Callable[[], object], within_s: float) -> None:
         self._condition = condition
-        self._within_s = max(within_s, min(within_s * _BUSY, _MOST_S))
+        self._within_s = max(within_s, min(within_s * _BUSY, _MAX_WAIT_S))
         self._deadline = time.monotonic() + self._within_s
 
     def holds(self, value: object) -> bool:

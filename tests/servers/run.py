@@ -1,4 +1,4 @@
-"""A Redis or Valkey server that lives as long as a test wants it, and no longer."""
+"""A Redis or Valkey server that a test starts and stops."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Server:
         raise RuntimeError(f"{self.binary} found no free port\n{self.log}")
 
     def _start(self, port: int) -> bool:
-        """Start on *port*; false when somebody else took it first."""
+        """Start on *port*; false if another process took it first."""
         began = len(self.log)
         with (self.dir / "log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -130,13 +130,13 @@ class Server:
                 start_new_session=True,  # Ctrl-C is for the tests, not for their servers
             )
         self._guard = _guard(self._process.pid)
-        if eventually(self._ready_or_gone, within_s=_START_WITHIN_S) == "ready":
+        if eventually(self._ready_or_ended, within_s=_START_WITHIN_S) == "ready":
             return True
         self.kill()
-        said = self.log[began:]
-        if "already in use" in said:
+        output = self.log[began:]
+        if "already in use" in output:
             return False
-        raise RuntimeError(f"{self.binary} did not start:\n{said}")
+        raise RuntimeError(f"{self.binary} did not start:\n{output}")
 
     def _options(self, port: int) -> list[str]:
         options = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
@@ -147,9 +147,9 @@ class Server:
             return [*options, "--port", str(port)]
         return [*options, "--port", "0", "--tls-port", str(port), *self.certificate.options]
 
-    def _ready_or_gone(self) -> str:
+    def _ready_or_ended(self) -> str:
         if self._process is None or self._process.poll() is not None:
-            return "gone"
+            return "ended"
         # The socket file is asked because only our own server can own it. It is
         # opened after the port, so by then the port is ours as well.
         return "ready" if _answers(self.socket) else ""

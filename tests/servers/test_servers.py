@@ -54,7 +54,7 @@ def test_a_restarted_server_keeps_its_port_and_what_its_file_holds() -> None:
 
 def test_two_servers_never_share_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
     with Server(binaries.valkey()) as first:
-        # The probe is blind here, so only the failing bind can tell.
+        # The probe finds nothing here, so only the failing bind shows it.
         monkeypatch.setattr("tests.servers.run._is_free", lambda _: True)
         others = random.sample(range(20_000, 32_000), 49)
         monkeypatch.setattr("tests.servers.run.random.sample", lambda *_: [first.port, *others])

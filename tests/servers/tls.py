@@ -1,4 +1,4 @@
-"""A certificate for 127.0.0.1 that only a test would trust."""
+"""A self-signed certificate for 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Certificate:
 
     @property
     def options(self) -> list[str]:
-        """How a Redis server is told about it; clients need none of their own."""
+        """The options of a Redis server with it; clients need no certificate."""
         return [
             *("--tls-cert-file", str(self.cert)),
             *("--tls-key-file", str(self.key)),

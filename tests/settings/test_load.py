@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from tambomq import settings
 from tambomq.errors import SettingsError
 from tambomq.gomq.model import Options
-from tambomq.gomq.server import GomqServer
-from tambomq.journal.recording import Bounds
+from tambomq.gomq.server.grpc_server import GomqServer
+from tambomq.journal.policy import JournalBounds
 from tambomq.kqueue.frames import Limits
 from tambomq.kqueue.server import KqueueServer
-from tambomq.store.connect import URL
+from tambomq.settings import load as settings
+from tambomq.store.endpoint import URL
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -39,9 +39,9 @@ def test_without_any_source_the_defaults_hold() -> None:
 def test_a_later_source_wins() -> None:
     config("[server]\nredis_port = 1\nredis_url = 'redis://file'\n[log]\nlevel = 'error'\n")
     env = {"TAMBO_REDIS_PORT": "2", "TAMBO_REDIS_URL": "redis://env"}
-    told = settings.load(env=env, flags={"redis_port": "3", "redis_url": None})
-    assert (told.server.redis_port, told.server.redis_url) == (3, "redis://env")
-    assert told.log.level == "error"
+    loaded = settings.load(env=env, flags={"redis_port": "3", "redis_url": None})
+    assert (loaded.server.redis_port, loaded.server.redis_url) == (3, "redis://env")
+    assert loaded.log.level == "error"
 
 
 def test_the_process_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +94,7 @@ def test_a_wrong_file_is_named_with_its_key(text: str, complaint: str) -> None:
     assert complaint in str(caught.value)
 
 
-def test_a_file_that_was_asked_for_must_be_there() -> None:
+def test_a_given_config_file_must_exist() -> None:
     with pytest.raises(SettingsError, match=r"^none\.toml: cannot be read: No such file"):
         settings.load(Path("none.toml"), env={})
 
@@ -118,7 +118,7 @@ def test_variables_of_the_tests_and_of_others_are_not_settings() -> None:
     assert settings.unknown_variables(env) == []
 
 
-def test_an_unknown_variable_is_ignored_and_told() -> None:
+def test_an_unknown_variable_is_ignored_with_a_warning() -> None:
     env = {"TAMBO_REDIS_PRT": "1", "TAMBO_GOMQ_PORT": "2", "TAMBO_XYZZY": "3"}
     assert settings.load(env=env).gomq.port == 2
     assert settings.unknown_variables(env) == [
@@ -128,7 +128,7 @@ def test_an_unknown_variable_is_ignored_and_told() -> None:
 
 
 @pytest.mark.parametrize("service", ["TAMBO", "TAMBO_REDIS", "TAMBO_GOMQ", "TAMBO_A_B"])
-def test_what_kubernetes_tells_of_services_is_no_setting(service: str) -> None:
+def test_the_service_variables_of_kubernetes_are_not_settings(service: str) -> None:
     env = {
         f"{service}_SERVICE_HOST": "10.0.0.11",
         f"{service}_SERVICE_PORT": "6379",
@@ -149,7 +149,7 @@ def test_a_wrong_flag_is_named_with_the_form_it_wants(url: object) -> None:
         settings.load(env={}, flags={"redis_url": url})
 
 
-def test_a_complaint_does_not_tell_the_password() -> None:
+def test_errors_do_not_contain_the_password() -> None:
     with pytest.raises(SettingsError) as caught:
         settings.load(env={"TAMBO_REDIS_URL": "http://ana:s3cret@h"})
     assert "s3cret" not in str(caught.value)
@@ -175,8 +175,8 @@ def test_the_example_file_uncommented_is_accepted() -> None:
 # ── each kind of value, from each source ─────────────────────────────────────
 
 
-def test_a_file_sets_every_door() -> None:
-    told = settings.load(
+def test_a_file_sets_every_component() -> None:
+    loaded = settings.load(
         config(
             """
             [rsmq]
@@ -202,19 +202,19 @@ def test_a_file_sets_every_door() -> None:
         ),
         env={},
     )
-    assert told.rsmq.enabled is False
-    assert told.chasqui.queue == ("emails", "reports, daily")
-    gomq, kqueue = told.gomq, told.kqueue
+    assert loaded.rsmq.enabled is False
+    assert loaded.chasqui.queue == ("emails", "reports, daily")
+    gomq, kqueue = loaded.gomq, loaded.kqueue
     assert (gomq.host, gomq.transport, gomq.peer_timeout_s) == ("0.0.0.0", "envoy", 2.5)
     assert (gomq.max_message_bytes, gomq.token) == (16 << 20, "s3cret")
     assert gomq.tls_cert == Path("~/gomq.pem").expanduser()
     assert (kqueue.port, kqueue.slow_consumer, kqueue.max_connections) == (0, "drop", 7)
     assert (kqueue.max_name_bytes, kqueue.ok_replies) == (128, True)
-    assert (told.http.host, told.http.port) == ("::1", 8090)
+    assert (loaded.http.host, loaded.http.port) == ("::1", 8090)
 
 
 def test_a_variable_sets_switches_sizes_and_names() -> None:
-    told = settings.load(
+    loaded = settings.load(
         env={
             "TAMBO_GOMQ_ENABLED": "no",
             "TAMBO_HTTP_ENABLED": "1",
@@ -224,9 +224,13 @@ def test_a_variable_sets_switches_sizes_and_names() -> None:
             "TAMBO_CHASQUI_QUEUE": "emails, reports",
         }
     )
-    assert (told.gomq.enabled, told.http.enabled, told.kqueue.ok_replies) == (False, True, True)
-    assert (told.kqueue.max_buffer_bytes, told.kqueue.handshake_s) == (65536, 0.5)
-    assert told.chasqui.queue == ("emails", "reports")
+    assert (loaded.gomq.enabled, loaded.http.enabled, loaded.kqueue.ok_replies) == (
+        False,
+        True,
+        True,
+    )
+    assert (loaded.kqueue.max_buffer_bytes, loaded.kqueue.handshake_s) == (65536, 0.5)
+    assert loaded.chasqui.queue == ("emails", "reports")
 
 
 def test_a_flag_wins_over_a_list_and_an_absent_one_does_not() -> None:
@@ -252,14 +256,14 @@ def test_a_flag_wins_over_a_list_and_an_absent_one_does_not() -> None:
         ("[http]\nport = 70000", "port in [http]: expected a port from 0 to 65535, not 70000"),
     ],
 )
-def test_a_wrong_value_of_a_door_is_named(text: str, complaint: str) -> None:
+def test_a_wrong_value_of_a_component_is_named(text: str, complaint: str) -> None:
     with pytest.raises(SettingsError) as caught:
         settings.load(config(text), env={})
     assert complaint in str(caught.value)
 
 
 @pytest.mark.parametrize("how", ["file", "variable", "flag"])
-def test_a_token_is_never_told(how: str) -> None:
+def test_a_token_is_never_shown(how: str) -> None:
     wrong = "s3cret with spaces"
     text = f"[gomq]\ntoken = '{wrong}'" if how == "file" else ""
     env = {"TAMBO_GOMQ_TOKEN": wrong} if how == "variable" else {}
@@ -282,33 +286,33 @@ def test_every_switch_has_a_flag_for_both_directions() -> None:
 
 
 def test_servers_have_the_defaults_of_their_settings() -> None:
-    told = settings.Settings()
+    loaded = settings.Settings()
     kqueue = {name: p.default for name, p in signature(KqueueServer).parameters.items()}
     limits = Limits()
     assert {
-        "host": told.kqueue.host,
-        "port": told.kqueue.port,
-        "slow": told.kqueue.slow_consumer,
-        "max_buffer_bytes": told.kqueue.max_buffer_bytes,
-        "max_connections": told.kqueue.max_connections,
-        "handshake_s": told.kqueue.handshake_s,
-        "frame_s": told.kqueue.frame_s,
-        "max_memory_bytes": told.kqueue.max_memory_bytes,
-        "ok_replies": told.kqueue.ok_replies,
+        "host": loaded.kqueue.host,
+        "port": loaded.kqueue.port,
+        "slow": loaded.kqueue.slow_consumer,
+        "max_buffer_bytes": loaded.kqueue.max_buffer_bytes,
+        "max_connections": loaded.kqueue.max_connections,
+        "handshake_s": loaded.kqueue.handshake_s,
+        "frame_s": loaded.kqueue.frame_s,
+        "max_memory_bytes": loaded.kqueue.max_memory_bytes,
+        "ok_replies": loaded.kqueue.ok_replies,
         "limits": limits,
         "tls": None,
-        "journal": told.journal.patterns,
-        "journal_bounds": Bounds(told.journal.max_entries, told.journal.max_bytes),
+        "journal": loaded.journal.patterns,
+        "journal_bounds": JournalBounds(loaded.journal.max_entries, loaded.journal.max_bytes),
         "url": URL,
     } == kqueue
-    assert limits.name_bytes == told.kqueue.max_name_bytes
-    assert limits.message_bytes == told.kqueue.max_message_bytes
+    assert limits.name_bytes == loaded.kqueue.max_name_bytes
+    assert limits.message_bytes == loaded.kqueue.max_message_bytes
     gomq = {name: p.default for name, p in signature(GomqServer).parameters.items()}
-    assert (gomq["host"], gomq["port"]) == (told.gomq.host, told.gomq.port)
-    assert gomq["token"] is told.gomq.token is None
+    assert (gomq["host"], gomq["port"]) == (loaded.gomq.host, loaded.gomq.port)
+    assert gomq["token"] is loaded.gomq.token is None
     options = Options()
-    assert options.peer_timeout_s == told.gomq.peer_timeout_s
-    assert options.max_message_bytes == told.gomq.max_message_bytes
+    assert options.peer_timeout_s == loaded.gomq.peer_timeout_s
+    assert options.max_message_bytes == loaded.gomq.max_message_bytes
     assert (options.journal, options.journal_bounds) == (
         kqueue["journal"],
         kqueue["journal_bounds"],

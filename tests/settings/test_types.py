@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tambomq.forms import (
+from tambomq.settings.types import (
     Count,
     Directory,
     File,

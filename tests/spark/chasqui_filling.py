@@ -11,9 +11,9 @@ import redis
 from tambomq.chasqui.job import Envelope, RetryOverride
 from tambomq.chasqui.keys import GROUP, Keys
 from tambomq.chasqui.repeat import RepeatPattern, RepeatSpec
-from tambomq.chasqui.wire import encode_envelope, encode_member
-from tambomq.chasqui.wire_repeat import encode_spec
-from tambomq.spark.table import Bounds, Table
+from tambomq.chasqui.wire.envelope import encode_envelope, encode_member
+from tambomq.chasqui.wire.repeat import encode_spec
+from tambomq.spark.core.table import ColumnBounds, Table
 from tambomq.store.sync import Store
 
 NOW = 1_800_000_000_000
@@ -60,10 +60,14 @@ def dump(db: redis.Redis) -> dict[Any, Any]:
 
 
 def rows(
-    table: Table, store: Store, bounds: Bounds | None = None, pieces: int = 4, queue: str = "mail"
+    table: Table,
+    store: Store,
+    bounds: ColumnBounds | None = None,
+    pieces: int = 4,
+    queue: str = "mail",
 ) -> list[dict[str, Any]]:
     """All rows, as one worker after the other reads them."""
-    asked = bounds or Bounds()
+    asked = bounds or ColumnBounds()
     # A table travels to its workers.
     there: Table = pickle.loads(pickle.dumps(table))  # noqa: S301  (it is ours)
     return [

@@ -1,4 +1,4 @@
-"""One job of each kind, run wherever it is told: a process for `test_cluster_*`.
+"""One job of each kind, run on a given master: a process for `test_cluster_*`.
 
 cluster_job.py <url> <folder> [master]
     read the queue ``orders``, take it into files, write it to the queue ``copies``, follow a

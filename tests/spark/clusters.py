@@ -18,7 +18,8 @@ import pyspark
 import redis
 
 from tambomq.rsmq import Rsmq
-from tambomq.spark import java, needs
+from tambomq.spark.launch import java
+from tambomq.spark.launch import worker_requirements as needs
 from tests.servers import eventually
 from tests.spark import tailing
 from tests.sparking import JAVA

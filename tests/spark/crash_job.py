@@ -1,6 +1,7 @@
-"""Streams that die: a process for `test_crash_points` and its like. Told in JSON.
+"""Streams that die: a process for `test_crash_points` and its like.
 
-It is told the url, master and conf, and cases: each with kind, sink, folder, options and doom.
+Its arguments, in JSON, are url, master, conf and cases, each with kind, sink, folder, options
+and doom.
 
 A case is a query: *kind* names a format that is streamed with *options*; *sink* is ``files``,
 for Parquet files in <folder>/out, or the queue that the rows go to, of the same format. All run at
@@ -34,16 +35,17 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
+from tambomq.bulk.lease_model import Claim
 from tambomq.spark import session
-from tambomq.spark.chasqui import ChasquiSource
-from tambomq.spark.gomq import GomqSource
-from tambomq.spark.leased import LeasedReader
-from tambomq.spark.rsmq import RsmqSource
-from tambomq.spark.sink import StreamWriter
-from tambomq.spark.tail import TailReader
-from tambomq.spark.tambo import TamboSource
-from tambomq.store.ledger import Claim
-from tests.spark.dying import Doom
+from tambomq.spark.formats.chasqui.source import ChasquiSource
+from tambomq.spark.formats.gomq.source import GomqSource
+from tambomq.spark.formats.rsmq.source import RsmqSource
+from tambomq.spark.formats.tambo.source import TamboSource
+from tambomq.spark.lease.holder import LeaseHolder
+from tambomq.spark.lease.reader import LeasedReader
+from tambomq.spark.sink.writer import StreamWriter
+from tambomq.spark.tail.reader import TailReader
+from tests.spark.dying import CrashPlan
 
 SINKS = {"rsmq": ("body",), "chasqui": ("payload", "name"), "gomq": ("payload",)}
 """The columns that are written."""
@@ -51,10 +53,10 @@ _BEGUN = "begun"
 _TIMES = 20
 
 
-class MortalReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class CrashingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Comes by the points of a batch that are in a reader."""
 
-    doom: Doom
+    doom: CrashPlan
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  (Spark's name)
         Path(self.doom.folder, _BEGUN).touch()
@@ -76,15 +78,15 @@ class MortalReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self.doom.at("in read", number)
 
 
-class MortalLeased(MortalReader, LeasedReader):
+class CrashingLeasedReader(CrashingReader, LeasedReader):
     """A queue."""
 
-    def _claimed(self, lease: Any, number: int, most: int) -> Claim:
+    def _claim(self, holder: LeaseHolder, number: int, max_rows: int) -> Claim:
         self.doom.at("between", self.doom.planned(), and_us=True)
-        return super()._claimed(lease, number, most)
+        return super()._claim(holder, number, max_rows)
 
 
-class MortalTail(MortalReader, TailReader):
+class CrashingTailReader(CrashingReader, TailReader):
     """A stream of which nothing is consumed."""
 
     def latestOffset(self, start: Any, limit: Any) -> Any:  # noqa: N802  (Spark's name)
@@ -92,10 +94,10 @@ class MortalTail(MortalReader, TailReader):
         return super().latestOffset(start, limit)
 
 
-class MortalWriter(StreamWriter):
+class CrashingWriter(StreamWriter):
     """Comes by the points of a batch that are in our sinks."""
 
-    doom: Doom
+    doom: CrashPlan
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Any:
         number = int(self._task().getLocalProperty("streaming.sql.batchId"))
@@ -115,12 +117,12 @@ class MortalWriter(StreamWriter):
                 self.doom.at("between chunks", number)
 
 
-class Mortal(DataSource):
+class CrashingSource(DataSource):
     """Comes before a format, and lets its readers and writers come by their doom."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         rest = dict(options)
-        self.doom = Doom.read(rest.pop("doom"))
+        self.doom = CrashPlan.read(rest.pop("doom"))
         super().__init__(cast("Any", rest))
 
     @classmethod
@@ -130,34 +132,36 @@ class Mortal(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (Spark's)
         reader: Any = super().streamReader(schema)
         # As the format made it from its options, whatever these are.
-        reader.__class__ = MortalLeased if isinstance(reader, LeasedReader) else MortalTail
+        reader.__class__ = (
+            CrashingLeasedReader if isinstance(reader, LeasedReader) else CrashingTailReader
+        )
         reader.doom = self.doom
         return cast("DataSourceStreamReader", reader)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  (Spark's)
         writer: Any = super().streamWriter(schema, overwrite)
-        writer.__class__ = MortalWriter
+        writer.__class__ = CrashingWriter
         writer.doom = self.doom
         return cast("DataSourceStreamWriter", writer)
 
 
-class MortalRsmq(Mortal, RsmqSource):
+class CrashingRsmq(CrashingSource, RsmqSource):
     """RSMQ."""
 
 
-class MortalChasqui(Mortal, ChasquiSource):
+class CrashingChasqui(CrashingSource, ChasquiSource):
     """ChasquiMQ."""
 
 
-class MortalGomq(Mortal, GomqSource):
+class CrashingGomq(CrashingSource, GomqSource):
     """GOMQ."""
 
 
-class MortalTambo(Mortal, TamboSource):
+class CrashingTambo(CrashingSource, TamboSource):
     """Journals."""
 
 
-def disturbed(rows: DataFrame, doom: Doom) -> DataFrame:
+def disturbed(rows: DataFrame, doom: CrashPlan) -> DataFrame:
     """Let files come by their doom: where they begin, and after some rows."""
     seen, points = count(), {0: "before write", 150: "in sink write"}
 
@@ -171,7 +175,7 @@ def disturbed(rows: DataFrame, doom: Doom) -> DataFrame:
     return rows.withColumn(name, functions.udf(passed, useArrow=False)(name))
 
 
-def watch(doom: Doom, batch: int) -> None:
+def watch(doom: CrashPlan, batch: int) -> None:
     """Come by when the files are committed, and the batch is not yet."""
     while not (Path(doom.folder) / "out" / "_spark_metadata" / str(batch)).exists():
         time.sleep(0.0005)
@@ -179,9 +183,9 @@ def watch(doom: Doom, batch: int) -> None:
 
 
 def start(spark: SparkSession, url: str, case: dict[str, Any], jvm: int) -> StreamingQuery:
-    doom = Doom.read(case["doom"], jvm)
+    doom = CrashPlan.read(case["doom"], jvm)
     name = f"mortal-{case['kind']}"
-    reading = spark.readStream.format(name).options(url=url, doom=doom.told(), **case["options"])
+    reading = spark.readStream.format(name).options(url=url, doom=doom.to_json(), **case["options"])
     rows = reading.load()
     if case["sink"] == "files":
         for event in doom.events:
@@ -193,7 +197,7 @@ def start(spark: SparkSession, url: str, case: dict[str, Any], jvm: int) -> Stre
         # What another has had is not there to be written.
         kept = rows.where("fault IS NULL").select(*SINKS[case["kind"]])
         writing = kept.writeStream.format(name)
-        writing = writing.options(url=url, doom=doom.told(), queue=case["sink"])
+        writing = writing.options(url=url, doom=doom.to_json(), queue=case["sink"])
     writing = writing.option("checkpointLocation", f"{doom.folder}/checkpoint")
     return writing.trigger(availableNow=True).start()
 
@@ -225,17 +229,17 @@ def ended(query: StreamingQuery) -> str:
 
 def register(spark: SparkSession) -> None:
     """Let a session know the formats that die."""
-    for each in (MortalRsmq, MortalChasqui, MortalGomq, MortalTambo):
+    for each in (CrashingRsmq, CrashingChasqui, CrashingGomq, CrashingTambo):
         spark.dataSource.register(each)
 
 
-def main(told: dict[str, Any]) -> None:
-    spark = session("crash", master=told["master"], conf=told["conf"])
+def main(args: dict[str, Any]) -> None:
+    spark = session("crash", master=args["master"], conf=args["conf"])
     gateway: Any = spark.sparkContext._gateway
     register(spark)
-    queries = [begin(spark, told["url"], case, gateway.proc.pid) for case in told["cases"]]
+    queries = [begin(spark, args["url"], case, gateway.proc.pid) for case in args["cases"]]
     errors = []
-    for case, query in zip(told["cases"], queries, strict=True):
+    for case, query in zip(args["cases"], queries, strict=True):
         error = ended(query)
         errors += [error] if error else []
         Path(case["folder"], "ended").write_text(error)

@@ -1,4 +1,4 @@
-"""What is streamed where jobs die: queues of each protocol, how to fill them, what is left."""
+"""Queues of each protocol for crash tests: filling them, and reading what is left."""
 
 from __future__ import annotations
 
@@ -10,25 +10,27 @@ from typing import Any, Protocol
 import msgspec
 import redis
 
+from tambomq.bulk.lease_model import LeaseRequest
 from tambomq.chasqui import BlockingQueue
 from tambomq.chasqui.keys import GROUP, lessee
 from tambomq.chasqui.keys import Keys as ChasquiKeys
-from tambomq.chasqui.wire import decode_envelope
+from tambomq.chasqui.wire.envelope import decode_envelope
 from tambomq.gomq import keys as gomq_keys
-from tambomq.gomq import lease_ops, leave_ops, ops, wire
-from tambomq.gomq.model import Options
+from tambomq.gomq import wire
+from tambomq.gomq.bulk.lease import GomqLeaseOps
+from tambomq.gomq.ops import leave as leave_ops
+from tambomq.gomq.ops import messages as message_ops
 from tambomq.rsmq import Rsmq
 from tambomq.rsmq.keys import Keys as RsmqKeys
-from tambomq.store.ledger import Term
 from tambomq.store.sync import Store
 from tests.chasqui.stored import jobs
 from tests.servers import eventually
-from tests.spark.dying import Doom, Event, committed
+from tests.spark.dying import CrashPlan, Event, committed
 
 JOB = "tests.spark.crash_job"
 
 
-class Kind(Protocol):
+class CrashKind(Protocol):
     """A protocol that can be leased, as its other clients see it."""
 
     body: str
@@ -49,7 +51,7 @@ class Kind(Protocol):
     def ledger(self, queue: str, lease: str) -> str:
         """The key of the ledger."""
 
-    def take(self, url: str, queue: str, lease: str, most: int) -> list[bytes]:
+    def take(self, url: str, queue: str, lease: str, max_count: int) -> list[bytes]:
         """Let another consumer have some that a lease has had for too long; their bodies."""
 
 
@@ -79,9 +81,9 @@ class OfRsmq:
     def ledger(self, queue: str, lease: str) -> str:
         return self._keys.ledger(queue, lease)
 
-    def take(self, url: str, queue: str, lease: str, most: int) -> list[bytes]:  # noqa: ARG002  (as above)
+    def take(self, url: str, queue: str, lease: str, max_count: int) -> list[bytes]:  # noqa: ARG002  (as above)
         with Rsmq(url) as client:
-            found = client.receive_messages(queue, most)
+            found = client.receive_messages(queue, max_count)
             client.delete_messages(queue, [message.id for message in found])
         return [message.body for message in found]
 
@@ -108,11 +110,11 @@ class OfChasqui:
     def ledger(self, queue: str, lease: str) -> str:
         return ChasquiKeys(queue).ledger(lease)
 
-    def take(self, url: str, queue: str, lease: str, most: int) -> list[bytes]:
+    def take(self, url: str, queue: str, lease: str, max_count: int) -> list[bytes]:
         stream = ChasquiKeys(queue).stream
         with redis.Redis.from_url(url) as client:
             db: Any = client
-            held = db.xpending_range(stream, GROUP, "-", "+", most, lessee(lease))
+            held = db.xpending_range(stream, GROUP, "-", "+", max_count, lessee(lease))
             ids = [each["message_id"] for each in held]
             taken = db.xclaim(stream, GROUP, "other", 1000, ids)
             db.xack(stream, GROUP, *(id for id, _ in taken))
@@ -131,7 +133,9 @@ class OfGomq:
     def fill(self, url: str, queue: str, numbers: Sequence[int]) -> list[bytes]:
         bodies = [b"%d" % number for number in numbers]
         pairs = zip(numbers, bodies, strict=True)
-        self._ask(url, ops.push(queue, [wire.encode(f"{n:020}", "", body) for n, body in pairs]))
+        self._ask(
+            url, message_ops.push(queue, [wire.encode(f"{n:020}", "", body) for n, body in pairs])
+        )
         return bodies
 
     def bodies(self, db: Any, queue: str) -> list[bytes]:
@@ -146,18 +150,19 @@ class OfGomq:
     def ledger(self, queue: str, lease: str) -> str:
         return gomq_keys.ledger(queue, lease)
 
-    def take(self, url: str, queue: str, lease: str, most: int) -> list[bytes]:
-        options, term, store = Options(), Term(queue, "other", "other"), Store(url)
+    def take(self, url: str, queue: str, lease: str, max_count: int) -> list[bytes]:
+        lease_ops, request = GomqLeaseOps(), LeaseRequest(queue, "other", "other")
+        store = Store(url)
         try:
             # As if it were half a minute later: only then is a silent peer disconnected.
             with redis.Redis.from_url(url) as db:
                 db.hset(self.ledger(queue, lease), "hidden_until", 1)
                 db.set(gomq_keys.last_action(gomq_keys.lessee(lease)), 1)
-            assert store.follow(lease_ops.release_expired(options, queue)).keys() == {lease}
-            assert store.run(lease_ops.attach(options, term)).ours
-            claim = store.follow(lease_ops.claim(options, term, 1, "m", most))
-            found = store.run(lease_ops.members(term, "m", 0, claim.size))
-            store.follow(lease_ops.acknowledge(options, term, 1, "m"))
+            assert store.follow(lease_ops.release_expired(queue)).keys() == {lease}
+            assert store.run(lease_ops.attach(request)).granted
+            claim = store.follow(lease_ops.claim(request, 1, "m", max_count))
+            found = store.run(lease_ops.members(request, "m", 0, claim.size))
+            store.follow(lease_ops.acknowledge(request, 1, "m"))
             store.follow(leave_ops.unsubscribe(queue, gomq_keys.lessee("other")))
         finally:
             store.close()
@@ -171,7 +176,7 @@ class OfGomq:
             store.close()
 
 
-KINDS: dict[str, Kind] = {"rsmq": OfRsmq(), "chasqui": OfChasqui(), "gomq": OfGomq()}
+KINDS: dict[str, CrashKind] = {"rsmq": OfRsmq(), "chasqui": OfChasqui(), "gomq": OfGomq()}
 
 
 @dataclass(frozen=True)
@@ -183,7 +188,7 @@ class Case:
     folder: Path
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> CrashKind:
         return KINDS[self.name]
 
     @property
@@ -212,19 +217,19 @@ class Case:
             self.kind.make(url, self.out)
         return self.kind.fill(url, self.queue, numbers)
 
-    def doom(self, *events: Event) -> Doom:
+    def doom(self, *events: Event) -> CrashPlan:
         """What is to happen to its query."""
-        return Doom(str(self.folder), events)
+        return CrashPlan(str(self.folder), events)
 
-    def told(self, *events: Event, **options: Any) -> dict[str, Any]:
-        """What the job is told of it."""
-        wanted = {"queue": self.queue, "lease": self.lease, "partitions": 2, **options}
+    def query_spec(self, *events: Event, **options: Any) -> dict[str, Any]:
+        """Return the case for `crash_job`."""
+        selector = {"queue": self.queue, "lease": self.lease, "partitions": 2, **options}
         return {
             "kind": self.name,
             "sink": self.out,
             "folder": str(self.folder),
-            "options": wanted,
-            "doom": self.doom(*events).told(),
+            "options": selector,
+            "doom": self.doom(*events).to_json(),
         }
 
     def rows(self, db: redis.Redis) -> list[bytes]:
@@ -257,8 +262,8 @@ def both(folder: Path, kind: str) -> list[Case]:
     return [Case(kind, sink, folder / sink) for sink in ("files", "queue")]
 
 
-def told(
+def job_args(
     url: str, *cases: dict[str, Any], master: str = "local[2]", conf: Any = None
 ) -> dict[str, Any]:
-    """What a job is told."""
+    """Return the arguments of a job."""
     return {"url": url, "master": master, "conf": conf or {}, "cases": cases}

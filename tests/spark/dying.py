@@ -1,6 +1,6 @@
 """Jobs in processes of their own that die, or wait, at a point that is known beforehand.
 
-`Job` is how a test sees one; `Doom` is what the job itself calls at its points.
+`Job` is how a test sees one; `CrashPlan` is what the job itself calls at its points.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tests.servers import eventually
 
 _ROOT = Path(__file__).parents[2]
 _HELD_FOR_S = 900
-_GONE_WITHIN_S = 60
+_ENDED_WITHIN_S = 60
 
 
-class Died(BaseException):
-    """Raised where a test wants a query to die; nothing below a query's own process catches it."""
+class InjectedCrash(BaseException):
+    """Raised where a test lets a query crash; nothing below a query's own process catches it."""
 
 
 def first_time(folder: str | Path, what: str) -> bool:
@@ -47,8 +47,8 @@ class Event:
     point: str
     batch: int = 1
     act: str = "driver"
-    """driver: the JVM is killed; executor: the JVM of the worker is; raise: `Died` is raised;
-    hold: nothing goes on there before `Doom.release`."""
+    """driver: the JVM is killed; executor: the worker's JVM is; raise: `InjectedCrash` is raised;
+    hold: nothing goes on there before `CrashPlan.release`."""
 
     @property
     def name(self) -> str:
@@ -67,8 +67,8 @@ def holds(point: str, batch: int = 1) -> Event:
 
 
 @dataclass(frozen=True)
-class Doom:
-    """What happens to one query. Plain values: it is sent to workers."""
+class CrashPlan:
+    """The crashes of one query, and where they happen. Picklable: it is sent to workers."""
 
     folder: str
     """That of the query; `checkpoint` is in it."""
@@ -77,12 +77,12 @@ class Doom:
 
     @classmethod
     def read(cls, text: str, jvm: int = 0) -> Self:
-        """What `told` has told."""
+        """Return the doom that `to_json` has encoded."""
         folder, events, known = json.loads(text)
         return cls(folder, tuple(Event(*each) for each in events), jvm or known)
 
-    def told(self) -> str:
-        """Itself, as an option."""
+    def to_json(self) -> str:
+        """Return it as text, for an option."""
         return json.dumps([self.folder, [astuple(each) for each in self.events], self.jvm])
 
     def has_come(self) -> bool:
@@ -104,7 +104,7 @@ class Doom:
                 self._hold(event)
                 continue
             if event.act == "raise":
-                raise Died(event.name)
+                raise InjectedCrash(event.name)
             os.kill(self.jvm if event.act == "driver" else _grandparent(), signal.SIGKILL)
             if and_us:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -128,14 +128,14 @@ class Doom:
 
 
 class Job:
-    """A module that runs with *told* as JSON. When the block ends, it and all it started are gone.
+    """A module that runs with *args* as JSON. When the block ends, it and all it started are gone.
 
     All of them are of one session; not of one process group, since Spark's daemon makes its own.
     """
 
-    def __init__(self, module: str, folder: Path, told: Any) -> None:
+    def __init__(self, module: str, folder: Path, args: Any) -> None:
         self.log = folder / "log"
-        self._command = [sys.executable, "-m", module, json.dumps(told)]
+        self._command = [sys.executable, "-m", module, json.dumps(args)]
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -193,14 +193,14 @@ class Job:
         """End all its processes as a crash would."""
         assert self._process is not None
 
-        def is_gone() -> bool:
+        def has_ended() -> bool:
             assert self._process is not None
             self.signal(signal.SIGKILL)
             self._process.poll()
             return not self._members()
 
         # More than once: one may be started while we look.
-        eventually(is_gone, within_s=_GONE_WITHIN_S)
+        eventually(has_ended, within_s=_ENDED_WITHIN_S)
         self._process.wait()
 
     def _members(self) -> list[int]:
@@ -213,18 +213,18 @@ class Job:
         return found
 
 
-def run(module: str, folder: Path, told: Any, *, within_s: float = 300) -> tuple[int, str]:
+def run(module: str, folder: Path, args: Any, *, within_s: float = 300) -> tuple[int, str]:
     """The job's end: its status, and what it told."""
-    with Job(module, folder, told) as job:
+    with Job(module, folder, args) as job:
         status = job.wait(within_s)
     return status, job.log.read_text()[-6000:]
 
 
 def killed(
-    module: str, folder: Path, told: Any, dooms: Sequence[Doom], *, within_s: float = 300
+    module: str, folder: Path, args: Any, dooms: Sequence[CrashPlan], *, within_s: float = 300
 ) -> None:
     """Let a job run until all its dooms have come, and no longer."""
-    with Job(module, folder, told) as job:
+    with Job(module, folder, args) as job:
         job.until(lambda: all(doom.is_held() for doom in dooms), within_s)
         for doom in dooms:
             # Where it was held, something else is still to happen.

@@ -14,18 +14,18 @@ from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from tambomq.spark.leased import LeasedReader
+from tambomq.spark.lease.reader import LeasedReader
 from tambomq.store.call import Call, Outcome
 from tambomq.store.sync import Store
 
 
-class Died(BaseException):
-    """The driver is no more."""
+class DriverCrash(BaseException):
+    """Raised in place of a crash of the driver."""
 
 
 @dataclass
-class Life:
-    """How many more steps there are; a step may be done and its reply be lost."""
+class StepsUntilCrash:
+    """Counts steps until the driver crashes; the last one may succeed with its reply lost."""
 
     steps: int = 1_000_000
     does_the_last: bool = True
@@ -33,33 +33,33 @@ class Life:
     def step(self, act: Callable[[], Any] = lambda: None) -> Any:
         self.steps -= 1
         if self.steps < 0:
-            raise Died
+            raise DriverCrash
         if self.steps == 0 and self.does_the_last:
             act()
-            raise Died
+            raise DriverCrash
         return act()
 
 
-class MortalStore(Store):
-    """A store whose process may die at any trip."""
+class CrashingStore(Store):
+    """A store whose process may crash at any round trip."""
 
-    life: Life
+    life: StepsUntilCrash
 
     def outcomes(self, calls: Sequence[Call[Any]]) -> list[Outcome]:
-        """Make *calls*, unless it is over."""
-        outcomes: list[Outcome] = self.life.step(lambda: super(MortalStore, self).outcomes(calls))
+        """Make *calls*, unless the process has crashed."""
+        outcomes: list[Outcome] = self.life.step(lambda: super(CrashingStore, self).outcomes(calls))
         return outcomes
 
 
 @dataclass(frozen=True)
-class MortalPlace:
-    """Where the server is, for one life."""
+class CrashingTarget:
+    """The Redis target of one process, which may crash."""
 
     url: str
-    life: Life
+    life: StepsUntilCrash
 
     def open(self) -> Store:
-        store = MortalStore(self.url)
+        store = CrashingStore(self.url)
         store.life = self.life
         return store
 
@@ -81,9 +81,9 @@ class Checkpoint:
 
 
 def run_until_empty(
-    reader: LeasedReader, checkpoint: Checkpoint, life: Life, most: int = 10
+    reader: LeasedReader, checkpoint: Checkpoint, life: StepsUntilCrash, max_count: int = 10
 ) -> None:
-    """Go on from *checkpoint* as Spark does with ``availableNow``; may raise `Died`."""
+    """Go on from *checkpoint* as Spark does with ``availableNow``; may raise `DriverCrash`."""
     reader.prepareForTriggerAvailableNow()
     start = reader.initialOffset()
     if checkpoint.offsets:
@@ -92,7 +92,7 @@ def run_until_empty(
             _run_batch(reader, checkpoint, life, number)
         start = checkpoint.offsets[-1][1]
     while True:
-        end = reader.latestOffset(start, ReadMaxRows(most))
+        end = reader.latestOffset(start, ReadMaxRows(max_count))
         if end == start:
             return
         life.step(partial(checkpoint.offsets.append, (start, end)))
@@ -103,7 +103,9 @@ def run_until_empty(
         start = end
 
 
-def _run_batch(reader: LeasedReader, checkpoint: Checkpoint, life: Life, number: int) -> None:
+def _run_batch(
+    reader: LeasedReader, checkpoint: Checkpoint, life: StepsUntilCrash, number: int
+) -> None:
     rows = read(reader, *checkpoint.offsets[number])
     life.step(lambda: checkpoint.sink.setdefault(number, rows))
 
@@ -125,10 +127,10 @@ def read(reader: LeasedReader, start: dict[str, Any], end: dict[str, Any]) -> li
 
 
 def die(reader: LeasedReader) -> None:
-    """Let a driver be gone without a word."""
-    lease, reader._lease = reader._lease, None
-    if lease is not None:
-        lease._over.set()
-        if lease._taken:
-            lease._keeper.join()
-        lease.store.close()
+    """Kill the driver: its lease is not released."""
+    holder, reader._held = reader._held, None
+    if holder is not None:
+        holder._stopped.set()
+        if holder._is_acquired:
+            holder._thread.join()
+        holder.store.close()

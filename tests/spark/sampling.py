@@ -1,4 +1,4 @@
-"""Which part of a crash matrix is run: all of it, or a sample drawn by a seed.
+"""The part of a crash matrix to run: all of it, or a sample drawn by a seed.
 
 ``TAMBO_TEST_MATRIX=all`` runs all. Otherwise ``TAMBO_TEST_SEED``, any text, draws a sample in which
 each row and each column occurs, so that every run covers each protocol and each point of death.

@@ -14,18 +14,18 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 
 from tambomq.spark import session
-from tests.spark.crash_job import MortalRsmq
-from tests.spark.dying import Doom, first_time
+from tests.spark.crash_job import CrashingRsmq
+from tests.spark.dying import CrashPlan, first_time
 
 
-def stream(spark: SparkSession, url: str, told: str) -> None:
+def stream(spark: SparkSession, url: str, args: str) -> None:
     """Write what the files hold, two of them in each batch."""
     gateway: Any = spark.sparkContext._gateway
-    doom = Doom.read(told, gateway.proc.pid)
+    doom = CrashPlan.read(args, gateway.proc.pid)
     rows = spark.readStream.schema("body STRING").option("maxFilesPerTrigger", 2)
-    spark.dataSource.register(MortalRsmq)
-    writing = rows.text(f"{doom.folder}/in").writeStream.format(MortalRsmq.name())
-    writing = writing.options(url=url, queue="q", doom=doom.told())
+    spark.dataSource.register(CrashingRsmq)
+    writing = rows.text(f"{doom.folder}/in").writeStream.format(CrashingRsmq.name())
+    writing = writing.options(url=url, queue="q", doom=doom.to_json())
     writing = writing.option("checkpointLocation", f"{doom.folder}/checkpoint")
     writing.trigger(availableNow=True).start().awaitTermination()
 
@@ -43,17 +43,17 @@ def retry(spark: SparkSession, url: str, folder: str) -> None:
     made.write.format("rsmq").options(url=url, queue="q").mode("append").save()
 
 
-def main(told: dict[str, Any]) -> None:
+def main(args: dict[str, Any]) -> None:
     conf = {
         "spark.sql.execution.arrow.maxRecordsPerBatch": 1000,
-        "spark.local.dir": f"{told['folder']}/local",
-        "spark.sql.warehouse.dir": f"{told['folder']}/warehouse",
+        "spark.local.dir": f"{args['folder']}/local",
+        "spark.sql.warehouse.dir": f"{args['folder']}/warehouse",
     }
     spark = session("sink-job", master="local[2,3]", conf=conf)
-    if told.get("retry"):
-        retry(spark, told["url"], told["folder"])
+    if args.get("retry"):
+        retry(spark, args["url"], args["folder"])
     else:
-        stream(spark, told["url"], told["doom"])
+        stream(spark, args["url"], args["doom"])
     spark.stop()
 
 

@@ -9,8 +9,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from tambomq.spark import chasqui_sink, gomq_sink, rsmq_sink, tambo_sink
-from tambomq.spark.sink import BatchWriter, Sink, StreamWriter, Written
+from tambomq.spark.formats.chasqui import sink as chasqui_sink
+from tambomq.spark.formats.gomq import sink as gomq_sink
+from tambomq.spark.formats.rsmq import sink as rsmq_sink
+from tambomq.spark.formats.tambo import sink as tambo_sink
+from tambomq.spark.sink.writer import BatchWriter, Sink, StreamWriter, WriteResult
 
 SINKS = {
     "rsmq": rsmq_sink.sink,
@@ -68,7 +71,7 @@ def stream(
     *,
     handed: Iterable[pa.RecordBatch] | None = None,
     **options: Any,
-) -> Written:
+) -> WriteResult:
     """Write *rows* as one task of a streaming query; *handed* is how they come, if it matters."""
     writer = StreamWriter(sink(source, rows, **options), context or Context())
     return writer.write(iter(batches(rows, 10_000) if handed is None else handed))
@@ -76,7 +79,7 @@ def stream(
 
 def batch(
     source: str, rows: pa.Table, context: Context | None = None, **options: Any
-) -> tuple[BatchWriter, Written]:
+) -> tuple[BatchWriter, WriteResult]:
     """Write *rows* as one task of a batch write."""
     writer = BatchWriter(sink(source, rows, **options), context or Context())
     return writer, writer.write(iter(batches(rows, 10_000)))

@@ -12,7 +12,7 @@ import redis
 from tambomq.chasqui.keys import Keys
 from tests.spark import dying
 from tests.spark.chasqui_filling import NOW, envelope
-from tests.spark.dying import Doom, Event
+from tests.spark.dying import CrashPlan, Event
 from tests.spark.tailing import PROTOCOL, fill
 
 _KEYS = Keys("q")
@@ -42,15 +42,15 @@ class Tail:
     column: str
     fill: Callable[[redis.Redis, Iterable[int]], object]
 
-    def told(self, folder: Path, *events: Event, **options: Any) -> dict[str, Any]:
-        """What `crash_job` is told of a query that follows it into files."""
+    def query_spec(self, folder: Path, *events: Event, **options: Any) -> dict[str, Any]:
+        """Return the case for `crash_job`: a query that follows it into files."""
         folder.mkdir(exist_ok=True)
         return {
             "kind": self.kind,
             "sink": "files",
             "folder": str(folder),
             "options": {"queue": "q", "partitions": 2, **self.options, **options},
-            "doom": Doom(str(folder), events).told(),
+            "doom": CrashPlan(str(folder), events).to_json(),
         }
 
     def rows(self, folder: Path) -> list[str]:

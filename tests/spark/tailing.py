@@ -12,13 +12,13 @@ import redis
 from pyspark.sql.streaming.datasource import ReadLimit
 
 from tambomq.journal.keys import Keys
-from tambomq.spark.options import Place, Wanted
-from tambomq.spark.tail import TailReader, TailTable
-from tambomq.spark.tail_options import Following
-from tambomq.spark.tambo_tables import Journal
+from tambomq.spark.core.options import QueueSelector, RedisTarget
+from tambomq.spark.formats.tambo.tables import JournalTable
+from tambomq.spark.tail.options import TailOptions
+from tambomq.spark.tail.reader import TailReader, TailTable
 
 PROTOCOL = "kqueue"
-JOURNAL = Journal(PROTOCOL)
+JOURNAL = JournalTable(PROTOCOL)
 
 
 def key(queue: str) -> str:
@@ -43,7 +43,7 @@ def spread(start_ms: int, step_ms: int) -> Iterator[str]:
 
 def reader(url: str, *queues: str, table: TailTable = JOURNAL, **how: Any) -> TailReader:
     how.setdefault("look_every_s", 0)
-    return TailReader(table, Place(url), Wanted(queues), Following(**how))
+    return TailReader(table, RedisTarget(url), QueueSelector(queues), TailOptions(**how))
 
 
 class Query:
@@ -64,10 +64,10 @@ class Query:
         self.offset = end
         return self.again(-1)
 
-    def again(self, place: int) -> list[pa.RecordBatch]:
+    def again(self, redis_target: int) -> list[pa.RecordBatch]:
         """Read a batch that is in the log, as after a crash."""
-        parts = self.source.partitions(*self.batches[place])
-        sent = pickle.dumps((self.source, parts))
+        partition_count = self.source.partitions(*self.batches[redis_target])
+        sent = pickle.dumps((self.source, partition_count))
         worker, tasks = pickle.loads(sent)  # noqa: S301  (as Spark's workers do, and our own)
         return [rows for task in tasks for rows in worker.read(task)]
 

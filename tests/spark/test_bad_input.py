@@ -1,4 +1,4 @@
-"""What cannot be, in a real Spark: one clear line for whoever asked, and no secret in it."""
+"""Invalid input in a real Spark: a one-line error for the caller, without any secret."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tambomq.chasqui.keys import Keys
 from tambomq.errors import QueueError, QueueNotFound, SettingsError, WrongType
 from tambomq.journal.keys import Keys as JournalKeys
 from tambomq.rsmq import Rsmq
-from tambomq.spark import schemas
-from tambomq.spark.chasqui import ChasquiSource
-from tambomq.spark.gomq import GomqSource
-from tambomq.spark.rsmq import RsmqSource
-from tambomq.spark.source import QueueSource
-from tambomq.spark.tambo import TamboSource
+from tambomq.spark.core import schemas
+from tambomq.spark.core.source import QueueSource
+from tambomq.spark.formats.chasqui.source import ChasquiSource
+from tambomq.spark.formats.gomq.source import GomqSource
+from tambomq.spark.formats.rsmq.source import RsmqSource
+from tambomq.spark.formats.tambo.source import TamboSource
 from tests.servers import Server, eventually
 
 WITHIN_S = 120
@@ -46,17 +46,17 @@ LEASED = {
 }
 
 
-def told(source: str, options: dict[str, str]) -> dict[str, str]:
+def read_options(source: str, options: dict[str, str]) -> dict[str, str]:
     return {"protocol": "kqueue", **options} if source == "tambo" else options
 
 
 def table(spark: SparkSession, source: str, url: str, **options: str) -> DataFrame:
-    return spark.read.format(source).options(url=url, **told(source, options)).load()
+    return spark.read.format(source).options(url=url, **read_options(source, options)).load()
 
 
 def stream(spark: SparkSession, home: Path, source: str, url: str, **options: str) -> None:
     """Stream what there is to nowhere."""
-    rows = spark.readStream.format(source).options(url=url, **told(source, options)).load()
+    rows = spark.readStream.format(source).options(url=url, **read_options(source, options)).load()
     writer = rows.writeStream.format("noop").option("checkpointLocation", str(home / "checkpoint"))
     query = writer.trigger(availableNow=True).start()
     try:
@@ -67,7 +67,7 @@ def stream(spark: SparkSession, home: Path, source: str, url: str, **options: st
 
 def read_here(source: str, url: str, **options: str) -> list[Any]:
     """Read a table as Spark would, in this process."""
-    made = FORMATS[source]({"url": url, **told(source, options)})
+    made = FORMATS[source]({"url": url, **read_options(source, options)})
     reader: Any = made.reader(from_arrow_schema(COLUMNS[source].arrow))
     return [batch for part in reader.partitions() for batch in reader.read(part)]
 
@@ -115,7 +115,7 @@ def filled(server: Server, rsmq: Rsmq, db: redis.Redis) -> str:
 def test_options_that_cannot_be_are_refused_by_every_format(
     source: str, options: dict[str, str], why: str
 ) -> None:
-    made = FORMATS[source](told(source, options))
+    made = FORMATS[source](read_options(source, options))
     schema = COLUMNS[source].arrow
     with pytest.raises(SettingsError, match=re.escape(why)):
         made.reader(from_arrow_schema(schema))
@@ -237,7 +237,7 @@ def test_streams_that_cannot_be_are_refused_by_every_format(
     source: str, options: dict[str, str], why: str
 ) -> None:
     columns = LEASED[source] if "lease" in options and source in LEASED else COLUMNS[source]
-    made = FORMATS[source](told(source, options))
+    made = FORMATS[source](read_options(source, options))
     reader: Any = made.streamReader(from_arrow_schema(columns.arrow))
     for ask in (reader.prepareForTriggerAvailableNow, reader.initialOffset):
         with pytest.raises(SettingsError, match=why):
@@ -348,8 +348,8 @@ def shown(spark: SparkSession) -> str:
     """What Spark's web page shows of all that was run."""
     session: Any = spark._jsparkSession
     runs = session.sharedState().statusStore().executionsList()
-    told = [runs.apply(place) for place in range(runs.size())]
+    texts = [runs.apply(index) for index in range(runs.size())]
     return "\n".join(
         f"{run.description()} {run.details()} {run.physicalPlanDescription()} {run.errorMessage()}"
-        for run in told
+        for run in texts
     )

@@ -17,7 +17,7 @@ import pytest
 import redis
 
 from tambomq.rsmq import Rsmq
-from tambomq.spark import java
+from tambomq.spark.launch import java
 from tests.servers import Server, eventually
 from tests.spark import cluster_job, sampling
 from tests.spark.clusters import (
@@ -71,18 +71,18 @@ def test_all_jobs_run_on_workers_with_what_is_shipped(
     way: str, master: str, rsmq: Rsmq, db: redis.Redis, server: Server, tmp_path: Path
 ) -> None:
     fill(rsmq, db)
-    where = "local-cluster[2,1,1024]" if way == "local-cluster" else master
+    target = "local-cluster[2,1,1024]" if way == "local-cluster" else master
     env = environment(PYSPARK_PYTHON=str(bare_python(tmp_path)))
     words: list[object] = [cluster_job.__file__, server.url, tmp_path]
     if way == "spark-submit":
         env |= {"JAVA_HOME": java.home(os.environ), "PYSPARK_DRIVER_PYTHON": sys.executable}
-        words = [HOME / "bin" / "spark-submit", "--master", where, *words]
+        words = [HOME / "bin" / "spark-submit", "--master", target, *words]
     else:
-        words = [sys.executable, *words, where]
+        words = [sys.executable, *words, target]
     code, out, err = run(words, tmp_path, env)
     assert code == 0, err
     found = json.loads(out)
-    assert found["master"] == where
+    assert found["master"] == target
     check(found, rsmq)
 
 
@@ -102,10 +102,10 @@ def test_a_worker_that_lacks_a_package_is_told_in_one_line(
         code, out, err = run(words, tmp_path, environment(PYSPARK_PYTHON=str(python)))
         assert code == 0, err
         assert ("planned" in out) is planned
-        told_in_one_line(out)
+        one_line_errors(out)
 
 
-def told_in_one_line(out: str) -> None:
+def one_line_errors(out: str) -> None:
     (said,) = {line.strip() for line in out.splitlines() if "msgspec" in line}
     assert re.search(r"the Python at \S+ lacks msgspec, which cannot be sent: `\S+ -m pip", said)
     assert "tambomq" not in out.replace(said, "")  # no way through our code

@@ -10,7 +10,7 @@ import redis
 
 from tests.servers import Server
 from tests.spark import sampling
-from tests.spark.crash_kinds import JOB, KINDS, Case, both, told
+from tests.spark.crash_kinds import JOB, KINDS, Case, both, job_args
 from tests.spark.dying import Job, holds, run
 
 ROWS = 1000
@@ -36,8 +36,8 @@ TRIED = [(kind, *WAYS[way]) for kind, way in sampling.pairs("leases", [*KINDS], 
 
 def held(url: str, folder: Path, cases: list[Case], point: str) -> Job:
     """A job whose queries are to be held in their second batch."""
-    queries = [case.told(holds(point), **LEASE) for case in cases]
-    return Job(JOB, folder, told(url, *queries, master="local[4]"))
+    queries = [case.query_spec(holds(point), **LEASE) for case in cases]
+    return Job(JOB, folder, job_args(url, *queries, master="local[4]"))
 
 
 def are_held(cases: list[Case], point: str) -> bool:
@@ -58,14 +58,14 @@ def test_what_others_had_while_nobody_kept_the_lease_is_told_and_nothing_is_doub
         taken[case] = case.kind.take(server.url, case.queue, case.lease, TAKEN)
         assert len(taken[case]) == TAKEN
         sent[case] += case.kind.fill(server.url, case.queue, range(2 * ROWS, 3 * ROWS))
-    queries = [case.told(**LEASE) for case in cases]
-    status, _ = run(JOB, tmp_path, told(server.url, *queries), within_s=WITHIN_S)
+    queries = [case.query_spec(**LEASE) for case in cases]
+    status, _ = run(JOB, tmp_path, job_args(server.url, *queries), within_s=WITHIN_S)
     assert status != 0
     for case in cases:
         assert "was away for too long" in case.error, case
         assert len(case.rows(db)) == ROWS, case
-    queries = [case.told(**LEASE, failOnDataLoss=False) for case in cases]
-    status, log = run(JOB, tmp_path, told(server.url, *queries), within_s=WITHIN_S)
+    queries = [case.query_spec(**LEASE, failOnDataLoss=False) for case in cases]
+    status, log = run(JOB, tmp_path, job_args(server.url, *queries), within_s=WITHIN_S)
     assert status == 0, log
     for case in cases:
         assert sorted([*case.rows(db), *taken[case]]) == sorted(sent[case]), case
@@ -87,8 +87,8 @@ def test_a_driver_that_comes_back_after_another_took_over_changes_nothing(
         zombie.signal(signal.SIGSTOP)
         for heir in heirs:
             heir.folder.mkdir(exist_ok=True)
-        queries = [heir.told(**LEASE) for heir in heirs]
-        status, log = run(JOB, second, told(server.url, *queries), within_s=WITHIN_S)
+        queries = [heir.query_spec(**LEASE) for heir in heirs]
+        status, log = run(JOB, second, job_args(server.url, *queries), within_s=WITHIN_S)
         assert status == 0, log
         assert [found(db, *pair) for pair in zip(cases, heirs, strict=True)] == sent
         for case in cases:

@@ -10,7 +10,7 @@ import redis
 
 from tests.servers import Server
 from tests.spark import sampling
-from tests.spark.crash_kinds import JOB, KINDS, both, told
+from tests.spark.crash_kinds import JOB, KINDS, both, job_args
 from tests.spark.dying import Event, Job, logged, run
 
 ROWS = 400
@@ -42,9 +42,9 @@ def test_executors_that_are_killed_lose_nothing_and_double_nothing(
     sent = [sorted(case.begun(server.url, range(5 * ROWS))) for case in cases]
     events = [Event(point, batch, "executor") for batch, point in enumerate(points, 1)]
     pairs = list(zip(cases, events, strict=True))
-    queries = [case.told(event, maxRowsPerBatch=ROWS) for case, event in pairs]
+    queries = [case.query_spec(event, maxRowsPerBatch=ROWS) for case, event in pairs]
     conf = {"spark.executor.memory": "512m"}
-    job = told(server.url, *queries, master="local-cluster[2,1,1024]", conf=conf)
+    job = job_args(server.url, *queries, master="local-cluster[2,1,1024]", conf=conf)
     status, log = run(JOB, tmp_path, job, within_s=WITHIN_S)
     assert status == 0, log
     assert all(case.doom(event).has_come() for case, event in pairs)
@@ -58,8 +58,8 @@ def test_a_server_that_is_killed_and_comes_back_loses_nothing_and_doubles_nothin
 ) -> None:
     cases = both(tmp_path, kind)
     sent = [sorted(case.begun(private_server.url, range(10 * ROWS))) for case in cases]
-    queries = [case.told(maxRowsPerBatch=ROWS) for case in cases]
-    with Job(JOB, tmp_path, told(private_server.url, *queries)) as job:
+    queries = [case.query_spec(maxRowsPerBatch=ROWS) for case in cases]
+    with Job(JOB, tmp_path, job_args(private_server.url, *queries)) as job:
         for batches in (2, 6, 10, 14):
             job.until(
                 lambda: sum(logged(case.folder, "commits") for case in cases) >= batches,  # noqa: B023  (called here)

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from tests.servers import Server
 from tests.spark import crash_job, sampling
 from tests.spark.crash_kinds import KINDS, Case
-from tests.spark.dying import Doom, raises
+from tests.spark.dying import CrashPlan, raises
 from tests.spark.tail_job import TAILS
 
 ROWS = 200
@@ -48,12 +48,12 @@ def test_a_stream_that_fails_anywhere_goes_on_and_delivers_each_message_once(
     sent = sorted(case.begun(server.url, range((len(points) + 1) * ROWS)))
     for batch, point in enumerate(points):
         event = raises(point, batch)
-        assert live(case.told(event, **LIMITS)), point
+        assert live(case.query_spec(event, **LIMITS)), point
         assert case.doom(event).has_come(), point
         # The batches before are there; of this one, what its sink had taken before it failed.
         assert batch * ROWS <= len(case.rows(db)) <= (batch + 1) * ROWS, point
         assert case.left(db) >= ROWS, point
-    assert live(case.told(**LIMITS)) == ""
+    assert live(case.query_spec(**LIMITS)) == ""
     assert case.rows(db) == sent
     assert case.left(db) == 0
 
@@ -68,8 +68,8 @@ def test_a_tail_that_fails_anywhere_goes_on_and_leaves_no_gap_and_no_double(
     tail.fill(db, range((len(points) + 1) * ROWS))
     for batch, point in enumerate(points):
         event = raises(point, batch)
-        assert live(tail.told(tmp_path, event, **limits)), point
-        assert Doom(str(tmp_path), (event,)).has_come(), point
+        assert live(tail.query_spec(tmp_path, event, **limits)), point
+        assert CrashPlan(str(tmp_path), (event,)).has_come(), point
         assert len(tail.rows(tmp_path)) == batch * ROWS, point
-    assert live(tail.told(tmp_path, **limits)) == ""
+    assert live(tail.query_spec(tmp_path, **limits)) == ""
     assert tail.rows(tmp_path) == list(map(str, range((len(points) + 1) * ROWS)))

@@ -1,4 +1,4 @@
-"""A proxy between a client and its server that fails when it is told to."""
+"""A proxy between a client and its server that fails on demand."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Proxy:
     def stall(self, *connections: int) -> None:
         """Let nothing through any more on *connections*, by number from 1, or all that there are.
 
-        Nobody is told, as when a NAT forgets them. New connections work.
+        Neither side gets a FIN or RST, as when a NAT forgets them. New connections work.
         """
         self._stalled.update(connections or range(1, self.connections + 1))
 

@@ -1,4 +1,4 @@
-"""What asyncio alone knows: cancellation, loops, one lane for all tasks."""
+"""The asyncio store: cancellation, event loops, and one connection for all tasks."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_cancelled_calls_leave_the_others_in_step(store: AsyncStore) -> No
     await asyncio.gather(*(work(name) for name in range(20)))
 
 
-async def test_one_who_gives_up_while_connecting_stops_nobody(store: AsyncStore) -> None:
+async def test_a_caller_cancelled_while_connecting_affects_no_other(store: AsyncStore) -> None:
     for turns in range(8):
         quitter = asyncio.create_task(store.run(echo(b"quit")))
         for _ in range(turns):
@@ -76,7 +76,7 @@ async def test_one_who_gives_up_while_connecting_stops_nobody(store: AsyncStore)
         await store.close()
 
 
-async def test_a_connection_that_nobody_waits_for_any_more_is_kept_and_closed(
+async def test_a_connection_whose_caller_was_cancelled_is_kept_and_closed(
     store: AsyncStore, db: redis.Redis
 ) -> None:
     quitter = asyncio.create_task(store.run(echo(b"quit")))
@@ -90,13 +90,13 @@ async def test_a_connection_that_nobody_waits_for_any_more_is_kept_and_closed(
     await eventually_async(lambda: ours(db) == 0)
 
 
-async def test_a_refusal_is_told_to_all_who_wait(server: Server) -> None:
+async def test_a_refusal_reaches_all_waiting_callers(server: Server) -> None:
     store = AsyncStore(f"redis://me:wrong@127.0.0.1:{server.port}")
     outcomes = await asyncio.gather(*(store.run(incr()) for _ in range(5)), return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [StoreRefused] * 5
 
 
-async def test_one_call_that_must_wait_loses_nobody_elses_reply(
+async def test_one_retried_call_keeps_the_replies_of_the_others(
     proxy: Proxy, db: redis.Redis
 ) -> None:
     store = AsyncStore(proxy.url)
@@ -144,13 +144,13 @@ def test_one_loop_after_another_may_use_a_store(server: Server) -> None:
 
 def test_loops_of_several_threads_may_use_a_store_at_once(server: Server, db: redis.Redis) -> None:
     store = AsyncStore(server.url)
-    most: list[int] = []
+    pool_sizes: list[int] = []
 
     async def work(name: str) -> None:
         for turn in range(100):
             text = f"{name}-{turn}".encode()
             assert await store.run(echo(text)) == text
-        most.append(ours(db))
+        pool_sizes.append(ours(db))
         barrier.wait(10)
         # Each closes what all have open; the second time there is nothing left to do.
         await store.close()
@@ -163,13 +163,13 @@ def test_loops_of_several_threads_may_use_a_store_at_once(server: Server, db: re
         thread.start()
     for thread in threads:
         thread.join()
-    assert max(most) <= 3
-    assert len(most) == 3
+    assert max(pool_sizes) <= 3
+    assert len(pool_sizes) == 3
     eventually(lambda: ours(db) == 0)
 
 
 def test_uvloop_is_as_good(server: Server, db: redis.Redis) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         store = AsyncStore(server.url)
         assert sorted(await asyncio.gather(*(store.run(incr()) for _ in range(100)))) == list(
             range(1, 101)
@@ -183,4 +183,4 @@ def test_uvloop_is_as_good(server: Server, db: redis.Redis) -> None:
             assert await news.wait(30)
         await store.close()
 
-    uvloop.run(story())
+    uvloop.run(scenario())

@@ -11,8 +11,8 @@ import pytest
 import redis
 
 from tambomq.errors import StoreUnavailable
-from tambomq.store.connect import Endpoint, endpoint
-from tambomq.store.lane import Lane
+from tambomq.store.aio_connection import AioConnection
+from tambomq.store.endpoint import Endpoint, endpoint
 from tests.servers import Server, eventually_async
 from tests.store.proxy import Proxy
 
@@ -35,7 +35,7 @@ class Transport(asyncio.Transport):
     def get_extra_info(self, *_: Any) -> Any:
         return self
 
-    # What a lane asks of its socket: a number that never has news.
+    # The file descriptor that a connection polls: it never becomes readable.
     family = None
 
     def fileno(self) -> int:
@@ -57,27 +57,30 @@ class Transport(asyncio.Transport):
         self.closed = "aborted"
 
 
-def played(reply_timeout_s: float = 30.0) -> tuple[Lane, Transport]:
-    """A lane whose server is the test. Nothing is ever to be read from its socket."""
-    lane, transport = Lane(Endpoint(reply_timeout_s=reply_timeout_s), ("h", 1), None), Transport()
-    lane.connection_made(transport)
-    lane._news = type("Quiet", (), {"poll": lambda *_: []})()
-    return lane, transport
+def played(reply_timeout_s: float = 30.0) -> tuple[AioConnection, Transport]:
+    """A connection whose server is the test. Its socket never becomes readable."""
+    connection, transport = (
+        AioConnection(Endpoint(reply_timeout_s=reply_timeout_s), ("h", 1), None),
+        Transport(),
+    )
+    connection.connection_made(transport)
+    connection._poller = type("Quiet", (), {"poll": lambda *_: []})()
+    return connection, transport
 
 
 @pytest.fixture
-async def lane(server: Server) -> AsyncIterator[Lane]:
-    lane = await Lane.open(endpoint(server.url), ("127.0.0.1", server.port))
-    yield lane
-    lane.close()
-    await eventually_async(lambda: lane._transport is None)
+async def connection(server: Server) -> AsyncIterator[AioConnection]:
+    connection = await AioConnection.open(endpoint(server.url), ("127.0.0.1", server.port))
+    yield connection
+    connection.close()
+    await eventually_async(lambda: connection._transport is None)
 
 
-async def test_each_task_gets_its_own_replies(lane: Lane) -> None:
+async def test_each_task_gets_its_own_replies(connection: AioConnection) -> None:
     async def work(name: int) -> None:
         for turn in range(50):
             text = f"{name}-{turn}"
-            assert await lane.exchange(echo(text) + PING, 2) == [text.encode(), b"PONG"]
+            assert await connection.exchange(echo(text) + PING, 2) == [text.encode(), b"PONG"]
 
     async with asyncio.TaskGroup() as tasks:
         for name in range(50):
@@ -85,31 +88,31 @@ async def test_each_task_gets_its_own_replies(lane: Lane) -> None:
 
 
 async def test_the_first_command_leaves_at_once_and_others_of_its_turn_four_a_write() -> None:
-    lane, transport = played()
-    tasks = [asyncio.ensure_future(lane.exchange(PING, 1)) for _ in range(10)]
+    connection, transport = played()
+    tasks = [asyncio.ensure_future(connection.exchange(PING, 1)) for _ in range(10)]
     await eventually_async(lambda: len(transport.written) == 4)
     assert transport.written == [PING, PING * 4, PING * 4, PING]
-    lane.data_received(b"+PONG\r\n" * 10)
+    connection.data_received(b"+PONG\r\n" * 10)
     assert await asyncio.gather(*tasks) == [[b"PONG"]] * 10
-    lane.connection_lost(None)
+    connection.connection_lost(None)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 async def test_replies_may_come_in_pieces_of_any_size(size: int) -> None:
-    lane, _ = played()
-    first = asyncio.ensure_future(lane.exchange(PING + PING, 2))
-    second = asyncio.ensure_future(lane.exchange(PING, 1))
+    connection, _ = played()
+    first = asyncio.ensure_future(connection.exchange(PING + PING, 2))
+    second = asyncio.ensure_future(connection.exchange(PING, 1))
     await asyncio.sleep(0)
     replies = b"$3\r\none\r\n:2\r\n*2\r\n$1\r\na\r\n-ERR no\r\n"
     for at in range(0, len(replies), size):
-        lane.data_received(replies[at : at + size])
+        connection.data_received(replies[at : at + size])
     assert await first == [b"one", 2]
     assert (await second)[0][0] == b"a"
-    lane.connection_lost(None)
+    connection.connection_lost(None)
 
 
-async def test_a_cancelled_call_leaves_the_others_in_step(lane: Lane) -> None:
-    tasks = [asyncio.ensure_future(lane.exchange(echo(str(i)), 1)) for i in range(100)]
+async def test_a_cancelled_call_leaves_the_others_in_step(connection: AioConnection) -> None:
+    tasks = [asyncio.ensure_future(connection.exchange(echo(str(i)), 1)) for i in range(100)]
     await asyncio.sleep(0)
     for task in tasks[::2]:
         task.cancel()
@@ -117,123 +120,125 @@ async def test_a_cancelled_call_leaves_the_others_in_step(lane: Lane) -> None:
     for i in range(1, 100, 2):
         assert done[i] == [str(i).encode()]
     assert all(isinstance(each, asyncio.CancelledError) for each in done[::2])
-    assert await lane.exchange(echo("last"), 1) == [b"last"]
+    assert await connection.exchange(echo("last"), 1) == [b"last"]
 
 
 async def test_calls_wait_while_the_server_does_not_keep_up() -> None:
-    lane, transport = played()
-    lane.pause_writing()
-    waiting = asyncio.ensure_future(lane.exchange(PING, 1))
+    connection, transport = played()
+    connection.pause_writing()
+    pending = asyncio.ensure_future(connection.exchange(PING, 1))
     await asyncio.sleep(0)
     assert not transport.written
-    lane.resume_writing()
+    connection.resume_writing()
     await eventually_async(lambda: transport.written)
-    lane.data_received(b"+PONG\r\n")
-    assert await waiting == [b"PONG"]
-    lane.connection_lost(None)
+    connection.data_received(b"+PONG\r\n")
+    assert await pending == [b"PONG"]
+    connection.connection_lost(None)
 
 
-async def test_large_bodies_of_many_tasks_all_arrive(lane: Lane) -> None:
+async def test_large_bodies_of_many_tasks_all_arrive(connection: AioConnection) -> None:
     bodies = [bytes([65 + i]) * (1 << 20) for i in range(20)]
-    sent = (lane.exchange(hiredis.pack_command(("ECHO", body)), 1) for body in bodies)
+    sent = (connection.exchange(hiredis.pack_command(("ECHO", body)), 1) for body in bodies)
     assert await asyncio.gather(*sent) == [[body] for body in bodies]
 
 
 async def test_a_broken_connection_gives_what_came_before() -> None:
-    lane, transport = played()
-    first = asyncio.ensure_future(lane.exchange(PING, 1))
-    second = asyncio.ensure_future(lane.exchange(PING * 3, 3))
-    third = asyncio.ensure_future(lane.exchange(PING, 1))
+    connection, transport = played()
+    first = asyncio.ensure_future(connection.exchange(PING, 1))
+    second = asyncio.ensure_future(connection.exchange(PING * 3, 3))
+    third = asyncio.ensure_future(connection.exchange(PING, 1))
     await eventually_async(lambda: len(transport.written) == 2)
-    lane.data_received(b"+PONG\r\n+PONG\r\n")
-    lane.connection_lost(ConnectionResetError("reset"))
+    connection.data_received(b"+PONG\r\n+PONG\r\n")
+    connection.connection_lost(ConnectionResetError("reset"))
     assert await first == [b"PONG"]
     assert await second == [b"PONG"]
     assert await third == []
-    assert not lane.sound
+    assert not connection.is_usable
 
 
-async def test_what_was_never_sent_says_so() -> None:
-    lane, transport = played()
-    sent = asyncio.ensure_future(lane.exchange(PING, 1))
+async def test_the_error_says_that_a_call_was_never_sent() -> None:
+    connection, transport = played()
+    sent = asyncio.ensure_future(connection.exchange(PING, 1))
     await eventually_async(lambda: transport.written)
-    unsent = asyncio.ensure_future(lane.exchange(PING, 1))
-    lane.pause_writing()
-    waiting = asyncio.ensure_future(lane.exchange(PING, 1))
-    assert lane._outbox == [PING]
-    lane.connection_lost(ConnectionResetError("reset"))
+    unsent = asyncio.ensure_future(connection.exchange(PING, 1))
+    connection.pause_writing()
+    pending = asyncio.ensure_future(connection.exchange(PING, 1))
+    assert connection._unwritten == [PING]
+    connection.connection_lost(ConnectionResetError("reset"))
     assert await sent == []
-    for call in (unsent, waiting):
+    for call in (unsent, pending):
         with pytest.raises(StoreUnavailable, match="before the call was sent: reset"):
             await call
 
 
-async def test_a_retired_lane_takes_no_calls_and_ends_with_its_last_reply() -> None:
-    lane, transport = played()
-    last = asyncio.ensure_future(lane.exchange(PING, 1))
+async def test_a_retired_connection_takes_no_calls_and_closes_after_its_last_reply() -> None:
+    connection, transport = played()
+    last = asyncio.ensure_future(connection.exchange(PING, 1))
     await eventually_async(lambda: transport.written)
-    lane.retire()
-    assert not lane.sound
+    connection.retire()
+    assert not connection.is_usable
     assert not transport.is_closing()
     with pytest.raises(StoreUnavailable):
-        await lane.exchange(PING, 1)
-    lane.data_received(b"+PONG\r\n")
+        await connection.exchange(PING, 1)
+    connection.data_received(b"+PONG\r\n")
     assert await last == [b"PONG"]
     assert transport.closed == "closed"
-    lane.connection_lost(None)
+    connection.connection_lost(None)
 
 
-async def test_a_retired_lane_that_owes_nothing_ends_at_once() -> None:
-    lane, transport = played()
-    lane.retire()
+async def test_a_retired_connection_without_calls_in_flight_closes_at_once() -> None:
+    connection, transport = played()
+    connection.retire()
     assert transport.closed == "closed"
 
 
-async def test_an_unasked_reply_ends_the_connection() -> None:
-    lane, transport = played()
-    lane.data_received(b"-ERR max number of clients reached\r\n")
+async def test_an_unexpected_reply_ends_the_connection() -> None:
+    connection, transport = played()
+    connection.data_received(b"-ERR max number of clients reached\r\n")
     assert transport.closed == "aborted"
-    assert "max number of clients" in str(lane.reason)
+    assert "max number of clients" in str(connection.reason)
 
 
 async def test_garbage_ends_the_connection() -> None:
-    lane, transport = played()
-    lane.data_received(b"HTTP/1.1 400\r\n")
+    connection, transport = played()
+    connection.data_received(b"HTTP/1.1 400\r\n")
     assert transport.closed == "aborted"
-    assert "no Redis" in str(lane.reason)
+    assert "not Redis protocol" in str(connection.reason)
 
 
 async def test_silence_counts_from_the_call_and_not_from_the_last_reply(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lane, transport = played(reply_timeout_s=30)
-    start = lane._loop.time()
+    connection, transport = played(reply_timeout_s=30)
+    start = connection._loop.time()
     now = [start]
-    monkeypatch.setattr(lane._loop, "time", lambda: now[0])
-    old = asyncio.ensure_future(lane.exchange(PING, 1))
+    monkeypatch.setattr(connection._loop, "time", lambda: now[0])
+    old = asyncio.ensure_future(connection.exchange(PING, 1))
     for _ in range(2):
         await asyncio.sleep(0)
-    lane.data_received(b"+PONG\r\n")
+    connection.data_received(b"+PONG\r\n")
     assert await old == [b"PONG"]
     now[0] = start + 29.9
-    young = asyncio.ensure_future(lane.exchange(PING, 1))
+    young = asyncio.ensure_future(connection.exchange(PING, 1))
     for _ in range(2):
         await asyncio.sleep(0)
     assert len(transport.written) == 2
     now[0] = start + 30.1
-    lane._check_replies()
+    connection._check_replies()
     assert not transport.is_closing()
     now[0] = start + 60
-    lane._check_replies()
+    connection._check_replies()
     assert transport.closed == "aborted"
     now[0] = start
-    lane.connection_lost(None)
+    connection.connection_lost(None)
     assert await young == []
 
 
-async def test_a_lane_that_cannot_be_opened_leaves_no_connection(proxy: Proxy) -> None:
+async def test_a_failed_connect_leaves_no_connection(proxy: Proxy) -> None:
     proxy.silent = True
-    opening = asyncio.create_task(Lane.open(endpoint(proxy.url), ("127.0.0.1", proxy.port)))
+    opening = asyncio.create_task(
+        AioConnection.open(endpoint(proxy.url), ("127.0.0.1", proxy.port))
+    )
     await eventually_async(lambda: proxy.requests)
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -242,8 +247,8 @@ async def test_a_lane_that_cannot_be_opened_leaves_no_connection(proxy: Proxy) -
 
 
 async def test_a_connection_that_the_server_closed_is_not_sound(
-    lane: Lane, db: redis.Redis
+    connection: AioConnection, db: redis.Redis
 ) -> None:
-    assert lane.sound
+    assert connection.is_usable
     db.client_kill_filter(_type="normal", skipme=True)
-    await eventually_async(lambda: not lane.sound)
+    await eventually_async(lambda: not connection.is_usable)

@@ -1,4 +1,4 @@
-"""Many listeners over one connection."""
+"""Many subscriptions over one connection."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def listening(db: redis.Redis) -> int:
     return len(db.client_list(_type="pubsub"))
 
 
-async def test_what_is_published_is_heard_by_all_who_listen(
+async def test_a_published_message_reaches_all_subscriptions(
     store: AsyncStore, db: redis.Redis
 ) -> None:
     async with (
@@ -57,7 +57,9 @@ async def test_a_thousand_listeners_share_a_connection(store: AsyncStore, db: re
     assert all(await asyncio.gather(*tasks))
 
 
-async def test_the_last_who_leaves_unsubscribes(store: AsyncStore, db: redis.Redis) -> None:
+async def test_the_last_subscription_that_closes_unsubscribes_the_channel(
+    store: AsyncStore, db: redis.Redis
+) -> None:
     async with store.listen("news") as first:
         async with store.listen("news"):
             pass
@@ -66,14 +68,16 @@ async def test_the_last_who_leaves_unsubscribes(store: AsyncStore, db: redis.Red
     await eventually_async(lambda: db.pubsub_numsub("news") == [(b"news", 0)])
 
 
-async def test_whoever_comes_back_at_once_hears(store: AsyncStore, db: redis.Redis) -> None:
+async def test_a_channel_subscribed_again_at_once_receives(
+    store: AsyncStore, db: redis.Redis
+) -> None:
     for _ in range(30):
         async with store.listen("news") as news:
             db.publish("news", "x")
             assert await news.wait(30)
 
 
-async def test_one_who_gives_up_while_subscribing_disturbs_nobody(
+async def test_a_caller_cancelled_while_subscribing_affects_no_other(
     store: AsyncStore, db: redis.Redis
 ) -> None:
     async def listen() -> None:
@@ -88,22 +92,22 @@ async def test_one_who_gives_up_while_subscribing_disturbs_nobody(
         async with store.listen("news") as news:
             db.publish("news", "x")
             assert await news.wait(30)
-            assert news.sound
+            assert news.is_usable
 
 
-async def test_a_lost_connection_rouses_all_and_a_new_one_hears(
+async def test_a_lost_connection_wakes_all_subscriptions_and_a_new_one_receives(
     store: AsyncStore, db: redis.Redis
 ) -> None:
     async with store.listen("news") as first, store.listen("other") as second:
         db.client_kill_filter(_type="pubsub")
-        for hearing in (first, second):
-            # Something may have been published: whoever waits must look.
-            assert await hearing.wait(30)
-            assert not hearing.sound
+        for subscription in (first, second):
+            # A message may have been missed: wake the waiter so that it checks.
+            assert await subscription.wait(30)
+            assert not subscription.is_usable
     async with store.listen("news") as again:
         db.publish("news", "x")
         assert await again.wait(30)
-        assert again.sound
+        assert again.is_usable
 
 
 async def test_a_channel_that_is_not_for_us_is_refused_and_the_others_go_on(
@@ -118,7 +122,7 @@ async def test_a_channel_that_is_not_for_us_is_refused_and_the_others_go_on(
                     pass
         db.publish("ours", "x")
         assert await ours.wait(30)
-        assert ours.sound
+        assert ours.is_usable
     await store.close()
     command(db, "ACL", "DELUSER", "deaf")
 
@@ -130,8 +134,8 @@ async def test_listening_waits_for_a_server_and_not_for_ever() -> None:
             pass
 
 
-async def test_closing_the_store_rouses_those_who_listen(store: AsyncStore) -> None:
+async def test_closing_the_store_wakes_its_subscriptions(store: AsyncStore) -> None:
     async with store.listen("news") as news:
         await store.close()
         assert await news.wait(30)
-        assert not news.sound
+        assert not news.is_usable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ SCRIPT = Script("count", "return 1", "c0ffee")
 
 
 def test_a_script_is_known_by_the_hash_of_its_source() -> None:
-    script = load_script("tambomq.rsmq", "delete")
+    script = load_script("tambomq.rsmq.ops", "delete")
     assert script.name == "delete"
     assert "-- delete: " in script.source
     assert script.sha == hashlib.sha1(script.source.encode(), usedforsecurity=False).hexdigest()
@@ -60,31 +61,58 @@ def test_the_plan_of_one_call_comes_to_its_outcome() -> None:
     assert end.value.value is True
 
 
-def test_a_script_has_its_parts_before_it_in_their_order() -> None:
-    alone = load_script("tambomq.chasqui", "add")
-    joined = load_script("tambomq.chasqui", "add", "note", "room")
-    places = [joined.source.index(f"-- {name}: ") for name in ("note", "room", "add")]
-    assert places == sorted(places)
-    assert joined.source.endswith(alone.source)
-    assert joined.name == "add"
-    assert joined.sha == hashlib.sha1(joined.source.encode(), usedforsecurity=False).hexdigest()
-    assert joined.sha != alone.sha
+def test_a_script_has_the_parts_it_needs_before_it_and_each_once() -> None:
+    script = load_script("tambomq.chasqui.ops", "bury", "ackdel_plain")
+    parts = ("ackdel_plain", "write_event", "is_owner", "stream_cap", "bury")
+    indexes = [script.source.index(f"-- {name}: ") for name in parts]
+    assert indexes == sorted(indexes)
+    assert script.source.count("-- write_event: ") == 1
+    assert script.name == "bury"
+    assert script.sha == hashlib.sha1(script.source.encode(), usedforsecurity=False).hexdigest()
 
 
-@pytest.mark.parametrize("package", ["tambomq.rsmq", "tambomq.chasqui"])
-def test_a_part_that_a_package_does_not_have_is_the_store_s(package: str) -> None:
-    assert "local function digest(body)" in load_script(package, "lease_claim", "digest").source
-    with pytest.raises(FileNotFoundError):
-        load_script(package, "lease_claim", "nowhere")
+def test_a_part_comes_after_the_parts_it_needs() -> None:
+    source = load_script("tambomq.rsmq.bulk", "lease_prune").source
+    indexes = [source.index(f"-- {name}: ") for name in ("member", "receipts", "claimed")]
+    assert indexes == sorted(indexes)
+
+
+def test_a_variant_of_a_part_is_chosen_by_the_caller() -> None:
+    native, plain = (
+        load_script("tambomq.chasqui.ops", "done", f"ackdel_{kind}") for kind in ("native", "plain")
+    )
+    assert "XACKDEL" in native.source
+    assert "XACKDEL" not in plain.source
+    assert native.sha != plain.sha
+    with pytest.raises(LookupError, match=r"no part ackdel_\*"):
+        load_script("tambomq.chasqui.ops", "done")
+    with pytest.raises(LookupError, match=r"claim\.lua needs no ackdel_plain"):
+        load_script("tambomq.chasqui.ops", "claim", "ackdel_plain")
+
+
+@pytest.mark.parametrize("package", ["tambomq.rsmq.bulk", "tambomq.chasqui.bulk"])
+def test_a_part_that_a_protocol_does_not_have_is_shared_by_all(package: str) -> None:
+    assert "local function digest(body)" in load_script(package, "lease_claim").source
+
+
+def test_parts_that_need_each_other_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = tmp_path / "planted" / "scripts" / "parts"
+    parts.mkdir(parents=True)
+    (tmp_path / "planted" / "__init__.py").write_text("")
+    (parts.parent / "work.lua").write_text("-- work: work.\n-- NEEDS one\n")
+    (parts / "one.lua").write_text("-- one: one.\n-- NEEDS two\n")
+    (parts / "two.lua").write_text("-- two: two.\n-- NEEDS one\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(LookupError, match="parts need each other: one, two, one"):
+        load_script("planted", "work")
 
 
 def test_a_shebang_stays_the_first_line_of_a_script_with_parts() -> None:
-    alone = load_script("tambomq.chasqui", "done")
-    joined = load_script("tambomq.chasqui", "done", "note", "owns")
-    shebang = alone.source.partition("\n")[0]
-    assert shebang.startswith("#!lua")
-    assert joined.source.startswith(f"{shebang}\n-- note: ")
-    assert joined.source.count("#!lua") == 1
+    source = load_script("tambomq.chasqui.ops", "done", "ackdel_plain").source
+    assert source.startswith("#!lua flags=allow-oom\n-- ackdel_plain: ")
+    assert source.count("#!lua") == 1
 
 
 def test_a_command_may_want_words_before_its_keys() -> None:

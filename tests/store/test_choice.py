@@ -1,4 +1,4 @@
-"""Of several addresses in a URL the one that is a primary is used, whichever that is by now."""
+"""Several addresses in a URL: the one that is the primary now is used."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import redis
 from tambomq.errors import StoreReadOnly, StoreUnavailable
 from tambomq.store.aio import AsyncStore
 from tambomq.store.choice import Choice
-from tambomq.store.connect import is_replica
+from tambomq.store.endpoint import is_replica
 from tests.servers import Server, binaries, eventually, eventually_async
 from tests.store.conftest import Open
 from tests.store.twins import add, command, get, incr
@@ -30,7 +30,7 @@ def test_the_first_address_is_preferred_until_another_is_the_primary() -> None:
     assert choice.preferred == B
 
 
-def test_whoever_takes_no_writes_is_tried_after_the_next() -> None:
+def test_an_address_that_refuses_writes_is_tried_last() -> None:
     choice = Choice((A, B))
     choice.takes_no_writes(A)
     assert choice.in_order() == [B, A]
@@ -40,7 +40,7 @@ def test_whoever_takes_no_writes_is_tried_after_the_next() -> None:
     assert choice.in_order() == [A, B]
 
 
-def test_a_role_is_read_where_it_is_told() -> None:
+def test_the_role_of_a_server_is_read_from_its_reply() -> None:
     assert is_replica([b"OK", [b"server", b"redis", b"role", b"replica", b"modules", []]])
     assert not is_replica([b"OK", [b"server", b"redis", b"role", b"master", b"modules", []]])
     assert not is_replica([b"OK"])
@@ -87,8 +87,8 @@ class Pair:
 
 
 def _follows(db: redis.Redis) -> bool:
-    told: Any = db.info("replication")
-    return bool(told.get("master_link_status") == "up")
+    info: Any = db.info("replication")
+    return bool(info.get("master_link_status") == "up")
 
 
 @contextmanager
@@ -116,7 +116,7 @@ def test_a_url_that_begins_with_a_replica_reaches_the_primary(pair: Pair, open_s
 
 @pytest.mark.parametrize("hello", [True, False])
 def test_calls_follow_the_primary_when_roles_are_swapped(open_store: Open, hello: bool) -> None:
-    # Old servers and proxies do not tell their role.
+    # Old servers and proxies do not report their role.
     options = () if hello else ("--rename-command", "HELLO", "")
     with paired(*options) as pair:
         pair.make_primary(0)
@@ -171,12 +171,12 @@ async def test_a_subscription_is_not_disturbed_by_looking_for_the_primary(pair: 
     pair.make_primary(1)
     store = AsyncStore(pair.url, patience_s=20)
     with admin(pair.servers[1]) as db:
-        async with store.listen("news") as hearing:
+        async with store.listen("news") as subscription:
             publish: Callable[[], object] = lambda: db.publish("news", "now")  # noqa: E731
             threading.Thread(target=publish).start()
-            assert await hearing.wait(20)
-            assert hearing.sound
+            assert await subscription.wait(20)
+            assert subscription.is_usable
             await eventually_async(lambda: pair.clients(0) == 0, within_s=20)
-            assert hearing.sound
-            assert not await hearing.wait(0)
+            assert subscription.is_usable
+            assert not await subscription.wait(0)
     await store.close()

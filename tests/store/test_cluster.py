@@ -11,8 +11,8 @@ import redis
 from tambomq.errors import StoreError, StoreUnavailable
 from tambomq.rsmq import AsyncRsmq, Rsmq
 from tambomq.store.call import Call
+from tambomq.store.roundtrip import slot_of
 from tambomq.store.sync import Store
-from tambomq.store.trip import slot_of
 from tests.servers import eventually
 from tests.servers.cluster import Cluster
 from tests.store.conftest import Open
@@ -46,7 +46,7 @@ def test_one_node_is_enough_to_find_all(cluster: Cluster, open_store: Open) -> N
         assert cluster.ask(node, "GET", key) == "2"
 
 
-def test_a_home_is_learned_once(cluster: Cluster, open_store: Open) -> None:
+def test_the_node_of_a_slot_is_looked_up_once(cluster: Cluster, open_store: Open) -> None:
     store = open_store(cluster.nodes[0].url)
     key = key_on(cluster, 2)
     store.run(put(key, "1"))
@@ -57,7 +57,7 @@ def test_a_home_is_learned_once(cluster: Cluster, open_store: Open) -> None:
     assert "MOVED" not in str(stats)
 
 
-def test_calls_for_all_nodes_go_in_one_trip_and_come_back_in_order(
+def test_calls_to_all_nodes_are_one_round_trip_with_replies_in_order(
     cluster: Cluster, open_store: Open
 ) -> None:
     store = open_store(cluster.nodes[0].url)
@@ -105,15 +105,15 @@ def test_a_slot_that_moves_between_two_calls_is_followed(
         settle(cluster, key, 0)
 
 
-def test_a_home_that_went_down_is_forgotten(
+def test_a_node_that_went_down_is_removed_from_the_slot_map(
     cluster: Cluster, open_store: Open, closed_port: int
 ) -> None:
     store = open_store(cluster.nodes[0].url)
     key = key_on(cluster, 1)
     inner: Any = getattr(store, "store", store)
-    inner._homes[slot_of(key)] = ("127.0.0.1", closed_port)
+    inner._slot_map[slot_of(key)] = ("127.0.0.1", closed_port)
     assert store.run(incr(key)) == 1
-    assert inner._homes[slot_of(key)] == ("127.0.0.1", cluster.nodes[1].port)
+    assert inner._slot_map[slot_of(key)] == ("127.0.0.1", cluster.nodes[1].port)
 
 
 def test_a_first_node_that_goes_down_later_is_not_missed(
@@ -121,7 +121,7 @@ def test_a_first_node_that_goes_down_later_is_not_missed(
 ) -> None:
     store: AnyStore = open_store(f"redis://127.0.0.1:{closed_port}", patience_s=0)
     inner: Any = getattr(store, "store", store)
-    inner._homes[0] = ("127.0.0.1", cluster.nodes[2].port)
+    inner._slot_map[0] = ("127.0.0.1", cluster.nodes[2].port)
     assert store.run(incr(key_on(cluster, 1))) == 1
 
 
@@ -162,7 +162,7 @@ async def test_asyncio_rsmq_works_on_a_cluster_too(cluster: Cluster) -> None:
         assert await rsmq.receive_message("orders", wait=0.05) is None
 
 
-def test_a_waiting_receiver_hears_a_sender_at_another_node(cluster: Cluster) -> None:
+def test_a_waiting_receiver_is_notified_by_a_sender_at_another_node(cluster: Cluster) -> None:
     sender = Store(cluster.nodes[1].url)
     listener = Store(cluster.nodes[2].url)
     with listener.listen("news") as news:

@@ -1,4 +1,4 @@
-"""Server URLs, and how to be let in."""
+"""Server URLs and logins."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tambomq.errors import SettingsError
-from tambomq.store.connect import Endpoint, Tls, endpoint
+from tambomq.store.endpoint import Endpoint, Tls, endpoint
 
 SECRET = "hunter2"
 
@@ -60,7 +60,7 @@ def test_a_url_says_where_and_how(url: str, expected: Endpoint) -> None:
         (f"redis://:{SECRET}@h?colour=red", "redis://h:6379/0: unknown option colour"),
         (f"redis://:{SECRET}@h?ca=/ca.pem", "unknown option ca"),
         (f"rediss://:{SECRET}@h?verify=maybe", "verify in a server URL is yes or no, not 'maybe'"),
-        (f"redis://:{SECRET}@[::1", "is no URL"),
+        (f"redis://:{SECRET}@[::1", "is not a URL"),
         (f"redis://:{SECRET}/x@h", "write / as %2F"),
         (f"redis://:{SECRET}#x@h", "# as %23"),
         (f"redis://:{SECRET}?x@h", "? as %3F"),
@@ -101,12 +101,12 @@ def test_any_text_is_an_endpoint_or_a_settings_error(text: str) -> None:
 
 
 @given(st.from_regex(r"[a-z]{1,10}(\.[a-z]{1,5})?", fullmatch=True), st.integers(1, 65535))
-def test_what_is_shown_can_be_understood_again(host: str, port: int) -> None:
+def test_a_shown_endpoint_can_be_parsed_again(host: str, port: int) -> None:
     found = endpoint(f"redis://{host}:{port}/7")
     assert endpoint(str(found)) == found
 
 
-def test_what_is_given_beside_the_url_wins() -> None:
+def test_arguments_override_the_url() -> None:
     def credentials() -> tuple[str, str]:
         return "me", "pw"
 
@@ -128,7 +128,7 @@ def test_tls_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "greeting"),
+    ("url", "handshake_commands"),
     [
         ("redis://h", []),
         ("redis://:pw@h", [("AUTH", "pw")]),
@@ -136,10 +136,12 @@ def test_tls_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         ("redis://me@h", [("AUTH", "me", "")]),
     ],
 )
-def test_the_greeting_says_who_we_are(url: str, greeting: list[tuple[object, ...]]) -> None:
+def test_the_handshake_logs_in_and_selects_the_database(
+    url: str, handshake_commands: list[tuple[object, ...]]
+) -> None:
     found = endpoint(url)
-    assert found.greeting(found.login(), ("192.0.2.1", 6379)) == [
-        *greeting,
+    assert found.handshake_commands(found.login(), ("192.0.2.1", 6379)) == [
+        *handshake_commands,
         ("CLIENT", "SETNAME", "tambomq"),
     ]
 

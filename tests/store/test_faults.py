@@ -1,4 +1,4 @@
-"""What becomes of calls when servers and connections fail. Each story is told of both stores."""
+"""Calls while servers and connections fail, on both stores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import redis
 
 from tambomq.clock import Deadline
 from tambomq.errors import ReplyLost, StoreError, StoreUnavailable
-from tambomq.store.connect import endpoint
+from tambomq.store.endpoint import endpoint
 from tests.servers import Server, eventually
 from tests.store.conftest import Open
 from tests.store.proxy import Proxy
@@ -75,16 +75,18 @@ def test_a_server_that_says_nothing_loses_the_reply(proxy: Proxy, open_store: Op
     assert store.run(incr()) == 3
 
 
-def test_a_port_where_nobody_answers_is_unavailable(open_store: Open) -> None:
+def test_a_port_without_a_listener_is_unavailable(open_store: Open) -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
-        where = endpoint(f"redis://127.0.0.1:{deaf.getsockname()[1]}")
-        store = open_store(replace(where, connect_timeout_s=0.05), patience_s=0)
+        silent = endpoint(f"redis://127.0.0.1:{deaf.getsockname()[1]}")
+        store = open_store(replace(silent, connect_timeout_s=0.05), patience_s=0)
         with pytest.raises(StoreUnavailable) as failed:
             store.run(incr())
     assert type(failed.value) is StoreUnavailable
 
 
-def test_a_port_where_nobody_listens_is_tried_until_patience_is_over(open_store: Open) -> None:
+def test_a_port_without_a_listener_is_tried_until_the_retry_budget_is_exhausted(
+    open_store: Open,
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     store = open_store(f"redis://:secret@127.0.0.1:{port}", patience_s=0.1)
@@ -107,7 +109,7 @@ def test_a_server_that_speaks_another_language_is_unavailable(
     proxy: Proxy, open_store: Open
 ) -> None:
     proxy.instead = [b"HTTP/1.1 400 Bad Request\r\n\r\n"] * 2
-    with pytest.raises(StoreUnavailable, match="no Redis"):
+    with pytest.raises(StoreUnavailable, match="not Redis protocol"):
         open_store(proxy.url, patience_s=0).run(incr())
 
 
@@ -156,7 +158,7 @@ def test_a_loop_too_busy_to_notice_a_closed_connection_loses_no_reply(
 ) -> None:
     store = Looped(server.url)
 
-    async def story() -> int:
+    async def scenario() -> int:
         count = 0
         for _ in range(20):
             count = await store.store.run(incr())
@@ -164,7 +166,7 @@ def test_a_loop_too_busy_to_notice_a_closed_connection_loses_no_reply(
             db.client_kill_filter(_type="normal", skipme=True)
         return count
 
-    assert store.wait(story()) == 20
+    assert store.wait(scenario()) == 20
     store.close()
 
 
@@ -176,7 +178,7 @@ def test_forgotten_scripts_are_no_error(store: AnyStore, db: redis.Redis) -> Non
         assert store.run_all([incr("other")] * 500) == list(range(1, 501))
 
 
-def test_what_was_acknowledged_outlives_a_crash(private_server: Server, open_store: Open) -> None:
+def test_acknowledged_writes_survive_a_crash(private_server: Server, open_store: Open) -> None:
     store = open_store(private_server.url)
     done: list[int] = []
     unsure = 0
@@ -220,7 +222,7 @@ def test_killed_connections_mix_up_no_replies_and_lose_nothing(
 
 
 class Load(threading.Thread):
-    """A client that writes down what it was told."""
+    """A client that records the replies it got."""
 
     def __init__(self, store: AnyStore, name: str, over: Deadline) -> None:
         super().__init__(name=name)
@@ -237,8 +239,8 @@ class Load(threading.Thread):
 
     def _step(self, member: str) -> None:
         try:
-            if (said := self._store.run(add(member, f"set-{self.name}"))) != member:
-                self.wrong.append((member, said))
+            if (reply := self._store.run(add(member, f"set-{self.name}"))) != member:
+                self.wrong.append((member, reply))
             self.added.add(member)
             if (heard := self._store.run(echo(member.encode()))) != member.encode():
                 self.wrong.append((member, heard))
@@ -248,10 +250,10 @@ class Load(threading.Thread):
         except StoreError as error:
             self.wrong.append(error)
 
-    def _count(self, said: int) -> None:
+    def _count(self, reply: int) -> None:
         self.counted += 1
-        if not self.counted <= said <= self.counted + self.lost:
-            self.wrong.append((self.counted, self.lost, said))
+        if not self.counted <= reply <= self.counted + self.lost:
+            self.wrong.append((self.counted, self.lost, reply))
 
 
 @contextmanager
@@ -272,7 +274,7 @@ def repeating(disturb: Callable[[], object], every_s: float = 0.0) -> Iterator[N
         thread.join()
 
 
-def test_a_lost_connection_while_the_outbox_is_full_heals(proxy: Proxy, open_store: Open) -> None:
+def test_a_connection_lost_with_unwritten_commands_heals(proxy: Proxy, open_store: Open) -> None:
     store = open_store(proxy.url)
     store.run(incr())
     body = b"x" * (4 << 20)

@@ -1,4 +1,4 @@
-"""What a server can do, read from what it says of its commands."""
+"""The optional commands of a server, from its reply to COMMAND."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_the_embedded_server_has_none(running: Callable[[str], Server]) -> None:
     assert found == Features()
 
 
-async def test_each_server_tells_what_it_really_has(
+async def test_the_features_of_each_server_are_detected(
     each_server: Server, request: pytest.FixtureRequest
 ) -> None:
     is_redis_8 = "redis8" in request.node.name

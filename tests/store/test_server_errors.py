@@ -1,14 +1,19 @@
-"""Servers that refuse for a while are asked again; the error says so when they do not give in."""
+"""Temporary refusals of a server are retried; the last one becomes the error."""
 
 from __future__ import annotations
 
+import pickle
+import re
 import threading
 from contextlib import ExitStack
+from pathlib import Path
 
 import hiredis
 import pytest
 
-from tambomq.errors import StoreError, StoreFull, StoreReadOnly, StoreUnavailable
+import tambomq
+from tambomq.errors import StoreError, StoreFull, StoreReadOnly, StoreUnavailable, WrongType
+from tambomq.store.call import Call
 from tambomq.store.server_errors import ERRORS, is_transient, translate
 from tests.servers import Server
 from tests.servers.refusal import REFUSALS, Refusal, refusing_writes
@@ -17,7 +22,7 @@ from tests.store.twins import add, get, incr
 
 TRANSIENT = {
     "LOADING", "BUSY", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN", "UNBLOCKED",
-    "READONLY", "MISCONF", "NOREPLICAS",
+    "READONLY", "MISCONF", "NOREPLICAS", "MAXCLIENTS",
 }  # fmt: skip
 
 
@@ -32,6 +37,43 @@ def test_one_client_too_many_is_no_refusal_for_good() -> None:
     error = hiredis.ReplyError("ERR max number of clients reached")
     assert is_transient(error)
     assert type(translate(error)) is StoreUnavailable
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind"),
+    [
+        *((f"{code} because", code) for code in (*ERRORS, "ERR", "NOGROUP", "BUSYGROUP")),
+        ("ERR no such key", "NOKEY"),
+        ("ERR max number of clients reached", "MAXCLIENTS"),
+    ],
+)
+def test_an_error_carries_the_kind_of_the_reply(reply: str, kind: str) -> None:
+    error = translate(hiredis.ReplyError(reply), ("key",))
+    assert error.kind == kind
+    # Executors of Spark send errors to the driver.
+    assert pickle.loads(pickle.dumps(error)).kind == kind  # noqa: S301  (our own)
+
+
+def test_an_error_without_a_reply_has_no_kind() -> None:
+    assert StoreUnavailable("cannot reach redis://127.0.0.1:1").kind == ""
+
+
+def test_a_call_raises_an_error_with_its_kind(open_store: Open, private_server: Server) -> None:
+    store = open_store(private_server.url)
+    store.run(add("a"))
+    with pytest.raises(WrongType) as wrong_type:
+        store.run(get("members"))
+    assert wrong_type.value.kind == "WRONGTYPE"
+    with pytest.raises(StoreError) as no_group:
+        store.run(Call("XPENDING", ("stream",), ("group",), list, repeatable=True))
+    assert no_group.value.kind == "NOGROUP"
+
+
+def test_no_module_looks_for_a_kind_in_the_text_of_an_error() -> None:
+    source = Path(tambomq.__file__).parent
+    matches = re.compile(r"str\(\w+(?:\[\d\])?\)\.startswith\(|\" in str\(\w*err")
+    found = [path.name for path in source.rglob("*.py") if matches.search(path.read_text("utf-8"))]
+    assert not found
 
 
 def test_a_full_memory_has_a_rule_of_its_own() -> None:
@@ -72,7 +114,7 @@ def test_a_write_that_was_refused_for_a_while_is_done_once(
     assert done == [2]
 
 
-def test_an_error_nobody_knows_is_permanent(open_store: Open, private_server: Server) -> None:
+def test_an_unknown_error_is_permanent(open_store: Open, private_server: Server) -> None:
     store = open_store(private_server.url, patience_s=30)
     store.run(add("a"))
     with pytest.raises(StoreError) as raised:

@@ -1,9 +1,11 @@
-"""Round trips that go well. Those of both stores first, then what threads alone know."""
+"""Successful round trips: on both stores first, then those of threads."""
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -39,14 +41,14 @@ def test_a_decoder_with_a_mistake_leaves_the_connection_in_step(store: AnyStore)
     assert store.run(echo(b"a")) == b"a"
 
 
-def test_what_cannot_be_sent_leaves_the_connection_in_step(store: AnyStore) -> None:
+def test_a_call_that_cannot_be_encoded_leaves_the_connection_in_sync(store: AnyStore) -> None:
     wrong: Any = object()
     with pytest.raises(TypeError):
         store.run(Call("GET", ("k",), (wrong,), decode=bytes))
     assert store.run(echo(b"a")) == b"a"
 
 
-def test_no_calls_make_no_trip(open_store: Open) -> None:
+def test_no_calls_make_no_round_trip(open_store: Open) -> None:
     assert open_store("redis://127.0.0.1:1", patience_s=0).run_all([]) == []
 
 
@@ -68,7 +70,9 @@ def test_calls_are_done_in_order_even_when_their_scripts_are_unknown(
         assert store.run_all(calls) == [None, 1, b"1", 2, b"2"]
 
 
-def test_one_error_among_many_is_told_beside_the_replies(store: AnyStore, db: redis.Redis) -> None:
+def test_one_error_among_many_is_returned_beside_the_replies(
+    store: AnyStore, db: redis.Redis
+) -> None:
     db.set("members", "no set")
     count, wrong, text = store.outcomes([incr(), add("a"), echo(b"a")])
     assert (count, text) == (1, b"a")
@@ -78,7 +82,7 @@ def test_one_error_among_many_is_told_beside_the_replies(store: AnyStore, db: re
         store.run_all(both)
 
 
-def test_a_plan_makes_its_trips_one_after_the_other(store: AnyStore) -> None:
+def test_a_plan_makes_its_round_trips_in_order(store: AnyStore) -> None:
     def count_to(goal: int) -> Plan[list[int]]:
         seen: list[int] = []
         while len(seen) < goal:
@@ -88,7 +92,7 @@ def test_a_plan_makes_its_trips_one_after_the_other(store: AnyStore) -> None:
     assert store.follow(count_to(6)) == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_plan_is_told_of_errors_and_may_go_on(store: AnyStore, db: redis.Redis) -> None:
+def test_a_plan_gets_errors_and_may_continue(store: AnyStore, db: redis.Redis) -> None:
     db.set("members", "no set")
 
     def careful() -> Plan[tuple[str, object]]:
@@ -127,6 +131,66 @@ def test_threads_share_a_store_and_each_gets_its_own_replies(server: Server) -> 
     with ThreadPoolExecutor(8) as threads:
         assert all(threads.map(work, range(8)))
     store.close()
+
+
+def test_threads_lose_no_call_while_another_closes_the_idle_connections(server: Server) -> None:
+    store, over = Store(server.url), threading.Event()
+
+    def close_until_over() -> None:
+        while not over.is_set():
+            store.close()
+
+    switch_interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        closing = threading.Thread(target=close_until_over)
+        closing.start()
+        with ThreadPoolExecutor(8) as threads:
+            # A call whose connection was closed under it would raise `ReplyLost`: it is not
+            # repeatable.
+            done = list(threads.map(lambda _: store.run(incr()), range(800)))
+        over.set()
+        closing.join()
+    finally:
+        over.set()
+        sys.setswitchinterval(switch_interval_s)
+    assert sorted(done) == list(range(1, 801))
+    store.close()
+
+
+class _TakenMeanwhile(deque[Any]):
+    """Idle connections of which another thread takes the last just after it was seen."""
+
+    def __bool__(self) -> bool:
+        seen = len(self) > 0
+        if seen:
+            other = threading.Thread(target=lambda: self.pop().close())
+            other.start()
+            other.join()
+        return seen
+
+
+def test_a_call_connects_when_another_thread_takes_the_last_idle_connection(
+    server: Server,
+) -> None:
+    store = Store(server.url)
+    assert store.run(incr()) == 1
+    for node, idle in store._idle.items():
+        store._idle[node] = _TakenMeanwhile(idle)
+    assert store.run(incr()) == 2
+    store.close()
+
+
+def test_close_takes_what_was_idle_and_nothing_that_a_thread_uses(server: Server) -> None:
+    store = Store(server.url)
+    store.run(echo(b"a"))
+    [(node, idle)] = store._idle.items()
+    used = idle.pop()
+    store.close()
+    assert used.exchange(b"PING\r\n", 1) == [b"PONG"]
+    store._return_idle(node, used)
+    store.close()
+    assert not used.is_usable
 
 
 def test_one_thread_needs_one_connection(server: Server, db: redis.Redis) -> None:
@@ -169,7 +233,7 @@ def test_a_forked_child_makes_its_own_connections(server: Server, db: redis.Redi
 # ── listening ────────────────────────────────────────────────────────────────
 
 
-def test_what_is_published_is_heard(server: Server, db: redis.Redis) -> None:
+def test_a_published_message_is_received(server: Server, db: redis.Redis) -> None:
     store = Store(server.url)
     with store.listen("news") as news:
         assert not news.wait(0)
@@ -177,7 +241,7 @@ def test_what_is_published_is_heard(server: Server, db: redis.Redis) -> None:
             db.publish("news", "x")
         assert news.wait(30)
         eventually(lambda: not news.wait(0))
-        assert news.sound
+        assert news.is_usable
     assert store.run(echo(b"a")) == b"a"
     store.close()
 
@@ -190,19 +254,19 @@ def test_other_calls_go_on_while_one_listens(server: Server) -> None:
     store.close()
 
 
-def test_a_listener_that_lost_its_connection_says_so_and_a_new_one_hears(
+def test_a_subscription_reports_a_lost_connection_and_a_new_one_works(
     server: Server, db: redis.Redis
 ) -> None:
     store = Store(server.url)
     with store.listen("news") as news:
         db.client_kill_filter(_type="pubsub")
-        # Something may have been published: whoever waits must look.
+        # A message may have been missed: wake the waiter so that it checks.
         assert news.wait(30)
-        assert not news.sound
+        assert not news.is_usable
     with store.listen("news") as news:
         db.publish("news", "x")
         assert news.wait(30)
-        assert news.sound
+        assert news.is_usable
     store.close()
 
 

@@ -1,4 +1,4 @@
-"""Being let in: users, tokens, TLS, socket files. Each story is told of both stores."""
+"""Logging in: users, tokens, TLS, socket files, on both stores."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 import redis
 
 from tambomq.errors import StoreFull, StoreRefused, StoreUnavailable, WrongType
-from tambomq.store import wire
+from tambomq.store import sync_connection as connection
 from tambomq.store.call import Call
-from tambomq.store.connect import Endpoint, Tls, endpoint
-from tambomq.store.wire import Wire
+from tambomq.store.endpoint import Endpoint, Tls, endpoint
+from tambomq.store.sync_connection import SyncConnection
 from tests.servers import Server, binaries, eventually
 from tests.servers.tls import Certificate, certificate
 from tests.store.conftest import Open
@@ -38,7 +38,7 @@ def url_of(server: Server, login: str, rest: str = "") -> str:
     return f"redis://{login}@127.0.0.1:{server.port}{rest}"
 
 
-def test_a_user_with_the_right_password_is_let_in(
+def test_a_user_with_the_right_password_can_log_in(
     server: Server, user: Callable[..., None], open_store: Open
 ) -> None:
     user("p/w", "~*", "+@all")
@@ -99,7 +99,7 @@ def test_a_socket_file_that_is_not_there_is_unavailable(tmp_path: Path, open_sto
         store.run(incr())
 
 
-def test_a_host_that_nobody_knows_is_unavailable(open_store: Open) -> None:
+def test_an_unknown_host_is_unavailable(open_store: Open) -> None:
     for host in ("no-such-host.invalid", "a..b"):
         with pytest.raises(StoreUnavailable, match=host):
             open_store(f"redis://{host}", patience_s=0).run(incr())
@@ -124,7 +124,7 @@ def test_a_key_of_another_type_is_named(store: AnyStore, db: redis.Redis) -> Non
         store.run(add("a"))
 
 
-def test_a_token_that_rotates_is_asked_for_at_each_connection(
+def test_a_rotating_token_is_fetched_for_each_connection(
     server: Server, user: Callable[..., None], open_store: Open, db: redis.Redis
 ) -> None:
     tokens = ["first"]
@@ -189,7 +189,7 @@ def test_tls_without_our_certificate_does_not(
 
 
 @pytest.mark.interop
-def test_a_server_with_a_certificate_of_nobody_we_trust_is_not_talked_to(
+def test_a_server_with_an_untrusted_certificate_is_refused(
     secured: Server, tmp_path: Path, open_store: Open
 ) -> None:
     stranger = certificate(tmp_path)
@@ -199,7 +199,7 @@ def test_a_server_with_a_certificate_of_nobody_we_trust_is_not_talked_to(
 
 
 @pytest.mark.interop
-def test_whoever_asks_for_it_may_trust_anybody(
+def test_certificate_checks_can_be_disabled_explicitly(
     secured: Server, ours: Certificate, open_store: Open
 ) -> None:
     options = f"?verify=no&cert={ours.cert}&key={ours.key}"
@@ -222,20 +222,20 @@ def test_an_idle_tls_connection_that_was_closed_is_replaced(
 
 
 def test_a_connection_is_sound_while_it_is_open_and_silent(server: Server, db: redis.Redis) -> None:
-    wire = Wire(endpoint(server.url), ("127.0.0.1", server.port))
-    assert wire.sound
+    connection = SyncConnection(endpoint(server.url), ("127.0.0.1", server.port))
+    assert connection.is_usable
     db.client_kill_filter(_type="normal", skipme=True)
-    assert eventually(lambda: not wire.sound)
-    wire.close()
-    assert not wire.sound
+    assert eventually(lambda: not connection.is_usable)
+    connection.close()
+    assert not connection.is_usable
 
 
-def test_a_reply_that_nobody_waited_for_makes_a_connection_unsound(server: Server) -> None:
-    wire = Wire(endpoint(server.url), ("127.0.0.1", server.port))
-    wire.send(b"PING\r\n")
-    assert wire.readable(5)
-    assert not wire.sound
-    wire.close()
+def test_an_unexpected_reply_makes_a_connection_unusable(server: Server) -> None:
+    connection = SyncConnection(endpoint(server.url), ("127.0.0.1", server.port))
+    connection.send(b"PING\r\n")
+    assert connection.readable(5)
+    assert not connection.is_usable
+    connection.close()
 
 
 def test_a_connection_carries_our_name(store: AnyStore) -> None:
@@ -244,26 +244,26 @@ def test_a_connection_carries_our_name(store: AnyStore) -> None:
 
 
 def test_one_thread_looks_and_none_for_a_while_after_two_wanted_to() -> None:
-    turnstile = wire._Turnstile()
+    turnstile = connection._PollGate()
     assert turnstile.enter(10.0)
     assert not turnstile.enter(10.0)
     turnstile.leave()
     assert not turnstile.enter(10.0)
-    assert turnstile.enter(10.0 + wire._CLOSED_S)
+    assert turnstile.enter(10.0 + connection._CLOSED_FOR_S)
 
 
 def test_a_server_that_takes_its_time_is_waited_for_asleep(server: Server) -> None:
-    line = Wire(endpoint(server.url), ("127.0.0.1", server.port))
+    line = SyncConnection(endpoint(server.url), ("127.0.0.1", server.port))
     slow = hiredis.pack_command(("BLPOP", "nothing", "0.01"))
     assert line.exchange(slow, 1) == [None]
-    assert not line._quick
+    assert not line._is_fast
     # One quick reply is enough to look for the next.
-    eventually(lambda: line.exchange(hiredis.pack_command(("PING",)), 1) and line._quick)
+    eventually(lambda: line.exchange(hiredis.pack_command(("PING",)), 1) and line._is_fast)
     line.close()
 
 
 def test_a_server_elsewhere_is_always_waited_for_asleep() -> None:
-    here = Endpoint()
-    assert wire.is_near(here, ("127.0.0.1", 6379)) == (os.cpu_count() != 1)
-    assert not wire.is_near(here, ("192.0.2.1", 6379))
-    assert not wire.is_near(replace(here, tls=Tls()), ("127.0.0.1", 6379))
+    state = Endpoint()
+    assert connection.is_local(state, ("127.0.0.1", 6379)) == (os.cpu_count() != 1)
+    assert not connection.is_local(state, ("192.0.2.1", 6379))
+    assert not connection.is_local(replace(state, tls=Tls()), ("127.0.0.1", 6379))

@@ -1,4 +1,4 @@
-"""Both stores behind one blocking face, so that one test tells the story of both."""
+"""Both stores behind one blocking interface, so that each test runs on both."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ ADD = script("redis.call('SADD', KEYS[1], ARGV[1]) return ARGV[1]")
 
 
 def incr(key: str = "count") -> Call[int]:
-    """What nobody may repeat unasked."""
+    """A call that must not be repeated automatically."""
     return Call(INCR, (key,), (), decode=int)
 
 

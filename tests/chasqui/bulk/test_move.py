@@ -7,31 +7,32 @@ from typing import Any
 import pytest
 import redis
 
-from tambomq.chasqui import BlockingQueue, move_ops
+from tambomq.bulk import moves
+from tambomq.bulk.moves import MoveBatch, Tally
+from tambomq.chasqui import BlockingQueue
+from tambomq.chasqui.bulk import move as move_ops
 from tambomq.chasqui.job import Envelope
 from tambomq.chasqui.keys import RETURNED, Keys
-from tambomq.chasqui.ops import Policy
-from tambomq.chasqui.wire import encode_envelope, encode_member
+from tambomq.chasqui.ops.add import Policy
+from tambomq.chasqui.wire.envelope import encode_envelope, encode_member
 from tambomq.clock import now_ms
-from tambomq.store import transit
 from tambomq.store.sync import Store
-from tambomq.store.transit import Batch, Tally
 from tests.chasqui.stored import events, rows
 
 HOUR = 3_600_000
 CAP = Policy().events_cap
 
 
-def take(store: Store, keys: Keys, cap: int = CAP) -> Batch:
+def take(store: Store, keys: Keys, cap: int = CAP) -> MoveBatch:
     return store.run(move_ops.take(keys, cap, "m", "run"))
 
 
-def take_later(store: Store, keys: Keys, cap: int = CAP) -> Batch:
+def take_later(store: Store, keys: Keys, cap: int = CAP) -> MoveBatch:
     return store.follow(move_ops.take_later(keys, cap, "m", "run"))
 
 
 def arrived(store: Store, keys: Keys, number: int) -> None:
-    store.run(transit.arrived(keys.move("m"), keys.transit("m"), number, Tally()))
+    store.run(moves.arrived(keys.move("m"), keys.transit("m"), number, Tally()))
 
 
 def moved(db: redis.Redis, keys: Keys) -> list[tuple[str | None, str]]:
@@ -44,7 +45,7 @@ def job(id: str) -> bytes:
     return encode_envelope(Envelope(id, b"\x01", 1000))
 
 
-def test_who_leaves_is_told_once(each: Store, each_db: redis.Redis, keys: Keys) -> None:
+def test_a_departure_is_recorded_once(each: Store, each_db: redis.Redis, keys: Keys) -> None:
     before: Any = each_db.time()
     each_db.xadd(keys.stream, {"d": job("ü:1"), "n": "имя"})
     each_db.xadd(keys.stream, {"d": job("b")})
@@ -70,7 +71,7 @@ def test_who_leaves_is_told_once(each: Store, each_db: redis.Redis, keys: Keys) 
     assert before[0] * 1000 <= int(rows(each_db, keys.events)[0][1][5])
 
 
-def test_whom_a_worker_has_is_not_told_and_whom_one_gave_back_is(
+def test_held_jobs_are_not_recorded_and_released_ones_are(
     store: Store, blocking: BlockingQueue, db: redis.Redis, keys: Keys
 ) -> None:
     jobs = [blocking.add("n", n) for n in range(4)]
@@ -93,7 +94,7 @@ def test_ids_of_delayed_jobs_are_free_again(
     assert sorted(id or "" for id, _ in moved(db, keys)) == ["a", "b", "c"]
 
 
-def test_who_cannot_be_read_leaves_untold(store: Store, db: redis.Redis, keys: Keys) -> None:
+def test_undecodable_jobs_leave_without_an_event(store: Store, db: redis.Redis, keys: Keys) -> None:
     db.xadd(keys.stream, {"d": b"junk"})
     db.xadd(keys.stream, {"x": b"y"})
     db.zadd(keys.delayed, {b"\x00junk": now_ms() + HOUR})
@@ -103,14 +104,14 @@ def test_who_cannot_be_read_leaves_untold(store: Store, db: redis.Redis, keys: K
     assert not db.exists(keys.events)
 
 
-def test_without_events_nothing_is_told(store: Store, db: redis.Redis, keys: Keys) -> None:
+def test_without_events_nothing_is_recorded(store: Store, db: redis.Redis, keys: Keys) -> None:
     db.xadd(keys.stream, {"d": job("a")})
     assert len(take(store, keys, 0).rows) == 1
     assert not db.exists(keys.events)
 
 
 @pytest.mark.parametrize("later", [False, True])
-def test_events_that_cannot_be_written_keep_nobody(
+def test_events_that_cannot_be_written_block_no_move(
     store: Store, db: redis.Redis, keys: Keys, later: bool
 ) -> None:
     db.set(keys.events, "no stream")

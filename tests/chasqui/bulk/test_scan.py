@@ -1,4 +1,4 @@
-"""What is asked of Redis to read whole queues, on every kind of server."""
+"""Calls that page through whole queues, on every kind of server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis
 
-from tambomq.chasqui import scan_ops
+from tambomq.chasqui.bulk import scan as scan_ops
 from tambomq.chasqui.keys import GROUP, Keys
 from tambomq.errors import StoreError, WrongType
 from tambomq.store.sync import Store

@@ -7,17 +7,18 @@ from typing import Any, cast
 import pytest
 import redis
 
-from tambomq.chasqui import BlockingQueue, sink_ops
+from tambomq.chasqui import BlockingQueue
+from tambomq.chasqui.bulk import sink as sink_ops
 from tambomq.chasqui.job import BackoffSpec, RetryOverride
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.ops import Draft, Policy, draft
-from tambomq.chasqui.packing import encode_payload
+from tambomq.chasqui.ops.add import Draft, Policy, draft
+from tambomq.chasqui.wire.msgpack import encode_payload
 from tambomq.clock import now_ms
 from tambomq.errors import ForeignLeader, JournalFull, QueueFull, WrongType
 from tambomq.journal.keys import Keys as JournalKeys
-from tambomq.journal.recording import Bounds
+from tambomq.journal.policy import JournalBounds, JournalPolicy
 from tambomq.store.sync import Store
-from tests.chasqui.stored import delayed, jobs, rows, told
+from tests.chasqui.stored import delayed, emitted_events, jobs, rows
 from tests.journal.looking import records
 from tests.servers import Server
 
@@ -100,7 +101,7 @@ def test_what_is_stored_is_what_add_stores(
         found = [(fields[0], fields[2:], len(fields[1])) for _, fields in rows(each_db, of.stream)]
         bodies = [(n, e.payload, e.attempt, e.retry) for n, e in jobs(each_db, of)]
         late = [(n, e.id, e.payload, e.retry) for n, e, _ in delayed(each_db, of)]
-        return [found, bodies, late, told(each_db, of)]
+        return [found, bodies, late, emitted_events(each_db, of)]
 
     assert shapes(keys) == shapes(theirs)
     assert each_db.get(keys.index("d")) == cast("Any", each_db.zrange(keys.delayed, 0, 0))[0]
@@ -137,7 +138,7 @@ def test_the_oldest_are_trimmed_where_that_is_wanted(
     policy = Policy(max_stream_len=100, overflow="trim")
     assert add(each, keys, *drafts, policy=policy) == 1
     assert 100 <= each_db.xlen(keys.stream) < 1000
-    assert told(each_db, keys)[-1][0] == "trimmed"
+    assert emitted_events(each_db, keys)[-1][0] == "trimmed"
 
 
 def test_delayed_jobs_that_the_leader_could_not_read_are_refused_with_all_others(
@@ -169,11 +170,16 @@ def test_a_lost_reply_is_asked_for_again() -> None:
         assert sink_ops.add(Keys("q"), POLICY, "query", FIRST, drafts).repeatable
 
 
+def recorded(max_entries: int) -> Policy:
+    """The policy of queues that have journals with such a bound."""
+    return Policy(journal=JournalPolicy("chasqui", ("*",), JournalBounds(max_entries)))
+
+
 @pytest.mark.parametrize("kind", CHUNKS)
 def test_a_chunk_is_recorded_as_often_as_it_is_added(
     each: Store, each_server: Server, keys: Keys, kind: str
 ) -> None:
-    drafts, policy = CHUNKS[kind](), Policy(journal=Bounds(max_entries=4))
+    drafts, policy = CHUNKS[kind](), recorded(4)
     assert [add(each, keys, *drafts, policy=policy) for _ in range(2)] == [1, 0]
     found = records(each_server.url, "chasqui", keys.queue)
     assert [(each.id, each.name, each.body) for each in found] == [
@@ -188,7 +194,7 @@ def test_a_full_journal_keeps_the_whole_chunk_out(
 ) -> None:
     drafts = [*CHUNKS[kind](), *CHUNKS[kind]()]
     with pytest.raises(JournalFull):
-        add(each, keys, *drafts, policy=Policy(journal=Bounds(max_entries=3)))
+        add(each, keys, *drafts, policy=recorded(3))
     journal = JournalKeys("chasqui", keys.queue)
     assert everything(each_db) == {journal.state.encode()}
     assert each_db.hgetall(journal.state) == {b"refused": b"%d" % len(drafts)}
@@ -201,5 +207,5 @@ def test_a_journal_of_another_type_keeps_the_whole_chunk_out(
     journal = JournalKeys("chasqui", keys.queue).journal
     each_db.set(journal, "no such thing")
     with pytest.raises(WrongType):
-        add(each, keys, *CHUNKS[kind](), policy=Policy(journal=Bounds()))
+        add(each, keys, *CHUNKS[kind](), policy=recorded(100))
     assert everything(each_db) == {journal.encode()}

@@ -1,4 +1,4 @@
-"""Many queues led by one loop: idle ones are not asked one by one, and each is led all the same."""
+"""A fleet leads many queues from one loop, and checks idle ones together."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import cast
 
 import redis
 
-from tambomq.chasqui.fleet import Fleet
 from tambomq.chasqui.keys import Keys
+from tambomq.chasqui.leader.fleet import Fleet
 from tambomq.clock import Deadline, now_ms
 from tambomq.store.aio import AsyncStore
 from tests.chasqui.leading import every, member, put_spec
@@ -21,14 +21,14 @@ MANY = 300
 FAR_MS = 3_600_000
 
 
-class Counted(Fleet):
-    """Counts how often it has looked."""
+class CountingFleet(Fleet):
+    """A fleet that counts its ticks and its renewals of locks."""
 
-    looks = renewals = 0
+    ticks = renewals = 0
 
-    async def _look(self) -> None:
-        await super()._look()
-        self.looks += 1
+    async def _tick(self) -> None:
+        await super()._tick()
+        self.ticks += 1
 
     async def _renew(self) -> None:
         await super()._renew()
@@ -36,10 +36,10 @@ class Counted(Fleet):
 
 
 @asynccontextmanager
-async def fleet(url: str, *queues: str) -> AsyncIterator[Counted]:
+async def fleet(url: str, *queues: str) -> AsyncIterator[CountingFleet]:
     """A fleet that runs, and gives up its locks at the end of the block."""
     store = AsyncStore(url)
-    found = Counted(store, "tambo-me")
+    found = CountingFleet(store, "tambo-me")
     for queue in queues:
         found.lead(Keys(queue))
     task = asyncio.create_task(found.run())
@@ -58,7 +58,7 @@ def scripts_run(db: redis.Redis) -> int:
 
 
 def holder(db: redis.Redis, *queues: str) -> list[bytes | None]:
-    """Who has the locks of *queues*, in one command: the loop waits for it."""
+    """Return the holders of the locks of *queues*, with one command."""
     locks = [(keys.promoter_lock, keys.scheduler_lock) for keys in map(Keys, queues)]
     return cast("list[bytes | None]", db.mget([lock for both in locks for lock in both]))
 
@@ -69,12 +69,12 @@ async def test_idle_queues_are_asked_about_together(server: Server, db: redis.Re
         await eventually_async(lambda: set(holder(db, *names)) == {b"tambo-me"})
         await eventually_async(lambda: all(led.promoter._is_idle for led in found._led.values()))
         await eventually_async(lambda: all(led.scheduler._is_idle for led in found._led.values()))
-        looks, renewals, scripts = found.looks, found.renewals, scripts_run(db)
-        await eventually_async(lambda: found.looks >= looks + 15)
-        # Two chunks of queues, each in one script per look, and their locks with a renewal, which
+        ticks, renewals, scripts = found.ticks, found.renewals, scripts_run(db)
+        await eventually_async(lambda: found.ticks >= ticks + 15)
+        # Two chunks of queues, each in one script per tick, and their locks with a renewal, which
         # lets fifty queues take a turn of a few scripts.
         turns = (found.renewals - renewals + 2) * 50
-        assert scripts_run(db) - scripts <= (found.looks - looks + 2) * 4 + turns * 3
+        assert scripts_run(db) - scripts <= (found.ticks - ticks + 2) * 4 + turns * 3
         assert set(holder(db, *names)) == {b"tambo-me"}
         assert not found.problem
 
@@ -115,14 +115,14 @@ async def test_an_idle_queue_takes_a_turn_now_and_then(server: Server, db: redis
         assert found.renewals <= 20
 
 
-async def test_a_queue_whose_leader_is_gone_is_taken_over(server: Server, db: redis.Redis) -> None:
+async def test_a_queue_whose_leader_has_left_is_taken_over(server: Server, db: redis.Redis) -> None:
     keys = Keys("emails")
     db.set(keys.promoter_lock, "another")
     db.zadd(keys.delayed, {member("due"): 1})
     async with fleet(server.url, "emails") as found:
         await eventually_async(lambda: holder(db, "emails")[1] == b"tambo-me")
-        looks = found.looks
-        await eventually_async(lambda: found.looks >= looks + 3)
+        ticks = found.ticks
+        await eventually_async(lambda: found.ticks >= ticks + 3)
         assert (db.xlen(keys.stream), db.get(keys.promoter_lock)) == (0, b"another")
         db.delete(keys.promoter_lock)
         await eventually_async(lambda: db.xlen(keys.stream) == 1)
@@ -133,8 +133,8 @@ async def test_a_queue_that_is_released_is_not_taken_again(server: Server, db: r
         await eventually_async(lambda: holder(db, "emails") == [b"tambo-me"] * 2)
         found.release("emails")
         await eventually_async(lambda: holder(db, "emails") == [None, None])
-        looks = found.looks
-        await eventually_async(lambda: found.looks >= looks + 12)
+        ticks = found.ticks
+        await eventually_async(lambda: found.ticks >= ticks + 12)
         assert holder(db, "emails") == [None, None]
         assert holder(db, "others") == [b"tambo-me"] * 2
 

@@ -1,4 +1,4 @@
-"""Who leads: the lock, how it passes on, and what it costs those who wait."""
+"""Leader election: acquiring, renewing and passing on the lock, and the cost of a standby."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import redis
 
 from tambomq.chasqui import Worker
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.lead_ops import Office
-from tambomq.chasqui.leader import PEER_LOOK_S, Leader
-from tambomq.chasqui.promoter import Promoter
-from tambomq.chasqui.scheduler import Scheduler
+from tambomq.chasqui.leader.leader import STANDBY_POLL_S, Leader
+from tambomq.chasqui.leader.promoter import Promoter
+from tambomq.chasqui.leader.scheduler import Scheduler
+from tambomq.chasqui.ops.leader import LeaderConfig
 from tambomq.clock import now_ms
 from tambomq.errors import WrongType
 from tambomq.store.aio import AsyncStore
@@ -42,11 +42,11 @@ TTL_MS = 5_000
 RUN_ONE = """
 import asyncio, sys
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.lead_ops import Office
-from tambomq.chasqui.promoter import Promoter
+from tambomq.chasqui.ops.leader import LeaderConfig
+from tambomq.chasqui.leader.promoter import Promoter
 from tambomq.store.aio import AsyncStore
 async def main(url, queue):
-    await Promoter(AsyncStore(url), Office(Keys(queue), "tambo-doomed")).run()
+    await Promoter(AsyncStore(url), LeaderConfig(Keys(queue), "tambo-doomed")).run()
 asyncio.run(main(*sys.argv[1:]))
 """
 
@@ -78,7 +78,7 @@ async def test_a_leader_holds_the_lock_and_renews_it_until_it_is_closed(
     db.close()
 
 
-async def test_who_comes_second_waits_and_leads_as_soon_as_the_first_resigns(
+async def test_a_standby_leads_as_soon_as_the_leader_resigns(
     server: Server, db: redis.Redis, keys: Keys, make: Make, lock: str
 ) -> None:
     async with (
@@ -89,7 +89,7 @@ async def test_who_comes_second_waits_and_leads_as_soon_as_the_first_resigns(
         async with running(first):
             await eventually_async(lambda: first.is_leader or second.is_leader)
             leads, waits = (first, second) if first.is_leader else (second, first)
-            assert await waits.turn() == PEER_LOOK_S
+            assert await waits.turn() == STANDBY_POLL_S
             assert (leads.is_leader, waits.is_leader) == (True, False)
         await eventually_async(lambda: second.is_leader)
         assert db.get(lock) == b"tambo-b"
@@ -124,7 +124,7 @@ async def test_one_that_waits_makes_a_single_call_each_half_second(
         await leader.turn()
         before = calls_made(db)
         for _ in range(3):
-            assert await leader.turn() == PEER_LOOK_S
+            assert await leader.turn() == STANDBY_POLL_S
         assert calls_made(db) == before + 3
     assert not db.exists(keys.stream)
 
@@ -137,11 +137,11 @@ async def test_a_stale_promoter_promotes_nothing(
         assert stale.is_leader
         db.set(keys.promoter_lock, "tambo-b", ex=5)
         db.zadd(keys.delayed, {member("a"): 1})
-        assert await stale.turn() == PEER_LOOK_S
+        assert await stale.turn() == STANDBY_POLL_S
     assert (db.zcard(keys.delayed), db.xlen(keys.stream), stale.is_leader) == (1, 0, False)
 
 
-async def test_a_scheduler_that_froze_between_looking_and_firing_fires_nothing(
+async def test_a_scheduler_that_froze_between_reading_and_firing_fires_nothing(
     server: Server, db: redis.Redis, keys: Keys
 ) -> None:
     put_spec(db, keys, every(), now_ms(), "k")
@@ -155,7 +155,7 @@ async def test_a_scheduler_that_froze_between_looking_and_firing_fires_nothing(
             return await super().run(call)
 
     store = Freezes(server.url)
-    stale = Scheduler(store, Office(keys, "tambo-a"))
+    stale = Scheduler(store, LeaderConfig(keys, "tambo-a"))
     await stale.turn()
     await store.close()
     assert (db.xlen(keys.stream), fired(db, keys)) == (0, 0)
@@ -175,7 +175,7 @@ async def test_a_fire_that_its_successor_has_made_is_not_made_again(
             return await super().run(call)
 
     store = FiredMeanwhile(server.url)
-    await Scheduler(store, Office(keys, "tambo-a")).turn()
+    await Scheduler(store, LeaderConfig(keys, "tambo-a")).turn()
     await store.close()
     assert db.xlen(keys.stream) == 0
 
@@ -213,9 +213,9 @@ async def test_a_leader_survives_a_server_that_goes_away(
 
 @asynccontextmanager
 async def brief(url: str, keys: Keys) -> AsyncIterator[Promoter]:
-    """A promoter that soon notices that nobody answers."""
+    """A promoter that gives up soon on a server that does not reply."""
     store = AsyncStore(url, patience_s=0.05)
-    yield Promoter(store, Office(keys, "tambo-a"))
+    yield Promoter(store, LeaderConfig(keys, "tambo-a"))
     await store.close()
 
 
@@ -229,11 +229,11 @@ class Failing(Leader):
         raise WrongType(("key",))
 
 
-async def test_what_fails_again_and_again_is_told_once(
+async def test_a_repeated_failure_is_logged_once(
     server: Server, keys: Keys, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = AsyncStore(server.url)
-    leader = Failing(store, Office(keys, "tambo-a"), keys.promoter_lock)
+    leader = Failing(store, LeaderConfig(keys, "tambo-a"), keys.promoter_lock)
     async with running(leader):
         await eventually_async(lambda: leader.turns >= 4)
     await store.close()
@@ -267,7 +267,7 @@ async def test_a_worker_leads_both_and_lets_go_of_both(
 @pytest.mark.parametrize(
     ("options", "left"), [({"delayed_enabled": False}, 1), ({"run_scheduler": False}, 0)]
 )
-async def test_a_worker_leads_only_what_it_is_told_to(
+async def test_a_worker_leads_only_as_its_options_say(
     server: Server, db: redis.Redis, keys: Keys, options: dict[str, bool], left: int
 ) -> None:
     async def handler(_: object) -> None: ...

@@ -1,4 +1,4 @@
-"""Delayed jobs that are due, on real servers."""
+"""The promoter moves due jobs to the stream, on real servers."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import redis
 
 from tambomq.chasqui import BlockingQueue, Queue
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.lead_ops import BATCH
-from tambomq.chasqui.promoter import TICK_MS
+from tambomq.chasqui.leader.promoter import TICK_MS
+from tambomq.chasqui.ops.leader import BATCH
 from tambomq.clock import now_ms
 from tambomq.errors import WrongType
 from tests.chasqui.leading import (
     LONG_AGO,
+    emitted_events,
     entries,
     envelope,
     letters,
@@ -24,7 +25,6 @@ from tests.chasqui.leading import (
     promoter,
     rows,
     running,
-    told,
     waiting,
 )
 from tests.servers import Server, eventually_async
@@ -67,7 +67,7 @@ async def test_members_of_both_dialects_are_promoted_in_the_order_they_are_due(
         assert waiting(db, keys) == [
             *(("a", "page"), ("b", "engine"), ("c", ""), ("d", ""), ("e", "ünï"))
         ]
-        assert told(db, keys) == [("waiting", id) for id in "abcde"]
+        assert emitted_events(db, keys) == [("waiting", id) for id in "abcde"]
         assert not db.exists(keys.delayed)
 
 
@@ -111,7 +111,7 @@ POISON = [
 
 
 @on_each_server
-async def test_members_that_nobody_can_read_are_buried_and_stop_nothing(
+async def test_unreadable_members_are_dead_lettered_and_block_nothing(
     each_server: Server, keys: Keys
 ) -> None:
     with redis.Redis.from_url(each_server.url) as db:
@@ -123,7 +123,7 @@ async def test_members_that_nobody_can_read_are_buried_and_stop_nothing(
         assert [fields[b"source_id"] for fields in entries(db, keys.dlq)] == [b""] * len(POISON)
         assert waiting(db, keys) == [("first", ""), ("last", "n")]
         dead = [("dlq", "")] * len(POISON)
-        assert told(db, keys) == [("waiting", "first"), *dead, ("waiting", "last")]
+        assert emitted_events(db, keys) == [("waiting", "first"), *dead, ("waiting", "last")]
         assert not db.exists(keys.delayed)
 
 
@@ -145,10 +145,10 @@ async def test_garbage_with_a_prefix_is_left_to_the_workers(
         await leader.turn()
     bodies = [fields[b"d"] for fields in entries(db, keys.stream)]
     assert bodies == [b"no envelope", b"\x94\xc1", b"\x94\xd9\xff"]
-    assert told(db, keys) == [("waiting", "")] * 3
+    assert emitted_events(db, keys) == [("waiting", "")] * 3
 
 
-async def test_dead_letters_beyond_their_cap_are_told_of(
+async def test_dead_letters_trimmed_beyond_their_cap_emit_an_event(
     server: Server, db: redis.Redis, keys: Keys
 ) -> None:
     db.zadd(keys.delayed, {b"\xff%d" % n: LONG_AGO for n in range(250)})
@@ -181,7 +181,7 @@ async def test_a_full_stream_lets_jobs_wait_and_loses_none(
     assert seen == ids
 
 
-async def test_while_the_stream_is_full_the_promoter_looks_once_a_tick(
+async def test_while_the_stream_is_full_the_promoter_polls_once_a_tick(
     server: Server, db: redis.Redis, keys: Keys
 ) -> None:
     db.zadd(keys.delayed, {member("a"): 1, member("b"): 2})
@@ -304,7 +304,7 @@ async def test_many_jobs_that_are_due_at_once_are_all_promoted(
         async with promoter(each_server.url, keys) as leader, running(leader):
             await eventually_async(lambda: db.xlen(keys.stream) == jobs, within_s=30)
         slow = db.slowlog_len()
-        # How fast a machine is, is no property of ours: told, not demanded.
+        # The speed of the machine is shown, not asserted.
         record_property("commands above 10 ms", slow)
         assert {id for id, _ in waiting(db, keys)} == {f"j{n}" for n in range(jobs)}
         assert not db.exists(keys.delayed)

@@ -1,4 +1,4 @@
-"""Jobs that recur, on real servers."""
+"""The scheduler fires repeatable jobs, on real servers."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ import redis
 from tambomq.chasqui import BackoffSpec, BlockingQueue, MissedFiresPolicy, Queue, RepeatPattern
 from tambomq.chasqui.job import RetryOverride
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.lead_ops import FIRES
+from tambomq.chasqui.ops.leader import FIRES
 from tambomq.chasqui.repeat import RepeatSpec
-from tambomq.chasqui.wire import decode_envelope, decode_member
-from tambomq.chasqui.wire_repeat import encode_spec
+from tambomq.chasqui.wire.envelope import decode_envelope, decode_member
+from tambomq.chasqui.wire.repeat import encode_spec
 from tambomq.clock import now_ms
 from tambomq.errors import WrongType
 from tests.chasqui.leading import (
     Clock,
     calls_made,
+    emitted_events,
     entries,
     every,
     fired,
@@ -30,7 +31,6 @@ from tests.chasqui.leading import (
     put_spec,
     running,
     scheduler,
-    told,
     waiting,
 )
 from tests.chasqui.vectors import Vector, vectors
@@ -46,8 +46,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch, NOW)
 
 
-async def turn(server: Server, keys: Keys, **office: Any) -> float:
-    async with scheduler(server.url, keys, **office) as leader:
+async def turn(server: Server, keys: Keys, **config: Any) -> float:
+    async with scheduler(server.url, keys, **config) as leader:
         return await leader.turn()
 
 
@@ -73,7 +73,7 @@ async def test_a_job_recurs(each_server: Server, keys: Keys, pattern: RepeatPatt
         assert meta.fired >= 2
         assert len({id for id, _ in waiting(db, keys)}) >= 2
         assert {name for _, name in waiting(db, keys)} == {"tick"}
-        assert told(db, keys)[:2] == [("waiting", id) for id, _ in waiting(db, keys)[:2]]
+        assert emitted_events(db, keys)[:2] == [("waiting", id) for id, _ in waiting(db, keys)[:2]]
         body = entries(db, keys.stream)[0][b"d"]
         assert decode_envelope(body).payload == msgspec.msgpack.encode({"a": 1})
     db.close()
@@ -172,7 +172,7 @@ async def test_it_ends_before_the_first_fire_that_would_be_too_late(
     assert not db.exists(keys.repeat, keys.spec("k"))
 
 
-async def test_what_ended_while_nobody_looked_is_made_up_for_until_its_end(
+async def test_fires_missed_without_a_scheduler_are_caught_up_to_the_end_of_the_spec(
     server: Server, db: redis.Redis, keys: Keys, clock: Clock
 ) -> None:
     policy = MissedFiresPolicy.fire_all(100)
@@ -234,7 +234,7 @@ async def test_missed_fires_are_skipped_unless_something_else_was_said(
 
 
 @pytest.mark.parametrize("score", ["-inf", -5, 7.9])
-async def test_a_score_that_nobody_would_write_fires_all_the_same(
+async def test_a_spec_with_an_odd_score_fires_all_the_same(
     server: Server, db: redis.Redis, keys: Keys, clock: Clock, score: float
 ) -> None:
     put_spec(db, keys, every(missed_fires=MissedFiresPolicy.fire_once()), NOW, "k")
@@ -299,7 +299,7 @@ async def test_a_spec_that_is_dead_is_buried_with_a_reason_and_stops_nothing(
     assert db.xlen(keys.stream) == 1
     assert db.zrange(keys.repeat, 0, -1) == [b"k"]
     assert not db.exists(keys.spec("dead"))
-    assert [name for name, _ in told(db, keys)] == ["dlq", "waiting"]
+    assert [name for name, _ in emitted_events(db, keys)] == ["dlq", "waiting"]
 
 
 async def test_a_spec_of_a_newer_engine_is_read(

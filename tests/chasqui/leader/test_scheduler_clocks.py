@@ -1,4 +1,4 @@
-"""Clocks that differ: what recurs is made by the server's, and only where both agree."""
+"""The scheduler with clocks that differ: it fires by the server's, and only if both agree."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 import redis
 
 from tambomq.chasqui import BlockingQueue, Queue, RepeatPattern
-from tambomq.chasqui.agenda import brought_back_ms
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.lead_ops import clock_ahead_ms
+from tambomq.chasqui.ops.leader import clock_ahead_ms
 from tambomq.chasqui.repeat import RepeatSpec
+from tambomq.chasqui.schedule.missed_fires import corrected_fire_ms
 from tambomq.clock import now_ms
 from tests.chasqui.leading import (
     Clock,
@@ -34,7 +34,7 @@ class Machine:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.ahead = 0
-        patch.setattr("tambomq.chasqui.scheduler.now_ms", lambda: RIGHT() + self.ahead)
+        patch.setattr("tambomq.chasqui.leader.scheduler.now_ms", lambda: RIGHT() + self.ahead)
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def due_ms(db: redis.Redis, keys: Keys, key: str = "k") -> int:
     return int(score)
 
 
-# ── who leads ────────────────────────────────────────────────────────────────
+# ── leading ──────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("ahead", [-YEAR, -20_000, 20_000, YEAR])
@@ -190,13 +190,13 @@ def test_only_what_the_round_trip_cannot_explain_is_a_difference(
 def test_a_fire_is_brought_back_if_its_pattern_does_not_reach_it(
     pattern: RepeatPattern, fire_at: int, back: int | None
 ) -> None:
-    assert brought_back_ms(RepeatSpec("k", "n", pattern, b""), fire_at, NOW) == back
+    assert corrected_fire_ms(RepeatSpec("k", "n", pattern, b""), fire_at, NOW) == back
 
 
 def test_a_spec_that_is_to_start_later_is_not_brought_back() -> None:
     spec = every(500, start_after_ms=NOW + YEAR)
-    assert brought_back_ms(spec, NOW + YEAR + 500, NOW) is None
-    assert brought_back_ms(spec, NOW + 2 * YEAR, NOW) == NOW + YEAR + 500
+    assert corrected_fire_ms(spec, NOW + YEAR + 500, NOW) is None
+    assert corrected_fire_ms(spec, NOW + 2 * YEAR, NOW) == NOW + YEAR + 500
 
 
 async def test_fires_that_a_wrong_clock_has_written_are_brought_back(

@@ -1,4 +1,4 @@
-"""What recurs is in the journal, if its leader was told to: each job that was made, or none."""
+"""Jobs of repeatable specs are journalled, all or none, if their leader has a journal."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import redis
 
 from tambomq.chasqui import BlockingQueue, MissedFiresPolicy, RepeatPattern
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.lead_ops import FIRES
+from tambomq.chasqui.ops.leader import FIRES
 from tambomq.errors import JournalFull
-from tambomq.journal.recording import BOUNDS, Bounds
+from tambomq.journal.policy import JournalBounds, JournalPolicy
 from tests.chasqui.conftest import Work
 from tests.chasqui.leading import (
     Clock,
+    emitted_events,
     entries,
     every,
     fired,
@@ -23,7 +24,6 @@ from tests.chasqui.leading import (
     put_spec,
     running,
     scheduler,
-    told,
     waiting,
 )
 from tests.journal.looking import commit_all, records, state
@@ -31,6 +31,7 @@ from tests.servers import Server, eventually_async
 
 NOW = 1_800_000_000_000
 MINUTE = 60_000
+RECORDED = JournalPolicy("chasqui", ("*",))
 ALL = MissedFiresPolicy.fire_all(1000)
 
 
@@ -39,8 +40,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch, NOW)
 
 
-async def turn(server: Server, keys: Keys, **office: Any) -> float:
-    async with scheduler(server.url, keys, **{"journal": BOUNDS, **office}) as leader:
+async def turn(server: Server, keys: Keys, **config: Any) -> float:
+    async with scheduler(server.url, keys, **{"journal": RECORDED, **config}) as leader:
         return await leader.turn()
 
 
@@ -57,7 +58,7 @@ async def test_each_fire_is_recorded_with_its_data(each_server: Server, keys: Ke
     with BlockingQueue(keys.queue, redis_url=each_server.url) as queue:
         job = queue.add("tick", {"a": 1}, repeat=RepeatPattern.every(50))
     async with (
-        scheduler(each_server.url, keys, journal=BOUNDS) as leader,
+        scheduler(each_server.url, keys, journal=RECORDED) as leader,
         running(leader),
     ):
         await eventually_async(lambda: fired(db, keys, job.id) >= 3)
@@ -100,7 +101,7 @@ async def test_nothing_is_recorded_unless_asked_for(
 async def test_a_full_journal_keeps_the_fires_for_later(
     server: Server, db: redis.Redis, keys: Keys, clock: Clock
 ) -> None:
-    small = Bounds(max_entries=3)
+    small = JournalPolicy("chasqui", ("*",), JournalBounds(max_entries=3))
     put_spec(db, keys, every(missed_fires=ALL), NOW - 2 * MINUTE, "k")
     await turn(server, keys, journal=small)
     clock.now += MINUTE
@@ -109,7 +110,7 @@ async def test_a_full_journal_keeps_the_fires_for_later(
             await leader.turn()
     assert (len(waiting(db, keys)), fired(db, keys)) == (3, 3)
     assert db.zscore(keys.repeat, "k") == NOW + MINUTE
-    assert len(told(db, keys)) == 3
+    assert len(emitted_events(db, keys)) == 3
     commit_all(server.url, "chasqui", keys.queue)
     clock.now += MINUTE
     for _ in range(2):
@@ -127,7 +128,7 @@ async def test_a_leader_whose_journal_is_full_goes_on_when_there_is_room(
         found = state(server.url, "chasqui", keys.queue)
         return found.refused if found else 0
 
-    small = Bounds(max_entries=2)
+    small = JournalPolicy("chasqui", ("*",), JournalBounds(max_entries=2))
     async with scheduler(server.url, keys, journal=small) as leader, running(leader):
         await eventually_async(lambda: refused() > 0)
         made = len(waiting(db, keys))

@@ -1,4 +1,4 @@
-"""What a producer asks of Redis: the calls themselves, no server."""
+"""The calls of producers, and how their replies are decoded. No server."""
 
 from __future__ import annotations
 
@@ -10,15 +10,19 @@ from typing import Any
 import hiredis
 import pytest
 
-from tambomq.chasqui import admin_ops, dlq_ops, event_ops, ops, repeat_ops
-from tambomq.chasqui.add_options import due_at
 from tambomq.chasqui.job import RetryOverride
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.ops import CHUNK, CHUNK_BYTES, FIRST_CHUNK, Draft, Policy, draft
-from tambomq.chasqui.packing import encode_payload
-from tambomq.chasqui.production import Production
+from tambomq.chasqui.ops import add as add_ops
+from tambomq.chasqui.ops import admin as admin_ops
+from tambomq.chasqui.ops import dlq as dlq_ops
+from tambomq.chasqui.ops import events as event_ops
+from tambomq.chasqui.ops import repeat as repeat_ops
+from tambomq.chasqui.ops.add import CHUNK, CHUNK_BYTES, FIRST_CHUNK, Draft, Policy, draft
+from tambomq.chasqui.producer.add_options import due_at
+from tambomq.chasqui.producer.producer import Producer
 from tambomq.chasqui.repeat import RepeatPattern, RepeatSpec
-from tambomq.chasqui.wire import DIALECTS, decode_envelope, decode_member
+from tambomq.chasqui.wire.envelope import DIALECTS, decode_envelope, decode_member
+from tambomq.chasqui.wire.msgpack import encode_payload
 from tambomq.errors import (
     ForeignLeader,
     InvalidFormat,
@@ -38,7 +42,7 @@ def drafted(name: str = "job", policy: Policy = Policy(), **options: Any) -> Dra
     return draft(policy, NOW, name, b"\x01", **options)
 
 
-def first_trip(plan: Plan[Any]) -> Sequence[Call[Any]]:
+def first_calls(plan: Plan[Any]) -> Sequence[Call[Any]]:
     return list(next(plan))
 
 
@@ -50,7 +54,7 @@ def script(call: Call[Any]) -> Script:
 # ── drafts ───────────────────────────────────────────────────────────────────
 
 
-def test_a_draft_without_an_id_gets_one_that_tells_its_time() -> None:
+def test_a_draft_without_an_id_gets_one_that_contains_its_time() -> None:
     one, other = drafted(), drafted()
     assert one.id != other.id
     assert one.id[:10] == other.id[:10] == "01MCC5RM00"
@@ -140,7 +144,7 @@ def test_a_naive_time_is_in_utc_whatever_the_zone_of_the_machine() -> None:
 
 def test_a_job_is_added_by_its_producer_within_the_cap_of_the_policy() -> None:
     job = drafted(job_id="a")
-    call = ops.add(KEYS, PLAIN, Policy(max_stream_len=9, events_cap=7), "p", job)
+    call = add_ops.add(KEYS, PLAIN, Policy(max_stream_len=9, events_cap=7), "p", job)
     assert call.keys == (KEYS.stream, KEYS.events, KEYS.window("p"))
     assert call.args == ("p", 9, "refuse", 7, 0, NOW, "a", job.body, "job")
     assert call.repeatable
@@ -152,20 +156,20 @@ def test_only_a_queue_that_announces_has_events_of_adds() -> None:
         (Policy(announce=True), Policy().events_cap),
         (Policy(announce=True, events_cap=0), 0),
     ):
-        assert ops.add(KEYS, PLAIN, policy, "p", drafted()).args[4] == cap
-        assert ops.add_once(KEYS, policy, drafted()).args[4] == cap
-        assert ops.add_batch(KEYS, PLAIN, policy, "p", [drafted(job_id="a")]).args[5] == cap
+        assert add_ops.add(KEYS, PLAIN, policy, "p", drafted()).args[4] == cap
+        assert add_ops.add_once(KEYS, policy, drafted()).args[4] == cap
+        assert add_ops.add_batch(KEYS, PLAIN, policy, "p", [drafted(job_id="a")]).args[5] == cap
 
 
 def test_servers_with_and_without_idmp_are_sent_scripts_of_one_contract() -> None:
-    native, plain = (ops.add(KEYS, has, Policy(), "p", drafted()) for has in (NATIVE, PLAIN))
+    native, plain = (add_ops.add(KEYS, has, Policy(), "p", drafted()) for has in (NATIVE, PLAIN))
     assert "'IDMP'" in script(native).source
     assert "'IDMP'" not in script(plain).source
     assert native.keys == plain.keys
 
 
 def test_a_strict_id_is_remembered_under_its_own_key() -> None:
-    call = ops.add_once(KEYS, Policy(dedup="strict", dedup_ttl_s=5), drafted(job_id="a"))
+    call = add_ops.add_once(KEYS, Policy(dedup="strict", dedup_ttl_s=5), drafted(job_id="a"))
     assert call.keys == (KEYS.stream, KEYS.events, KEYS.added("a"))
     assert call.args[0] == 5
 
@@ -173,17 +177,17 @@ def test_a_strict_id_is_remembered_under_its_own_key() -> None:
 @pytest.mark.parametrize("name", ["", "job", "ñ✓", "n" * 256])
 def test_far_from_full_a_job_is_added_by_the_command_of_the_engine(name: str) -> None:
     job = drafted(name, job_id="ñ id")
-    call = ops.RoomyAdd(KEYS).call("p", job.id, name, job.body)
+    call = add_ops.UncheckedAdd(KEYS).call("p", job.id, name, job.body)
     head = ("XADD", KEYS.stream, "IDMP", "p", "ñ id", "*", "d", job.body)
     assert call.packed == hiredis.pack_command((*head, "n", name) if name else head)
     assert call.repeatable
 
 
-def test_the_reply_tells_how_many_jobs_there_are_or_that_there_is_no_room() -> None:
+def test_the_reply_is_the_number_of_jobs_or_that_the_queue_is_full() -> None:
     for call in (
-        ops.add(KEYS, PLAIN, Policy(max_stream_len=3), "p", drafted()),
-        ops.add_once(KEYS, Policy(max_stream_len=3), drafted()),
-        ops.add_batch(KEYS, PLAIN, Policy(max_stream_len=3), "p", [drafted()]),
+        add_ops.add(KEYS, PLAIN, Policy(max_stream_len=3), "p", drafted()),
+        add_ops.add_once(KEYS, Policy(max_stream_len=3), drafted()),
+        add_ops.add_batch(KEYS, PLAIN, Policy(max_stream_len=3), "p", [drafted()]),
     ):
         assert call.decode(2) == 2
         with pytest.raises(QueueFull, match="queue 'q' holds 3 jobs and takes no more") as caught:
@@ -193,7 +197,7 @@ def test_the_reply_tells_how_many_jobs_there_are_or_that_there_is_no_room() -> N
 
 def test_a_batch_has_a_name_of_its_own_so_that_it_is_added_once() -> None:
     jobs = [drafted(), drafted()]
-    call = ops.add_batch(KEYS, PLAIN, Policy(), "p", jobs)
+    call = add_ops.add_batch(KEYS, PLAIN, Policy(), "p", jobs)
     assert call.args[0] == jobs[0].id
     assert call.args[5:] == (1, "job", jobs[0].body, jobs[1].body)
     assert call.repeatable
@@ -201,17 +205,17 @@ def test_a_batch_has_a_name_of_its_own_so_that_it_is_added_once() -> None:
 
 def test_in_a_batch_of_many_names_each_job_has_its_own() -> None:
     jobs = [drafted(), drafted("")]
-    call = ops.add_batch(KEYS, PLAIN, Policy(), "p", jobs)
+    call = add_ops.add_batch(KEYS, PLAIN, Policy(), "p", jobs)
     assert call.args[5:] == (2, "", jobs[0].body, "job", jobs[1].body, "")
 
 
 def test_no_script_adds_more_than_a_chunk_of_jobs() -> None:
     jobs = [drafted() for _ in range(FIRST_CHUNK + CHUNK + 1)]
-    parts = list(ops.batches(jobs))
+    parts = list(add_ops.batches(jobs))
     assert [len(part) for part in parts] == [FIRST_CHUNK, CHUNK, 1]
     assert [job for part in parts for job in part] == jobs
-    assert list(ops.batches(jobs[:CHUNK])) == [jobs[:CHUNK]]
-    assert list(ops.batches([])) == []
+    assert list(add_ops.batches(jobs[:CHUNK])) == [jobs[:CHUNK]]
+    assert list(add_ops.batches([])) == []
 
 
 def test_no_script_adds_more_than_a_chunk_of_bytes_unless_one_job_has_them() -> None:
@@ -219,8 +223,8 @@ def test_no_script_adds_more_than_a_chunk_of_bytes_unless_one_job_has_them() -> 
         draft(Policy(), NOW, "", b"x" * size)
         for size in (CHUNK_BYTES, CHUNK_BYTES // 2 + 1, CHUNK_BYTES // 2)
     )
-    assert [len(part) for part in ops.batches([big, half, half, big])] == [1, 1, 1, 1]
-    assert [len(part) for part in ops.batches([small, small, small])] == [2, 1]
+    assert [len(part) for part in add_ops.batches([big, half, half, big])] == [1, 1, 1, 1]
+    assert [len(part) for part in add_ops.batches([small, small, small])] == [2, 1]
 
 
 # ── delayed jobs ─────────────────────────────────────────────────────────────
@@ -231,37 +235,37 @@ def test_a_delayed_member_has_the_prefix_of_its_dialect() -> None:
     for dialect, prefix in (("page", b"\x03job"), ("engine", engine), ("auto", engine)):
         policy = Policy(dialect=dialect)
         job = drafted(policy=policy, run_at_ms=NOW + 5)
-        member = ops.schedule(KEYS, policy, "p", job).args[7]
+        member = add_ops.schedule(KEYS, policy, "p", job).args[7]
         assert member == prefix + job.body
         assert decode_member(prefix + job.body) == ("job", job.body)
 
 
-def test_the_script_is_told_the_dialect_unless_only_one_can_hold_the_name() -> None:
+def test_the_script_gets_the_dialect_unless_only_one_can_hold_the_name() -> None:
     for dialect in DIALECTS:
         policy = Policy(dialect=dialect)
-        call = ops.schedule(KEYS, policy, "p", drafted(policy=policy, run_at_ms=NOW + 5))
+        call = add_ops.schedule(KEYS, policy, "p", drafted(policy=policy, run_at_ms=NOW + 5))
         assert call.args[0] == dialect
-    call = ops.schedule(KEYS, Policy(), "p", drafted("n" * 256, run_at_ms=NOW + 5))
+    call = add_ops.schedule(KEYS, Policy(), "p", drafted("n" * 256, run_at_ms=NOW + 5))
     assert call.args[0] == "engine"
 
 
 @pytest.mark.parametrize(("delay_ms", "ttl_s"), [(1, 3601), (1999, 3601), (2000, 3602)])
 def test_a_scheduled_id_stays_taken_for_an_hour_after_it_was_due(delay_ms: int, ttl_s: int) -> None:
-    call = ops.schedule(KEYS, Policy(), "p", drafted(job_id="a", run_at_ms=NOW + delay_ms))
+    call = add_ops.schedule(KEYS, Policy(), "p", drafted(job_id="a", run_at_ms=NOW + delay_ms))
     assert call.args[-1] == ttl_s
-    assert ops.schedule(KEYS, Policy(), "p", drafted(run_at_ms=NOW + delay_ms)).args[-1] == 0
+    assert add_ops.schedule(KEYS, Policy(), "p", drafted(run_at_ms=NOW + delay_ms)).args[-1] == 0
 
 
-def test_the_reply_of_schedule_is_an_answer_or_the_name_of_a_stranger() -> None:
-    call = ops.schedule(KEYS, Policy(), "p", drafted(run_at_ms=NOW + 5))
-    assert (call.decode(1), call.decode(0), call.decode(2)) == (True, False, ops.MIXED)
+def test_the_reply_of_schedule_is_a_number_or_the_name_of_a_foreign_leader() -> None:
+    call = add_ops.schedule(KEYS, Policy(), "p", drafted(run_at_ms=NOW + 5))
+    assert (call.decode(1), call.decode(0), call.decode(2)) == (True, False, add_ops.MIXED)
     with pytest.raises(ForeignLeader, match="queue 'q' is led by 'c-1', another engine") as caught:
         call.decode(b"c-1")
     assert caught.value.holder == "c-1"
 
 
 def test_results_and_progress_are_read_as_what_they_are() -> None:
-    result, progress = ops.result(KEYS, "a"), ops.progress(KEYS, "a")
+    result, progress = add_ops.result(KEYS, "a"), add_ops.progress(KEYS, "a")
     assert (result.verb, result.keys) == ("GET", (KEYS.result("a"),))
     assert result.decode(None) is None
     assert result.decode(encode_payload({"a": [1]})) == {"a": [1]}
@@ -278,20 +282,20 @@ def test_results_and_progress_are_read_as_what_they_are() -> None:
 
 
 def test_a_producer_asks_once_what_the_server_can() -> None:
-    production = Production(KEYS, Policy(), None)
+    production = Producer(KEYS, Policy(), None)
     plan = production.add(NOW, "job", 1)
-    assert [call.verb for call in first_trip(plan)] == ["COMMAND INFO", "COMMAND DOCS"]
+    assert [call.verb for call in first_calls(plan)] == ["COMMAND INFO", "COMMAND DOCS"]
     [call] = plan.send([set(), {}])
     assert script(call).name == "add"
     with pytest.raises(StopIteration):
         plan.send([1])
-    assert script(first_trip(production.add(NOW, "job", 1))[0]).name == "add"
+    assert script(first_calls(production.add(NOW, "job", 1))[0]).name == "add"
 
 
-def production_on(has: Features, policy: Policy, length: int) -> Production:
+def production_on(has: Features, policy: Policy, length: int) -> Producer:
     """A producer that has just added a job to a stream that now holds *length*."""
-    production = Production(KEYS, policy, None)
-    production._has = has
+    production = Producer(KEYS, policy, None)
+    production._features = has
     plan = production.add(NOW, "job", 1)
     next(plan)
     with pytest.raises(StopIteration):
@@ -316,9 +320,9 @@ def test_the_short_way_is_taken_only_just_after_much_room_was_seen(
     has: Features, policy: Policy, length: int, later_ms: int, verb: str
 ) -> None:
     production = production_on(has, policy, length)
-    [call] = first_trip(production.add(NOW + later_ms, "job", 1))
+    [call] = first_calls(production.add(NOW + later_ms, "job", 1))
     assert verb == (call.verb if isinstance(call.verb, str) else script(call).name)
-    assert (verb == "XADD") is (production.add_quickly(NOW + later_ms, "job", 1) is not None)
+    assert (verb == "XADD") is (production.add_unchecked(NOW + later_ms, "job", 1) is not None)
 
 
 def test_fresh_jobs_go_together_and_the_others_alone() -> None:
@@ -329,20 +333,20 @@ def test_fresh_jobs_go_together_and_the_others_alone() -> None:
         {"name": "c", "data": 1},
         {"name": "d", "data": 1, "delay_ms": 5},
     ]
-    calls = first_trip(strict.add_bulk(NOW, jobs))
+    calls = first_calls(strict.add_bulk(NOW, jobs))
     assert [script(call).name for call in calls] == ["add_fresh", "add_once", "schedule"]
     assert calls[0].args[8::2] == ("a", "c")
 
 
 def test_a_batch_of_chosen_ids_is_their_producers() -> None:
     jobs = [drafted(job_id="a"), drafted(job_id="b")]
-    call = ops.add_batch(KEYS, PLAIN, Policy(), "p", jobs)
+    call = add_ops.add_batch(KEYS, PLAIN, Policy(), "p", jobs)
     assert call.args[1] == "p"
     assert call.args[0] not in ("a", "b")
 
 
 def test_no_two_queues_are_the_same_producer_and_each_adds_an_id_as_one() -> None:
-    one, other = (Production(KEYS, Policy(), None) for _ in range(2))
+    one, other = (Producer(KEYS, Policy(), None) for _ in range(2))
     assert one._producer_of("a") == one._producer_of("a")
     assert one._producer_of("a") != other._producer_of("a")
     assert len(one._producer_of("a")) == len("bb7b8a8d-d5b0-4e7e-9900-444cbbdc65d2")
@@ -350,13 +354,13 @@ def test_no_two_queues_are_the_same_producer_and_each_adds_an_id_as_one() -> Non
 
 def test_nothing_is_asked_for_no_jobs() -> None:
     with pytest.raises(StopIteration) as end:
-        first_trip(Production(KEYS, Policy(), None).add_bulk(NOW, []))
+        first_calls(Producer(KEYS, Policy(), None).add_bulk(NOW, []))
     assert end.value.value == []
 
 
 def test_a_listing_of_none_asks_nothing() -> None:
     with pytest.raises(StopIteration) as end:
-        first_trip(repeat_ops.listing(KEYS, 0))
+        first_calls(repeat_ops.listing(KEYS, 0))
     assert end.value.value == []
     assert dlq_ops.peek(KEYS, 0).keys == ()
     assert dlq_ops.peek(KEYS, 0).decode(b"") == []
@@ -377,8 +381,8 @@ def test_reading_events_waits_on_one_key() -> None:
     assert event_ops.last_id(KEYS).decode([]) == "0-0"
 
 
-def test_counts_are_asked_for_in_one_trip() -> None:
-    calls = first_trip(admin_ops.counts(KEYS, "g"))
+def test_counts_need_one_round_trip() -> None:
+    calls = first_calls(admin_ops.counts(KEYS, "g"))
     assert all(call.repeatable for call in calls)
     words = json.dumps([call.parts for call in calls])
     for key in (KEYS.stream, KEYS.dlq, KEYS.delayed, KEYS.repeat, KEYS.paused):

@@ -1,4 +1,4 @@
-"""Looking after a queue as a whole: counts, pause, drain, clean, obliterate."""
+"""Operations on a whole queue: counts, pause, drain, clean, obliterate."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 import redis
 
 from tambomq.chasqui import BlockingQueue, JobCounts
-from tambomq.chasqui.admin_ops import CHUNK, queues
 from tambomq.chasqui.job import Envelope
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.wire import encode_envelope, encode_member
+from tambomq.chasqui.ops.admin import CHUNK, queues
+from tambomq.chasqui.wire.envelope import encode_envelope, encode_member
 from tambomq.clock import now_ms
 from tambomq.errors import InvalidFormat, InvalidValue, QueueBusy
 from tambomq.store.sync import Store
@@ -42,7 +42,7 @@ def _groups(db: redis.Redis, keys: Keys) -> Any:
 # ── counts ───────────────────────────────────────────────────────────────────
 
 
-def test_a_queue_that_nobody_used_is_empty(connect: Connect, db: redis.Redis) -> None:
+def test_an_unused_queue_is_empty(connect: Connect, db: redis.Redis) -> None:
     assert connect().get_job_counts() == NOTHING
     assert db.dbsize() == 0
 
@@ -130,7 +130,7 @@ def test_draining_takes_what_waits_and_leaves_what_runs(
     assert queue.drain() == 0
 
 
-def test_draining_takes_delayed_jobs_if_told_to(
+def test_draining_deletes_delayed_jobs_on_request(
     connect: Connect, db: redis.Redis, keys: Keys
 ) -> None:
     queue = connect()
@@ -253,7 +253,7 @@ def test_a_queue_and_all_about_it_is_forgotten(
 
 
 @pytest.mark.parametrize("name", ["a*", "[ab]", "a?c", "back\\slash", "{x}"])
-def test_a_name_that_looks_like_a_pattern_forgets_no_other(
+def test_a_name_that_looks_like_a_pattern_deletes_no_other_queue(
     connect: Connect, db: redis.Redis, name: str
 ) -> None:
     for other in ("a", "abc", "b", "backslash", "x"):

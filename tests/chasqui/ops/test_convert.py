@@ -1,4 +1,4 @@
-"""Which dialect a delayed job is stored in by default: one that all read who share the queue."""
+"""The default dialect of delayed jobs: one that every participant of the queue can read."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 import redis
 
-from tambomq.chasqui import BlockingQueue, Queue, RepeatPattern, convert_ops, ops, sink_ops
+from tambomq.chasqui import BlockingQueue, Queue, RepeatPattern
+from tambomq.chasqui.bulk import sink as sink_ops
+from tambomq.chasqui.bulk.move import Inbound, put
 from tambomq.chasqui.keys import GROUP, Keys
-from tambomq.chasqui.move_ops import Coming, put
-from tambomq.chasqui.ops import Policy
-from tambomq.chasqui.wire import dialect_of
+from tambomq.chasqui.ops import add as add_ops
+from tambomq.chasqui.ops import convert as convert_ops
+from tambomq.chasqui.ops.add import Policy
+from tambomq.chasqui.wire.envelope import dialect_of
 from tambomq.clock import now_ms
 from tambomq.errors import InvalidValue, StoreUnavailable
 from tambomq.store.sync import Store
@@ -25,7 +28,7 @@ SIGNS = ("promoter's lock", "scheduler's lock", "consumer", "consumer of another
 
 
 def show(db: redis.Redis, keys: Keys, sign: str) -> None:
-    """Leave on a queue what a released engine leaves there."""
+    """Store in a queue the keys that a released engine leaves there."""
     if sign == "promoter's lock":
         db.set(keys.promoter_lock, "c-0b1c")
     elif sign == "scheduler's lock":
@@ -42,7 +45,7 @@ def dialects(db: redis.Redis, keys: Keys) -> list[str | None]:
     return [dialect_of(each) for each in members(db, keys)]
 
 
-def test_a_queue_that_nobody_else_uses_has_the_pages_dialect(
+def test_a_queue_without_a_released_engine_has_the_page_dialect(
     twin: BlockingQueue, db: redis.Redis, keys: Keys
 ) -> None:
     db.set(keys.promoter_lock, "tambo-c-1")
@@ -74,9 +77,9 @@ def test_sinks_and_moves_see_the_same_signs(
     policy, now = Policy(), now_ms()
 
     def add(mark: str) -> None:
-        drafts = [ops.draft(policy, now, "n", b"\x01", run_at_ms=now + HOUR) for _ in range(2)]
+        drafts = [add_ops.draft(policy, now, "n", b"\x01", run_at_ms=now + HOUR) for _ in range(2)]
         store.run(sink_ops.add(keys, policy, "query", (0, mark, mark, 60), drafts))
-        coming = [Coming(id, "m", envelope(id), now + HOUR, HOUR) for id in ("a", "b")]
+        coming = [Inbound(id, "m", envelope(id), now + HOUR, HOUR) for id in ("a", "b")]
         store.run(put(keys, policy, "move", int(mark), "", now, coming))
         assert db.get(keys.index("a")) in members(db, keys)
 
@@ -95,7 +98,7 @@ def test_a_name_that_the_page_cannot_hold_is_stored_as_the_engine_does(
     for n, name in enumerate(("n" * 256, "\0n")):
         twin.add(name, 1, delay_ms=HOUR)
         assert dialects(db, keys) == ["engine"]
-        drafts = [ops.draft(Policy(), now, name, b"\x01", run_at_ms=now + HOUR)]
+        drafts = [add_ops.draft(Policy(), now, name, b"\x01", run_at_ms=now + HOUR)]
         db.delete(keys.delayed)
         store.run(sink_ops.add(keys, Policy(), "query", (0, str(n), "digest", 60), drafts))
         assert dialects(db, keys) == ["engine"]
@@ -109,7 +112,7 @@ def test_of_many_consumers_one_is_enough(twin: BlockingQueue, db: redis.Redis, k
     twin.add("n", 1, delay_ms=HOUR)
     twin.add("n", 2, delay_ms=HOUR)
     assert dialects(db, keys) == ["page"] * 2
-    # What was seen is kept for a second, but not when their number changes.
+    # The result is cached for a second, unless the number of consumers changes.
     db.xgroup_createconsumer(keys.stream, GROUP, "c-0b1c")
     twin.add("n", 3, delay_ms=HOUR)
     assert dialects(db, keys) == ["engine"] * 3

@@ -1,4 +1,4 @@
-"""Dead letters: looking at them, and letting them run again."""
+"""Dead letters are listed, and replayed."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pytest
 import redis
 
 from tambomq.chasqui import BackoffSpec
-from tambomq.chasqui.dlq_ops import PAGE
 from tambomq.chasqui.job import Envelope, RetryOverride
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.wire import encode_envelope
+from tambomq.chasqui.ops.dlq import PAGE
+from tambomq.chasqui.wire.envelope import encode_envelope
 from tambomq.errors import InvalidValue, QueueFull
 from tests.chasqui import working
 from tests.chasqui.conftest import Connect
-from tests.chasqui.stored import bury, events, ids, jobs, rows, told
+from tests.chasqui.stored import bury, emitted_events, events, ids, jobs, rows
 from tests.rsmq.stored import at_rest
 
 server = working.server
@@ -89,17 +89,17 @@ def test_a_replayed_letter_waits_as_before_its_first_run(
     assert first.created_at_ms == 1_800_000_000_000
 
 
-def test_a_replay_is_told(connect: Connect, db: redis.Redis, keys: Keys) -> None:
+def test_a_replay_emits_an_event(connect: Connect, db: redis.Redis, keys: Keys) -> None:
     bury(db, keys, body("a"), "send")
     connect().replay_dlq()
     [event] = events(db, keys)
     assert (event.name, event.job_id, event.job_name) == ("waiting", "a", "send")
     bury(db, keys, body("b"))
     connect(events_enabled=False).replay_dlq()
-    assert told(db, keys) == [("waiting", "a")]
+    assert emitted_events(db, keys) == [("waiting", "a")]
 
 
-def test_letters_that_are_no_jobs_stay_and_keep_nobody_from_the_others(
+def test_letters_that_are_no_jobs_stay_and_do_not_block_the_others(
     connect: Connect, db: redis.Redis, keys: Keys
 ) -> None:
     for _ in range(PAGE + 5):
@@ -164,7 +164,7 @@ def test_a_letter_is_replayed_once_however_many_ask(
     queue, other = connect(), connect()
 
     def meanwhile(_: Any) -> bool:
-        # What another does between looking and replaying.
+        # Another client acts between peek and replay.
         return other.replay_dlq() == 1
 
     assert queue.replay_dlq(where=meanwhile) == 0

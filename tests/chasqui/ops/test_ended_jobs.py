@@ -1,4 +1,4 @@
-"""What the events tell of the ends of jobs."""
+"""The ends of jobs, as found in the events stream."""
 
 from __future__ import annotations
 
@@ -6,11 +6,18 @@ from typing import Any
 
 import pytest
 
-from tambomq.chasqui import ends as module
-from tambomq.chasqui import event_ops
-from tambomq.chasqui.ends import PAGE, End, Ends, Look, first_look, second_look
 from tambomq.chasqui.job import QueueEvent
 from tambomq.chasqui.keys import Keys
+from tambomq.chasqui.ops import ended_jobs as module
+from tambomq.chasqui.ops import events as event_ops
+from tambomq.chasqui.ops.ended_jobs import (
+    PAGE,
+    EndedJobs,
+    JobEnd,
+    LookBack,
+    first_look_back,
+    second_look_back,
+)
 from tambomq.ids import ulid
 from tambomq.store.sync import Store
 from tests.chasqui.leading import envelope
@@ -22,37 +29,37 @@ def event(ms: int, name: str, job: str | None = "a", **fields: Any) -> QueueEven
     return QueueEvent(name, job, "", fields, f"{ms}-0")
 
 
-def after(*events: QueueEvent) -> Ends:
-    ends = Ends()
+def after(*events: QueueEvent) -> EndedJobs:
+    ends = EndedJobs()
     ends.append("0-0", events)
     return ends
 
 
 def test_the_latest_end_counts() -> None:
     ends = after(event(1, "dlq", reason="x"), event(2, "waiting"), event(3, "completed"))
-    assert ends.of("a") == End("3-0", None)
-    assert after(event(1, "completed"), event(2, "dlq", reason="x")).of("a") == End("2-0", "x")
+    assert ends.of("a") == JobEnd("3-0", None)
+    assert after(event(1, "completed"), event(2, "dlq", reason="x")).of("a") == JobEnd("2-0", "x")
     assert ends.of("b") is None
 
 
 @pytest.mark.parametrize("name", ["delayed", "retry-scheduled"])
 def test_a_job_that_waits_anew_has_not_ended(name: str) -> None:
     assert after(event(1, "dlq"), event(2, name)).of("a") is None
-    assert after(event(2, name), event(3, "dlq")).of("a") == End("3-0", "")
+    assert after(event(2, name), event(3, "dlq")).of("a") == JobEnd("3-0", "")
 
 
 @pytest.mark.parametrize("name", ["active", "progress", "failed", "waiting", "stalled", ""])
 def test_other_events_end_nothing_and_undo_no_end(name: str) -> None:
     assert after(event(1, name)).of("a") is None
-    assert after(event(1, "completed"), event(2, name)).of("a") == End("1-0", None)
+    assert after(event(1, "completed"), event(2, name)).of("a") == JobEnd("1-0", None)
 
 
 def test_what_is_older_changes_nothing_that_is_known() -> None:
-    ends = Ends()
+    ends = EndedJobs()
     ends.begin("5-0")
     ends.append("5-0", [event(6, "retry-scheduled", "a")])
     ends.prepend([event(5, "dlq", "a"), event(4, "completed", "b"), event(3, "dlq", "b")], 3)
-    assert (ends.of("a"), ends.of("b")) == (None, End("4-0", None))
+    assert (ends.of("a"), ends.of("b")) == (None, JobEnd("4-0", None))
 
 
 def test_a_page_that_does_not_follow_is_not_taken() -> None:
@@ -62,48 +69,48 @@ def test_a_page_that_does_not_follow_is_not_taken() -> None:
 
 
 def test_it_is_known_how_far_back_was_read() -> None:
-    ends = Ends()
-    assert ends.reach(0), "there is no event"
+    ends = EndedJobs()
+    assert ends.covers(0), "there is no event"
     ends.begin("500-3")
-    assert ends.reach(501)
-    assert not ends.reach(500)
+    assert ends.covers(501)
+    assert not ends.covers(500)
     ends.prepend([event(500, "x"), event(400, "x")], 2)
-    assert (ends.before, ends.reach(401), ends.reach(400)) == ("(400-0", True, False)
+    assert (ends.before, ends.covers(401), ends.covers(400)) == ("(400-0", True, False)
     ends.prepend([event(300, "x")], 2)
-    assert ends.reach(0)
+    assert ends.covers(0)
 
 
-def test_too_many_are_forgotten_but_those_who_are_waited_for(
+def test_of_too_many_ends_only_the_awaited_ones_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "MOST", 3)
+    monkeypatch.setattr(module, "MAX_JOBS", 3)
     ends = after(*(event(ms, "completed", str(ms)) for ms in range(1, 5)))
-    ends.forget_most({"2"})
+    ends.trim({"2"})
     assert [ends.of(str(ms)) is not None for ms in range(1, 5)] == [False, True, False, False]
-    assert not ends.reach(0)
-    ends.forget_most(())
+    assert not ends.covers(0)
+    ends.trim(())
     assert ends.of("2") is not None
 
 
 def test_a_job_that_ends_and_comes_in_again_in_a_millisecond_is_later_than_its_end() -> None:
-    assert End("1000-7", None).before == f"999-{2**64 - 1}"
-    assert End("0-1", None).before == f"0-{2**64 - 1}"
+    assert JobEnd("1000-7", None).before == f"999-{2**64 - 1}"
+    assert JobEnd("0-1", None).before == f"0-{2**64 - 1}"
 
 
-def test_how_far_to_look_back_follows_from_the_id() -> None:
+def test_the_first_event_to_read_follows_from_the_job_id() -> None:
     made = ulid(1_800_000_000_000)
-    assert first_look(made) == Look(1_800_000_000_000 - 500)
-    assert second_look(made) == Look(1_800_000_000_000 - 5000)
+    assert first_look_back(made) == LookBack(1_800_000_000_000 - 500)
+    assert second_look_back(made) == LookBack(1_800_000_000_000 - 5000)
     for chosen in ("order-7", "8" + made[1:], made.lower(), made + "0"):
-        assert first_look(chosen) == Look(0, 1)
-        assert second_look(chosen) == Look(0)
+        assert first_look_back(chosen) == LookBack(0, 1)
+        assert second_look_back(chosen) == LookBack(0)
 
 
-def test_who_has_just_added_a_job_does_not_read_what_was_before() -> None:
-    ends = Ends()
+def test_a_job_added_after_reading_began_needs_no_look_back() -> None:
+    ends = EndedJobs()
     ends.begin("1000-0")
-    assert list(event_ops.look_back(KEYS, ends, Look(1001))) == []
-    plan = event_ops.look_back(KEYS, ends, Look(0, 1))
+    assert list(event_ops.look_back(KEYS, ends, LookBack(1001))) == []
+    plan = event_ops.look_back(KEYS, ends, LookBack(0, 1))
     [call] = next(plan)
     assert call.parts == ("XREVRANGE", KEYS.events, "1000-0", "-", "COUNT", PAGE)
     with pytest.raises(StopIteration):
@@ -131,7 +138,7 @@ def test_a_job_is_found_among_thousands_that_wait(store: Store, db: Any) -> None
     assert not store.follow(event_ops.entered(Keys("empty"), "a", "0-0"))
 
 
-def test_jobs_of_any_size_are_looked_through_a_part_at_a_time(store: Store, db: Any) -> None:
+def test_jobs_of_any_size_are_scanned_in_parts(store: Store, db: Any) -> None:
     for place in range(12):
         db.xadd(KEYS.stream, {"d": envelope(f"job-{place}", b"\xc4" + bytes(400_000))})
     [call] = next(event_ops.entered(KEYS, "job-11", "0-0"))
@@ -139,17 +146,17 @@ def test_jobs_of_any_size_are_looked_through_a_part_at_a_time(store: Store, db: 
     assert store.follow(event_ops.entered(KEYS, "job-11", "0-0"))
 
 
-def test_a_job_that_came_in_again_and_ended_while_we_looked_has_a_later_end(
+def test_a_job_that_was_added_again_and_ended_during_the_scan_has_a_later_end(
     store: Store, db: Any
 ) -> None:
-    ends = Ends()
+    ends = EndedJobs()
     ends.begin("5-0")
     ends.append("5-0", [event(6, "dlq", reason="x")])
     first = ends.of("a")
-    assert first == End("6-0", "x")
+    assert first == JobEnd("6-0", "x")
     assert store.follow(event_ops.is_over(KEYS, ends, "a", first))
     db.xadd(KEYS.events, {"e": "completed", "id": "a"}, id="9-0")
     assert not store.follow(event_ops.is_over(KEYS, ends, "a", first))
-    assert ends.of("a") == End("9-0", None)
+    assert ends.of("a") == JobEnd("9-0", None)
     db.xadd(KEYS.stream, {"d": envelope("a")}, id="9-0")
-    assert not store.follow(event_ops.is_over(KEYS, ends, "a", End("9-0", None)))
+    assert not store.follow(event_ops.is_over(KEYS, ends, "a", JobEnd("9-0", None)))

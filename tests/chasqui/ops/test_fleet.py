@@ -1,11 +1,11 @@
-"""What is asked about many queues at once, and what the scripts do about each."""
+"""The calls for many queues at once, and the effect of their scripts on each queue."""
 
 from __future__ import annotations
 
 import redis
 
-from tambomq.chasqui.fleet_ops import Leadership, due_queues, renew_locks
 from tambomq.chasqui.keys import Keys
+from tambomq.chasqui.ops.fleet import Leadership, due_queues, renew_locks
 from tambomq.clock import now_ms
 from tambomq.store.sync import Store
 from tests.chasqui.leading import member

@@ -1,4 +1,4 @@
-"""One job at a time: where it is, removing it, running it again; and which worker has which."""
+"""Operations on single jobs (find, remove, retry), and the list of workers with their jobs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tambomq.chasqui import Job, Queue, UnrecoverableError
 from tambomq.chasqui.keys import Keys
 from tambomq.errors import InvalidFormat, JobBusy, QueueFull
 from tests.chasqui.conftest import Connect, OpenQueue, Work
-from tests.chasqui.working import Held, buried, completed, told
+from tests.chasqui.working import GatedHandler, buried, completed, emitted_events
 
 HOUR_MS = 3_600_000
 
@@ -51,10 +51,10 @@ def test_a_delayed_job_is_found_with_and_without_an_id_of_its_own(connect: Conne
         assert found.due_at_ms == job.created_at_ms + due_ms
 
 
-async def test_an_active_job_tells_its_worker_and_cannot_be_removed(
+async def test_an_active_job_shows_its_worker_and_cannot_be_removed(
     queue: Queue, work: Work
 ) -> None:
-    held = Held()
+    held = GatedHandler()
     job = await queue.add("mail", 1)
     async with work(held, consumer_id="me") as worker:
         await held.holds(1)
@@ -73,7 +73,7 @@ async def test_an_active_job_tells_its_worker_and_cannot_be_removed(
         await completed(worker, 1)
 
 
-async def test_a_completed_job_is_told_by_its_result_or_its_events(
+async def test_a_completed_job_is_found_by_its_result_or_its_events(
     queue: Queue, work: Work
 ) -> None:
     with_result, without = await queue.add("n", 21), await queue.add("n", 1, job_id="mine")
@@ -87,7 +87,7 @@ async def test_a_completed_job_is_told_by_its_result_or_its_events(
     assert found.state == "completed"
 
 
-async def test_a_dead_job_is_told_with_its_error_and_runs_again(
+async def test_a_dead_job_is_shown_with_its_error_and_can_be_retried(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys
 ) -> None:
     job, other = await queue.add("n", 1), await queue.add("n", 2)
@@ -109,14 +109,12 @@ async def test_a_dead_job_is_told_with_its_error_and_runs_again(
     assert db.xlen(keys.dlq) == 0
 
 
-def test_a_removed_job_is_gone_wherever_it_was(
-    connect: Connect, db: redis.Redis, keys: Keys
-) -> None:
+def test_a_job_is_removed_in_whatever_state(connect: Connect, db: redis.Redis, keys: Keys) -> None:
     queue = connect()
     waiting, later = queue.add("mail", 1), queue.add("mail", 2, delay_ms=HOUR_MS, job_id="mine")
     assert [queue.remove_job(job.id) for job in (waiting, later, later)] == [True, True, False]
     assert (db.xlen(keys.stream), db.zcard(keys.delayed)) == (0, 0)
-    assert [event["id"] for event in told(db, keys, "cancelled")] == [waiting.id, "mine"]
+    assert [event["id"] for event in emitted_events(db, keys, "cancelled")] == [waiting.id, "mine"]
     # The id may be scheduled anew.
     assert queue.add_unique("mail", 2, delay_ms=HOUR_MS, job_id="mine").added is True
 

@@ -1,4 +1,4 @@
-"""What producers write into journals: each job that is stored, once, and no other."""
+"""Producers journal each stored job once, and no other."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from tambomq.chasqui import BlockingQueue
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.packing import encode_payload
+from tambomq.chasqui.wire.msgpack import encode_payload
 from tambomq.errors import JournalFull, QueueFull, StoreError, WrongType
 from tambomq.ids import letters
 from tambomq.journal.keys import Keys as JournalKeys
-from tambomq.journal.recording import Bounds
+from tambomq.journal.policy import JournalBounds
 from tests.chasqui.conftest import Connect, Work
 from tests.journal.looking import bodies, commit_all, records, state
 from tests.servers import Server, eventually_async
@@ -35,7 +35,7 @@ WAYS: list[dict[str, Any]] = [
 
 
 @pytest.fixture
-def told(keys: Keys, server: Server) -> Callable[[], Payloads]:
+def journalled(keys: Keys, server: Server) -> Callable[[], Payloads]:
     """A function that returns the payloads in the journal."""
     return lambda: bodies(server.url, "chasqui", keys.queue)
 
@@ -70,12 +70,12 @@ def test_each_way_to_add_is_recorded(on_each: BlockingQueue, each_server: Server
     assert all(59_000 < delay_ms <= 60_000 for delay_ms in delayed.values())
 
 
-def test_a_strict_id_is_recorded_once(connect: Connect, told: Callable[[], Payloads]) -> None:
+def test_a_strict_id_is_recorded_once(connect: Connect, journalled: Callable[[], Payloads]) -> None:
     for _ in range(2):
         queue = connect(journal=True, dedup="strict")
         queue.add("a", 1, job_id="mine")
         queue.add("a", 2, job_id="mine")
-    assert told() == [encode_payload(1)]
+    assert journalled() == [encode_payload(1)]
 
 
 def test_what_counts_already_is_not_recorded_again(
@@ -104,7 +104,7 @@ def test_the_fields_are_as_they_are_described(
 
 
 async def test_workers_run_what_was_recorded(
-    connect: Connect, work: Work, told: Callable[[], Payloads]
+    connect: Connect, work: Work, journalled: Callable[[], Payloads]
 ) -> None:
     queue = connect(journal=True)
     await asyncio.to_thread(queue.add_bulk, [{"name": "a", "data": n} for n in range(5)])
@@ -115,7 +115,7 @@ async def test_workers_run_what_was_recorded(
 
     async with work(handle):
         await eventually_async(lambda: len(ran) == 5)
-    assert await asyncio.to_thread(told) == [encode_payload(n) for n in ran]
+    assert await asyncio.to_thread(journalled) == [encode_payload(n) for n in ran]
 
 
 def test_without_a_journal_there_is_none(twin: BlockingQueue, db: redis.Redis) -> None:
@@ -129,7 +129,7 @@ def test_without_a_journal_there_is_none(twin: BlockingQueue, db: redis.Redis) -
 def test_a_full_journal_refuses_and_nothing_is_stored(
     connect: Connect, keys: Keys, server: Server
 ) -> None:
-    queue = connect(journal=Bounds(max_entries=3))
+    queue = connect(journal=JournalBounds(max_entries=3))
     queue.add("a", 1)
     with pytest.raises(JournalFull):
         queue.add_bulk([{"name": "a", "data": n} for n in range(3)])
@@ -152,7 +152,7 @@ def test_a_full_journal_refuses_and_nothing_is_stored(
 
 
 def test_what_was_stored_before_is_confirmed_when_the_journal_is_full(connect: Connect) -> None:
-    queue = connect(journal=Bounds(max_entries=2))
+    queue = connect(journal=JournalBounds(max_entries=2))
     queue.add("a", 1, job_id="one")
     queue.add("a", 2, job_id="two", delay_ms=60_000)
     queue.add("a", 1, job_id="one")
@@ -161,12 +161,12 @@ def test_what_was_stored_before_is_confirmed_when_the_journal_is_full(connect: C
         queue.add("a", 3)
 
 
-def test_a_full_queue_records_nothing(connect: Connect, told: Callable[[], Payloads]) -> None:
+def test_a_full_queue_records_nothing(connect: Connect, journalled: Callable[[], Payloads]) -> None:
     queue = connect(journal=True, max_stream_len=2)
     queue.add_bulk([{"name": "a", "data": n} for n in range(2)])
     with pytest.raises(QueueFull):
         queue.add("a", 3)
-    assert len(told()) == 2
+    assert len(journalled()) == 2
 
 
 # ── neither or both ──────────────────────────────────────────────────────────
@@ -195,7 +195,7 @@ def test_a_queue_that_is_none_records_nothing(
 
 
 def test_a_repeat_after_a_lost_reply_records_nothing_twice(
-    connect_to: Connect, server: Server, told: Callable[[], Payloads]
+    connect_to: Connect, server: Server, journalled: Callable[[], Payloads]
 ) -> None:
     with Proxy(server.port) as proxy:
         queue = connect_to(proxy.url, journal=True)
@@ -205,7 +205,7 @@ def test_a_repeat_after_a_lost_reply_records_nothing_twice(
             queue.add("a", n, **options)
         proxy.cut("reply", 1)
         queue.add_bulk([{"name": "a", "data": n} for n in (5, 6)])
-        assert told() == [encode_payload(n) for n in range(7)]
+        assert journalled() == [encode_payload(n) for n in range(7)]
         counts = queue.get_job_counts()
         assert (counts.waiting, counts.delayed) == (5, 2)
 

@@ -1,4 +1,4 @@
-"""Jobs that recur, as those see them who let them: kept, listed, removed. Leaders fire them."""
+"""Repeatable jobs are created, listed and removed by clients. Leaders fire them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import redis
 from tambomq.chasqui import BlockingQueue, MissedFiresPolicy, RepeatPattern
 from tambomq.chasqui.job import RetryOverride
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.packing import decode_payload
-from tambomq.chasqui.wire_repeat import decode_spec
+from tambomq.chasqui.wire.msgpack import decode_payload
+from tambomq.chasqui.wire.repeat import decode_spec
 from tambomq.clock import now_ms
 from tambomq.errors import InvalidFormat, InvalidValue, LocalProtocolError
 from tests.chasqui.conftest import Connect

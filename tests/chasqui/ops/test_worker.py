@@ -1,4 +1,4 @@
-"""What a worker asks of Redis, and what it makes of the answers. No server."""
+"""The calls of workers, and how their replies are decoded. No server."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from tambomq.chasqui import worker_ops
+from tambomq.chasqui.decisions import DeadLettered
 from tambomq.chasqui.keys import RETURNED, Keys
-from tambomq.chasqui.verdict import Death
-from tambomq.chasqui.wire import decode_member
-from tambomq.chasqui.worker_ops import Delivery, Ran, Seat
+from tambomq.chasqui.ops import worker as worker_ops
+from tambomq.chasqui.ops.worker import ConsumerContext, Delivery, Ran
+from tambomq.chasqui.wire.envelope import decode_member
 from tambomq.errors import InvalidFormat, InvalidValue
 from tambomq.store.call import Arg, Call, Script
 from tambomq.store.features import Features
 
 KEYS = Keys("q")
-PLAIN = Seat(KEYS, "default", "me", Features(), 1000)
-NATIVE = Seat(KEYS, "default", "me", Features(xackdel=True, idmp=True, claim=True), 1000)
+PLAIN = ConsumerContext(KEYS, "default", "me", Features(), 1000)
+NATIVE = ConsumerContext(KEYS, "default", "me", Features(xackdel=True, idmp=True, claim=True), 1000)
 RAN = Ran("5-0", "job-1", "mail", 2, 1234)
-DEATH = Death("unrecoverable", b"body", "no", "job-1", "mail", 2)
+DEATH = DeadLettered("unrecoverable", b"body", "no", "job-1", "mail", 2)
 
 
 def script(call: Call[Any]) -> str:
@@ -29,7 +29,7 @@ def script(call: Call[Any]) -> str:
 
 
 def test_a_read_claims_where_the_server_can() -> None:
-    plain, native = (worker_ops.read(seat, 7, 5000, 300) for seat in (PLAIN, NATIVE))
+    plain, native = (worker_ops.read(context, 7, 5000, 300) for context in (PLAIN, NATIVE))
     head = ("XREADGROUP", "GROUP", "default", "me", "COUNT", 7, "BLOCK", 5000)
     tail = ("STREAMS", KEYS.stream, ">")
     assert plain.parts == (*head, *tail)
@@ -37,7 +37,7 @@ def test_a_read_claims_where_the_server_can() -> None:
 
 
 def test_a_read_is_not_repeated_by_itself() -> None:
-    # What a lost reply held has been delivered: `recover` finds it, a second read would not.
+    # Entries of a lost reply are delivered: `recover` finds them, a second read would not.
     assert not worker_ops.read(PLAIN, 1, 0, 300).repeatable
     assert not worker_ops.claim(PLAIN, 1, 300).repeatable
 
@@ -56,24 +56,24 @@ def test_a_reply_to_a_read_is_understood(reply: Any, expected: list[Delivery]) -
     assert worker_ops.read(PLAIN, 1, 0, 300).decode(reply) == expected
 
 
-def test_a_reply_with_claimed_entries_tells_how_often_each_was_delivered() -> None:
+def test_a_reply_with_claimed_entries_has_the_deliveries_of_each() -> None:
     rows = [[b"1-0", [b"d", b"x"], 400, 2], None, [b"2-0", None, 1, 1]]
     assert worker_ops.claim(PLAIN, 9, 300).decode(rows) == [Delivery("1-0", [b"d", b"x"], 2)]
 
 
 @pytest.mark.parametrize("make", ["settle", "done", "retry", "bury"])
 def test_what_ends_a_job_uses_the_native_command_only_where_it_is_known(make: str) -> None:
-    calls: dict[str, Callable[[Seat], Call[Any]]] = {
-        "settle": lambda seat: worker_ops.settle(seat, 1, [], ["5-0", "job-1", "mail", 2, 9]),
-        "done": lambda seat: worker_ops.done(seat, RAN, b"\xc3", 60, 1),
-        "retry": lambda seat: worker_ops.retry(seat, RAN, b"body", 5, "why", "page", 1),
-        "bury": lambda seat: worker_ops.bury(seat, "5-0", DEATH, 100, 1, 9),
+    calls: dict[str, Callable[[ConsumerContext], Call[Any]]] = {
+        "settle": lambda context: worker_ops.settle(context, 1, [], ["5-0", "job-1", "mail", 2, 9]),
+        "done": lambda context: worker_ops.done(context, RAN, b"\xc3", 60, 1),
+        "retry": lambda context: worker_ops.retry(context, RAN, b"body", 5, "why", "page", 1),
+        "bury": lambda context: worker_ops.bury(context, "5-0", DEATH, 100, 1, 9),
     }
     plain, native = calls[make](PLAIN), calls[make](NATIVE)
     assert "'XACKDEL'" not in script(plain)
     assert "'XACKDEL'" in script(native)
     assert plain.args == native.args
-    assert "owns(stream, group, consumer, entry)" in script(plain)
+    assert "is_owner(stream, group, consumer, entry)" in script(plain)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_name_that_the_page_dialect_cannot_hold_is_not_stored_in_it() -> None:
     assert decode_member(member) == ("n" * 256, b"\x94")
 
 
-def test_a_refused_retry_says_who_leads() -> None:
+def test_a_refused_retry_names_the_leader() -> None:
     decode = worker_ops.retry(PLAIN, RAN, b"", 5, "", "page", 1).decode
     assert [decode(1), decode(0), decode(b"c-123")] == [True, False, "c-123"]
 
@@ -158,7 +158,7 @@ def test_given_back_entries_go_with_their_delivery_counts() -> None:
 
 
 def test_no_events_means_none_in_any_script() -> None:
-    quiet = Seat(KEYS, "default", "me")
+    quiet = ConsumerContext(KEYS, "default", "me")
     assert quiet.events_cap == 0
     assert worker_ops.settle(quiet, 1, [], []).args[2] == 0
 

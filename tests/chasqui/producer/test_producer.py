@@ -1,4 +1,4 @@
-"""A queue that holds as many jobs as it may."""
+"""Adding to a queue at its maximum length."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_what_is_trimmed_is_counted(connect: Connect, db: redis.Redis, keys: Key
     assert lost == 5 * NODE - db.xlen(keys.stream)
 
 
-def test_nothing_is_told_where_nothing_was_lost(
+def test_without_trimmed_jobs_no_event_is_emitted(
     connect: Connect, db: redis.Redis, keys: Keys
 ) -> None:
     queue = connect(max_stream_len=NODE, overflow="trim")

@@ -1,7 +1,7 @@
 """Adds that arrive late at a queue that has filled up meanwhile: none of them drops a job.
 
-A server that knows ``XADD … IDMP`` is sent a plain command where the queue was seen to be far from
-full. What was seen is old by the time the command arrives.
+On a server with ``XADD … IDMP`` a producer sends the plain command while its last count of the
+queue was far below the cap. By the time the command arrives that count may be out of date.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import redis
 
 from tambomq.chasqui import Job, Queue, Worker
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.ops import Policy
-from tambomq.chasqui.production import LOOK_EVERY_MS, NO_OPTIONS, ROOMY, Production
+from tambomq.chasqui.ops.add import Policy
+from tambomq.chasqui.producer.producer import COUNT_VALID_MS, MIN_FREE, NO_OPTIONS, Producer
 from tambomq.errors import QueueFull
 from tests.chasqui.conftest import working
 from tests.chasqui.stalling import stalling
@@ -25,52 +25,52 @@ from tests.chasqui.stored import ids
 from tests.servers import Server, eventually_async
 
 NOW = 1_800_000_000_000
-CAP = ROOMY + 500
-QUICK = b"\r\nIDMP\r\n"
-"""A word of the command; in the source of a script it has quotes."""
+CAP = MIN_FREE + 500
+UNCHECKED_ADD = b"\r\nIDMP\r\n"
+"""Part of the plain command; in the source of a script the word has quotes."""
 
 
-def looked(at_ms: int, holds: int, cap: int = CAP, **policy: Any) -> Production:
-    """A producer whose scripted add, made at *at_ms*, saw that the stream holds so many jobs."""
-    production = Production(Keys("q"), Policy(cap, **policy), None)
-    plan = production.add(at_ms, "n", 1, *NO_OPTIONS)
+def producer_with_count(at_ms: int, length: int, cap: int = CAP, **policy: Any) -> Producer:
+    """Return a producer whose scripted add at *at_ms* found *length* jobs in the stream."""
+    producer = Producer(Keys("q"), Policy(cap, **policy), None)
+    plan = producer.add(at_ms, "n", 1, *NO_OPTIONS)
     next(plan)
     plan.send([{"xackdel"}, {"xadd": {"IDMP"}, "xreadgroup": {"CLAIM"}}])
     with pytest.raises(StopIteration):
-        plan.send([holds])
-    return production
+        plan.send([length])
+    return producer
 
 
-def is_quick(production: Production, now_ms: int) -> bool:
-    return production.add_quickly(now_ms, "n", 1) is not None
+def adds_unchecked(producer: Producer, now_ms: int) -> bool:
+    return producer.add_unchecked(now_ms, "n", 1) is not None
 
 
-# ── what a producer relies on ────────────────────────────────────────────────
+# ── the cached count ─────────────────────────────────────────────────────────
 
 
 def test_what_was_seen_of_a_queue_is_relied_on_for_a_fifth_of_a_second() -> None:
-    production = looked(NOW, 1)
-    assert LOOK_EVERY_MS == 200
-    assert is_quick(production, NOW)
-    assert is_quick(production, NOW + 199)
-    assert not is_quick(production, NOW + 200)
-    assert not is_quick(production, NOW + 59_000)
-    assert is_quick(production, NOW + 100), "a later look is needed, not this one spoilt"
+    producer = producer_with_count(NOW, 1)
+    assert COUNT_VALID_MS == 200
+    assert adds_unchecked(producer, NOW)
+    assert adds_unchecked(producer, NOW + 199)
+    assert not adds_unchecked(producer, NOW + 200)
+    assert not adds_unchecked(producer, NOW + 59_000)
+    assert adds_unchecked(producer, NOW + 100), "the count itself stays valid"
 
 
 def test_a_clock_that_goes_back_makes_nothing_fresh_again() -> None:
-    assert not is_quick(looked(NOW, 1), NOW - 1)
+    assert not adds_unchecked(producer_with_count(NOW, 1), NOW - 1)
 
 
-@pytest.mark.parametrize(("holds", "quick"), [(499, True), (500, False), (CAP, False)])
-def test_the_command_is_used_only_far_from_the_bound(holds: int, quick: bool) -> None:
-    assert is_quick(looked(NOW, holds), NOW) is quick
+@pytest.mark.parametrize(("length", "unchecked"), [(499, True), (500, False), (CAP, False)])
+def test_the_command_is_used_only_far_from_the_bound(length: int, unchecked: bool) -> None:
+    assert adds_unchecked(producer_with_count(NOW, length), NOW) is unchecked
 
 
 @pytest.mark.parametrize("overflow", ["refuse", "trim"])
 @pytest.mark.parametrize("name", ["", "named"])
 def test_the_command_drops_no_job(overflow: str, name: str) -> None:
-    found = looked(NOW, 1, overflow=overflow).add_quickly(NOW, name, 1)
+    found = producer_with_count(NOW, 1, overflow=overflow).add_unchecked(NOW, name, 1)
     assert found is not None
     packed = found[1].packed or b""
     assert b"IDMP" in packed
@@ -78,9 +78,9 @@ def test_the_command_drops_no_job(overflow: str, name: str) -> None:
 
 
 def test_another_producers_jobs_are_counted_within_a_fifth_of_a_second() -> None:
-    """The queue fills up behind a producer's back: it asks a script again, and hears so."""
-    production = looked(NOW, 1)
-    plan = production.add(NOW + 200, "n", 1, *NO_OPTIONS)
+    """Another producer fills the queue: the next scripted add raises `QueueFull`."""
+    producer = producer_with_count(NOW, 1)
+    plan = producer.add(NOW + 200, "n", 1, *NO_OPTIONS)
     [call] = next(plan)
     assert call.packed is None, "the call counts on the server"
     with pytest.raises(QueueFull):
@@ -101,7 +101,7 @@ def redis8(running: Callable[[str], Server]) -> Server:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many adds in one process take longer than a fifth of a second on a busy machine."""
-    monkeypatch.setattr("tambomq.chasqui.production.LOOK_EVERY_MS", 5000)
+    monkeypatch.setattr("tambomq.chasqui.producer.producer.COUNT_VALID_MS", 5000)
 
 
 _FILL = "for _ = 1, ARGV[1] do redis.call('XADD', KEYS[1], '*', 'd', 'x') end"
@@ -133,7 +133,7 @@ async def test_an_add_that_arrives_late_at_a_full_queue_drops_nothing(
     go, held = asyncio.Event(), list[bytes]()
 
     async def hold(data: bytes) -> None:
-        if QUICK in data:
+        if UNCHECKED_ADD in data:
             held.append(data)
             await go.wait()
 
@@ -169,7 +169,7 @@ async def test_fifty_producers_on_stalling_lines_lose_no_job(redis8: Server, key
     ends = time() + 10
 
     async def hold(data: bytes) -> None:
-        if QUICK in data:
+        if UNCHECKED_ADD in data:
             held.append(drawn.uniform(0, 10))
             await asyncio.sleep(held[-1])
 
@@ -184,7 +184,7 @@ async def test_fifty_producers_on_stalling_lines_lose_no_job(redis8: Server, key
         accepted.update(job.id for each in made if isinstance(each, list) for job in each)
 
     async def keep_on(url: str, jobs: int) -> None:
-        async with Queue(keys.queue, redis_url=url, max_stream_len=ROOMY + 5000) as queue:
+        async with Queue(keys.queue, redis_url=url, max_stream_len=MIN_FREE + 5000) as queue:
             accepted.add((await queue.add("n", 0)).id)
             if jobs > 1:
                 await eventually_async(lambda: len(held) >= 25, within_s=20)
@@ -197,8 +197,8 @@ async def test_fifty_producers_on_stalling_lines_lose_no_job(redis8: Server, key
         await asyncio.gather(keep_on(redis8.url, 250), *(keep_on(url, 1) for _ in range(50)))
     with redis.Redis.from_url(redis8.url) as db:
         waiting = ids(db, keys)
-        told: Any = db.xrange(keys.events)
-        assert b"trimmed" not in {fields[b"e"] for _, fields in told}
+        events: Any = db.xrange(keys.events)
+        assert b"trimmed" not in {fields[b"e"] for _, fields in events}
     assert {type(each) for each in refused} == {QueueFull}
     assert len(waiting) == len(set(waiting))
     assert run | set(waiting) == accepted, "no job that was accepted has vanished"

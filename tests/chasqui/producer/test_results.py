@@ -1,4 +1,4 @@
-"""What handlers return and how far they have come, as producers see it."""
+"""Results and progress of jobs, as producers read them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import redis
 
 from tambomq.chasqui import BlockingQueue, Job, Queue, UnrecoverableError
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.packing import encode_payload
+from tambomq.chasqui.wire.msgpack import encode_payload
 from tambomq.errors import InvalidFormat, InvalidValue, JobFailed, RemoteProtocolError
 from tests.chasqui.conftest import Work
-from tests.chasqui.stored import is_heard
+from tests.chasqui.stored import has_event_reader
 from tests.servers import eventually_async
 
 
@@ -42,7 +42,7 @@ def test_what_is_empty_is_a_result_too(
     assert twin.get_job_result("a") is not None
 
 
-def test_many_results_are_looked_up_in_their_order(
+def test_many_results_are_returned_in_order(
     twin: BlockingQueue, db: redis.Redis, keys: Keys
 ) -> None:
     db.set(keys.result("a"), encode_payload(1))
@@ -61,9 +61,9 @@ def test_what_is_no_messagepack_is_no_result(
 
 def test_progress_is_a_number_or_nothing(twin: BlockingQueue, db: redis.Redis, keys: Keys) -> None:
     assert twin.get_progress("a") is None
-    for stored, told in ((b"0", 0), (b"100", 100), (b"", None), (b"x", None), (b"-5", None)):
+    for stored, progress in ((b"0", 0), (b"100", 100), (b"", None), (b"x", None), (b"-5", None)):
         db.set(keys.progress("a"), stored)
-        assert twin.get_progress("a") == told
+        assert twin.get_progress("a") == progress
 
 
 @pytest.mark.parametrize("id", ["", " ", None, 7])
@@ -90,7 +90,7 @@ async def test_hundreds_wait_at_once_on_one_connection(
 ) -> None:
     jobs = await queue.add_bulk([{"name": "n", "data": place} for place in range(300)])
     waiting = asyncio.gather(*(job.wait_for_result(timeout=20) for job in jobs))
-    await eventually_async(lambda: is_heard(db))
+    await eventually_async(lambda: has_event_reader(db))
     async with work(double, store_results=True):
         assert await waiting == [2 * place for place in range(300)]
 
@@ -102,7 +102,7 @@ async def test_several_wait_for_the_same_job(queue: Queue, work: Work) -> None:
         assert await waiting == [2] * 5
 
 
-async def test_who_waits_for_a_job_that_returns_nothing_gets_none(
+async def test_waiting_for_a_job_that_returns_nothing_returns_none(
     queue: Queue, work: Work, db: redis.Redis
 ) -> None:
     async def nothing(job: Job) -> None:
@@ -110,12 +110,12 @@ async def test_who_waits_for_a_job_that_returns_nothing_gets_none(
 
     job = await queue.add("n", 1)
     waiting = asyncio.ensure_future(job.wait_for_result(timeout=10))
-    await eventually_async(lambda: is_heard(db))
+    await eventually_async(lambda: has_event_reader(db))
     async with work(nothing, store_results=True):
         assert await waiting is None
 
 
-async def test_who_waits_is_told_that_the_job_is_dead(
+async def test_waiting_for_a_dead_job_raises(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys
 ) -> None:
     async def never(job: Job) -> None:
@@ -123,7 +123,7 @@ async def test_who_waits_is_told_that_the_job_is_dead(
 
     job = await queue.add("n", 1)
     waiting = asyncio.ensure_future(job.wait_for_result(timeout=10))
-    await eventually_async(lambda: is_heard(db))
+    await eventually_async(lambda: has_event_reader(db))
     async with work(never):
         with pytest.raises(JobFailed, match=f"{job.id}.*unrecoverable") as caught:
             await waiting
@@ -155,9 +155,9 @@ async def test_waiting_ends_at_its_time(queue: Queue) -> None:
     assert queue._results._waiters == {}
 
 
-async def test_who_is_cancelled_waits_no_more(queue: Queue, db: redis.Redis) -> None:
+async def test_a_cancelled_wait_ends(queue: Queue, db: redis.Redis) -> None:
     waiting = asyncio.ensure_future(queue.wait_for_result("a", timeout=30))
-    await eventually_async(lambda: is_heard(db))
+    await eventually_async(lambda: has_event_reader(db))
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
@@ -183,8 +183,8 @@ async def test_progress_comes_from_the_handler(queue: Queue, work: Work) -> None
     job = await queue.add("n", 1)
     async with work(slow):
 
-        async def is_told() -> bool:
+        async def has_progress() -> bool:
             return await queue.get_progress(job.id) == 40
 
-        await eventually_async(is_told)
+        await eventually_async(has_progress)
         go.set()

@@ -1,4 +1,4 @@
-"""Who begins to wait for a job after it has ended is told how, at once."""
+"""Waiting for the result of a job that has ended returns at once."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from tambomq.clock import now_ms
 from tambomq.errors import JobFailed
 from tambomq.ids import ulid
 from tests.chasqui.conftest import Connect, OpenQueue, Work
-from tests.chasqui.stored import is_heard, told
+from tests.chasqui.stored import emitted_events, has_event_reader
 from tests.servers import eventually_async
 
 LONG_S = 30
-"""Nobody waits for so long here: what was missed would end in a time-out."""
+"""Longer than any wait here: a missed end would end in a time-out."""
 
 
 @pytest.fixture(autouse=True)
 def our_own_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They keep a result before they tell of it: who waits need not give them time for that."""
+    """Workers store a result before its event, so a wait needs no grace period for it."""
     for module in ("results", "blocking_results"):
-        monkeypatch.setattr(f"tambomq.chasqui.{module}.RESULT_LAG_S", 0.001)
+        monkeypatch.setattr(f"tambomq.chasqui.producer.{module}.RESULT_LAG_S", 0.001)
 
 
 @pytest.fixture
 def only_one_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who finds nothing at first looks again after the time-out."""
+    """A wait that finds nothing at first reads again after the time-out."""
     for module in ("results", "blocking_results"):
-        monkeypatch.setattr(f"tambomq.chasqui.{module}.LOOK_EVERY_S", 1000.0)
+        monkeypatch.setattr(f"tambomq.chasqui.producer.{module}.POLL_EVERY_S", 1000.0)
 
 
 async def doomed(job: Job) -> Any:
@@ -44,13 +44,13 @@ async def doomed(job: Job) -> Any:
 async def ended(db: redis.Redis, keys: Keys, count: int = 1) -> None:
     """Return when so many jobs have ended."""
     await eventually_async(
-        lambda: sum(name in ("completed", "dlq") for name, _ in told(db, keys)) >= count,
+        lambda: sum(name in ("completed", "dlq") for name, _ in emitted_events(db, keys)) >= count,
         within_s=20,
     )
 
 
 async def outcome(queue: Queue | BlockingQueue, job_id: str) -> Any:
-    """What waiting comes to: a value, or why the job is dead."""
+    """Return the outcome of a wait: a value, or the reason why the job is dead."""
     try:
         if isinstance(queue, Queue):
             return await queue.wait_for_result(job_id, timeout=LONG_S)
@@ -92,7 +92,7 @@ async def test_thirty_of_thirty_are_settled_two_milliseconds_after_they_were_add
             assert await outcome(either, job.id) == result
 
 
-async def test_hundreds_who_come_late_are_told(
+async def test_hundreds_of_late_waits_return(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys
 ) -> None:
     kinds = ["die", "nothing", "value"] * 100
@@ -103,7 +103,7 @@ async def test_hundreds_who_come_late_are_told(
     assert found == ["unrecoverable", None, "value"] * 100
 
 
-async def test_those_who_wait_while_others_come_late_are_told_too(
+async def test_earlier_waits_return_while_late_ones_are_resolved(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys
 ) -> None:
     late = await queue.add("n", "die")
@@ -129,15 +129,15 @@ async def test_a_producer_whose_clock_is_ahead_is_waited_for_as_well(
 # ── jobs that came in again ──────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("tells", [True, False], ids=["with an event", "without"])
+@pytest.mark.parametrize("events_enabled", [True, False], ids=["with an event", "without"])
 async def test_a_job_that_was_replayed_is_waited_for(
     open_queue: OpenQueue, queue: Queue, either: Any, work: Work, db: redis.Redis, keys: Keys,
-    tells: bool,
+    events_enabled: bool,
 ) -> None:  # fmt: skip
     job = await queue.add("n", "die")
     async with work(doomed):
         await ended(db, keys)
-    assert await open_queue(events_enabled=tells).replay_dlq() == 1
+    assert await open_queue(events_enabled=events_enabled).replay_dlq() == 1
     waiting = asyncio.ensure_future(outcome(either, job.id))
 
     async def well(_: Job) -> str:
@@ -155,7 +155,7 @@ async def test_an_id_that_is_used_again_is_waited_for(
         await ended(db, keys)
     connect().add("n", "again", job_id="nightly")
     waiting = asyncio.ensure_future(outcome(either, "nightly"))
-    await eventually_async(lambda: is_heard(db))
+    await eventually_async(lambda: has_event_reader(db))
     async with work(doomed, store_results=True):
         assert await waiting == "again"
 
@@ -168,6 +168,6 @@ async def test_an_id_that_waits_to_be_due_again_is_waited_for(
         await ended(db, keys)
     connect().add("n", "again", job_id="nightly", delay_ms=50)
     waiting = asyncio.ensure_future(outcome(either, "nightly"))
-    await eventually_async(lambda: is_heard(db))
+    await eventually_async(lambda: has_event_reader(db))
     async with work(doomed, store_results=True):
         assert await waiting == "again"

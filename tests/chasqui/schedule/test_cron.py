@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tambomq.chasqui import cron
-from tambomq.chasqui.cron import check_pattern, next_fire_ms
 from tambomq.chasqui.repeat import RepeatPattern
+from tambomq.chasqui.schedule import cron
+from tambomq.chasqui.schedule.cron import check_pattern, next_fire_ms
 from tambomq.errors import InvalidFormat, InvalidValue
 from tests.chasqui.vectors import rows, table
 
@@ -114,7 +114,7 @@ def test_nicknames_stand_for_expressions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expression", "told"),
+    ("expression", "problem"),
     [
         ("", "5 to 7 fields, not 0"),
         ("* * * *", "5 to 7 fields, not 4"),
@@ -146,10 +146,12 @@ def test_nicknames_stand_for_expressions() -> None:
         ("0 0 0 29 2 * 2027", "there is no such date"),
     ],
 )
-def test_a_bad_expression_is_told_which_field_is_wrong_and_why(expression: str, told: str) -> None:
+def test_the_error_of_a_bad_expression_names_the_field_and_the_reason(
+    expression: str, problem: str
+) -> None:
     with pytest.raises(InvalidFormat) as caught:
         check_pattern(RepeatPattern.cron(expression))
-    assert told in str(caught.value)
+    assert problem in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -232,7 +234,7 @@ def test_a_timezone_that_is_no_text_is_unsupported() -> None:
         check_pattern(RepeatPattern.cron("0 12 * * *", tz=["UTC"]))  # type: ignore[arg-type]
 
 
-def test_a_machine_without_timezones_is_told_what_to_install(
+def test_the_error_of_a_machine_without_timezones_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cron, "_zone_names", frozenset)
@@ -283,7 +285,7 @@ def test_a_fire_is_later_and_matches_its_fields_on_the_wall(
         and (any(by_day) or not by_day)
         and local.second == 0
     )
-    # What is left out when clocks go forward fires right after, and matches nothing there.
+    # A time skipped by a clock change fires right after it, and matches no wall-clock time there.
     assert matches or local.utcoffset() != before.utcoffset()
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tambomq.chasqui.agenda import MOST_FIRES, Agenda, agenda
 from tambomq.chasqui.repeat import SKIP, MissedFiresPolicy, RepeatPattern, RepeatSpec
+from tambomq.chasqui.schedule.missed_fires import MAX_FIRES, FirePlan, plan_fires
 from tambomq.errors import InvalidFormat
 from tests.chasqui.vectors import Vector, vectors
 
@@ -34,57 +34,57 @@ def every(interval_ms: int, missed: MissedFiresPolicy = SKIP, **more: Any) -> Re
 
 @pytest.mark.parametrize("vector", vectors("missed_fires/"))
 def test_missed_fires_are_treated_as_the_engine_does(vector: Vector) -> None:
-    told, wrote = vector.inputs, vector.recorded
-    spec = every(told["interval_ms"], MissedFiresPolicy(**told["policy"]))
-    plan = agenda(spec, told["old_score"], told["now_ms"], 1000)
+    inputs, wrote = vector.inputs, vector.recorded
+    spec = every(inputs["interval_ms"], MissedFiresPolicy(**inputs["policy"]))
+    plan = plan_fires(spec, inputs["old_score"], inputs["now_ms"], 1000)
     assert (len(plan.fires), plan.next_ms) == (wrote["entries_written"], wrote["new_score"])
 
 
 def test_fires_on_time_when_the_next_is_not_due_yet() -> None:
-    assert agenda(every(10_000), NOW - 9_999, NOW, 1000) == Agenda((NOW - 9_999,), NOW + 1)
-    assert agenda(every(10_000), NOW - 10_000, NOW, 1000) == Agenda((NOW - 10_000,), NOW)
+    assert plan_fires(every(10_000), NOW - 9_999, NOW, 1000) == FirePlan((NOW - 9_999,), NOW + 1)
+    assert plan_fires(every(10_000), NOW - 10_000, NOW, 1000) == FirePlan((NOW - 10_000,), NOW)
 
 
 def test_skip_makes_no_fire_for_what_was_missed() -> None:
-    assert agenda(every(10_000), NOW - 65_000, NOW, 1000) == Agenda((), NOW + 5000)
+    assert plan_fires(every(10_000), NOW - 65_000, NOW, 1000) == FirePlan((), NOW + 5000)
 
 
 @pytest.mark.parametrize("policy", [SKIP, ONCE])
 def test_an_interval_shorter_than_a_tick_fires_once_in_each(policy: MissedFiresPolicy) -> None:
     spec = every(300, policy)
-    assert agenda(spec, NOW - 1000, NOW, 1000) == Agenda((NOW - 1000,), NOW + 200)
+    assert plan_fires(spec, NOW - 1000, NOW, 1000) == FirePlan((NOW - 1000,), NOW + 200)
 
 
 def test_an_interval_shorter_than_a_tick_is_skipped_after_more_than_one() -> None:
-    assert agenda(every(300), NOW - 1001, NOW, 1000) == Agenda((), NOW + 199)
+    assert plan_fires(every(300), NOW - 1001, NOW, 1000) == FirePlan((), NOW + 199)
 
 
 def test_fire_all_makes_every_fire_of_a_tick() -> None:
     spec = every(300, MissedFiresPolicy.fire_all(10))
     fires = tuple(NOW - 1000 + 300 * n for n in range(4))
-    assert agenda(spec, NOW - 1000, NOW, 1000) == Agenda(fires, NOW + 200)
+    assert plan_fires(spec, NOW - 1000, NOW, 1000) == FirePlan(fires, NOW + 200)
 
 
 def test_fire_all_makes_up_for_the_oldest_first() -> None:
     spec = spec_of(MINUTELY, MissedFiresPolicy.fire_all(2))
-    plan = agenda(spec, NOW - 300_000, NOW, 1000)
-    assert plan == Agenda((NOW - 300_000, NOW - 240_000), NOW + 60_000)
+    plan = plan_fires(spec, NOW - 300_000, NOW, 1000)
+    assert plan == FirePlan((NOW - 300_000, NOW - 240_000), NOW + 60_000)
 
 
 def test_there_is_a_most_that_fire_all_makes_in_a_tick() -> None:
-    plan = agenda(every(1, MissedFiresPolicy.fire_all(10**6)), NOW - 10**6, NOW, 1000)
-    assert len(plan.fires) == MOST_FIRES
+    plan = plan_fires(every(1, MissedFiresPolicy.fire_all(10**6)), NOW - 10**6, NOW, 1000)
+    assert len(plan.fires) == MAX_FIRES
     assert plan.next_ms == NOW + 1
 
 
 def test_a_billion_missed_intervals_are_no_work() -> None:
-    assert agenda(every(1), NOW - 10**9, NOW, 1000) == Agenda((), NOW + 1)
-    assert agenda(every(7, ONCE), 0, NOW, 1000) == Agenda((0,), NOW + 7 - NOW % 7)
+    assert plan_fires(every(1), NOW - 10**9, NOW, 1000) == FirePlan((), NOW + 1)
+    assert plan_fires(every(7, ONCE), 0, NOW, 1000) == FirePlan((0,), NOW + 7 - NOW % 7)
 
 
 def test_a_missed_cron_fire_is_followed_by_the_first_in_the_future() -> None:
     year = 365 * 24 * 3_600_000
-    assert agenda(spec_of(MINUTELY, ONCE), NOW - year, NOW, 1) == Agenda(
+    assert plan_fires(spec_of(MINUTELY, ONCE), NOW - year, NOW, 1) == FirePlan(
         (NOW - year,), NOW + 60_000
     )
 
@@ -92,39 +92,43 @@ def test_a_missed_cron_fire_is_followed_by_the_first_in_the_future() -> None:
 def test_a_last_fire_is_made_however_late() -> None:
     spec = spec_of(RepeatPattern.cron("0 0 0 1 1 * 2027"))
     fire_at = 1_798_761_600_000
-    assert agenda(spec, fire_at, NOW, 1000) == Agenda((fire_at,), None)
+    assert plan_fires(spec, fire_at, NOW, 1000) == FirePlan((fire_at,), None)
 
 
 def test_nothing_fires_after_the_end() -> None:
     fire_all = MissedFiresPolicy.fire_all(9)
     spec = every(10_000, fire_all, end_before_ms=NOW - 45_000)
-    assert agenda(spec, NOW - 65_000, NOW, 1000).fires == (NOW - 65_000, NOW - 55_000, NOW - 45_000)
-    assert agenda(every(10_000, end_before_ms=NOW - 2), NOW - 1, NOW, 1000).fires == ()
-    assert agenda(every(10_000, end_before_ms=NOW - 1), NOW - 1, NOW, 1000).fires == (NOW - 1,)
+    assert plan_fires(spec, NOW - 65_000, NOW, 1000).fires == (
+        NOW - 65_000,
+        NOW - 55_000,
+        NOW - 45_000,
+    )
+    assert plan_fires(every(10_000, end_before_ms=NOW - 2), NOW - 1, NOW, 1000).fires == ()
+    assert plan_fires(every(10_000, end_before_ms=NOW - 1), NOW - 1, NOW, 1000).fires == (NOW - 1,)
 
 
 def test_the_next_fire_waits_for_the_start() -> None:
     spec = every(10_000, start_after_ms=NOW + 3)
-    assert agenda(spec, NOW - 65_000, NOW, 1000).next_ms == NOW + 10_003
+    assert plan_fires(spec, NOW - 65_000, NOW, 1000).next_ms == NOW + 10_003
     spec = every(10_000, start_after_ms=NOW - 30_001)
-    assert agenda(spec, NOW - 65_000, NOW, 1000) == Agenda((), NOW + 9_999)
+    assert plan_fires(spec, NOW - 65_000, NOW, 1000) == FirePlan((), NOW + 9_999)
 
 
 def test_fires_that_are_made_up_for_begin_after_the_start() -> None:
     spec = every(10_000, MissedFiresPolicy.fire_all(9), start_after_ms=NOW - 30_001)
     fires = (NOW - 65_000, NOW - 20_001, NOW - 10_001, NOW - 1)
-    assert agenda(spec, NOW - 65_000, NOW, 1000) == Agenda(fires, NOW + 9_999)
+    assert plan_fires(spec, NOW - 65_000, NOW, 1000) == FirePlan(fires, NOW + 9_999)
 
 
 def test_a_spec_that_is_not_due_is_left_alone() -> None:
-    assert agenda(every(10_000), NOW + 1, NOW, 1000) == Agenda((), NOW + 1)
+    assert plan_fires(every(10_000), NOW + 1, NOW, 1000) == FirePlan((), NOW + 1)
 
 
-def test_a_spec_nobody_can_read_is_refused() -> None:
+def test_an_unreadable_spec_is_refused() -> None:
     with pytest.raises(InvalidFormat):
-        agenda(spec_of(RepeatPattern.cron("every tuesday")), NOW, NOW, 1000)
+        plan_fires(spec_of(RepeatPattern.cron("every tuesday")), NOW, NOW, 1000)
     with pytest.raises(InvalidFormat):
-        agenda(spec_of(RepeatPattern("lunar")), NOW, NOW, 1000)
+        plan_fires(spec_of(RepeatPattern("lunar")), NOW, NOW, 1000)
 
 
 @given(patterns, policies, times, st.none() | times, st.none() | times, st.integers(0, 5000))
@@ -137,7 +141,7 @@ def test_the_next_is_never_in_the_past_and_fires_are_due_and_in_order(
     tick_ms: int,
 ) -> None:
     spec = spec_of(pattern, missed, start_after_ms=start, end_before_ms=end)
-    plan = agenda(spec, fire_at, NOW, tick_ms)
+    plan = plan_fires(spec, fire_at, NOW, tick_ms)
     assert plan.next_ms is None or plan.next_ms >= NOW
     assert list(plan.fires) == sorted(set(plan.fires))
     assert all(fire_at <= fire <= NOW and (end is None or fire <= end) for fire in plan.fires)

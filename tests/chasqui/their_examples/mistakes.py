@@ -1,4 +1,4 @@
-"""What is refused before anything is sent, by the kind of error a caller can catch."""
+"""Calls that are refused before anything is sent, by the type of the error."""
 # ruff: noqa: T201  (what it prints is compared; it waits as short programs do)
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import sys
 from chasquimq import Job, Queue, QueueEvents, UnrecoverableError, Worker  # type: ignore[import-not-found]
 
 URL = sys.argv[1]
-WORTH_TELLING = ("active", "completed", "failed", "retry-scheduled", "dlq", "drained")
+PRINTED_EVENTS = ("active", "completed", "failed", "retry-scheduled", "dlq", "drained")
 
 
 async def handle(job: Job) -> str | None:
@@ -22,18 +22,18 @@ async def handle(job: Job) -> str | None:
 
 async def main() -> None:
     events = QueueEvents("watched", redis_url=URL, last_event_id="0", block_ms=100)
-    told: list[str] = []
+    printed: list[str] = []
 
     async def watch() -> None:
         async for event in events:
-            if event.name in WORTH_TELLING:
+            if event.name in PRINTED_EVENTS:
                 known = {key: event.fields.get(key) for key in ("attempt", "reason")}
                 numbers = [
                     key
                     for key in ("ts", "duration_us", "backoff_ms")
                     if isinstance(event.fields.get(key), int)
                 ]
-                told.append(f"{event.name} {event.job_id} {event.job_name!r} {known} {numbers}")
+                printed.append(f"{event.name} {event.job_id} {event.job_name!r} {known} {numbers}")
 
     watching = asyncio.create_task(watch())
     async with (
@@ -43,7 +43,7 @@ async def main() -> None:
         for data in ("fine", "flaky", "poison"):
             await queue.add("job" if data == "fine" else "", data, job_id=data, backoff=30)
         running = asyncio.create_task(worker.run())
-        while sum(line.startswith(("completed", "dlq", "drained")) for line in told) < 4:
+        while sum(line.startswith(("completed", "dlq", "drained")) for line in printed) < 4:
             await asyncio.sleep(0.02)
         await worker.close()
         await running
@@ -51,7 +51,7 @@ async def main() -> None:
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)
     print(events.name)
-    print(*sorted(line for line in set(told)), sep="\n")
+    print(*sorted(line for line in set(printed)), sep="\n")
 
 
 asyncio.run(main())

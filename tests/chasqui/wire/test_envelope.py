@@ -1,4 +1,4 @@
-"""Jobs: the engine's bytes both ways, all that it reads, and bytes that nobody should send."""
+"""The codec of jobs: the engine's bytes in both directions, other forms it reads, invalid bytes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.msgpack import Ext
 
-from tambomq.chasqui import packing, wire
 from tambomq.chasqui.job import U32, U64, BackoffSpec, Envelope, RetryOverride
+from tambomq.chasqui.wire import envelope as wire
+from tambomq.chasqui.wire import msgpack as packing
 from tambomq.errors import InvalidFormat, InvalidPayload, RemoteProtocolError
 from tests.chasqui.vectors import Vector, rows, vectors
 
@@ -315,7 +316,7 @@ def test_a_member_of_the_page_dialect_comes_back(name: str, envelope: Envelope) 
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 4, 127, 128, 254, 255])
-def test_names_of_every_size_are_told_apart(size: int) -> None:
+def test_names_of_every_size_are_decoded_in_both_dialects(size: int) -> None:
     for name in ("n" * size, "\x01" * size):
         for dialect in wire.DIALECTS:
             member = wire.encode_member(name, STORED, dialect)
@@ -344,7 +345,7 @@ def test_the_page_dialect_counts_a_name_in_one_byte() -> None:
         (b"\x01\x01\0\0" + b"n" * 257 + b"\x94", ("\x01", b"\0\0" + b"n" * 257 + b"\x94")),
     ],
 )
-def test_what_follows_a_name_tells_the_dialect(member: bytes, read: tuple[str, bytes]) -> None:
+def test_the_bytes_after_a_name_decide_the_dialect(member: bytes, read: tuple[str, bytes]) -> None:
     assert wire.decode_member(member) == read
 
 
@@ -394,7 +395,5 @@ def test_there_are_two_dialects_and_the_choice_between_them() -> None:
         ([b"d"], (None, "")),
     ],
 )
-def test_entries_of_any_fields_are_read(
-    fields: list[bytes], read: tuple[bytes | None, str]
-) -> None:
+def test_any_fields_are_read(fields: list[bytes], read: tuple[bytes | None, str]) -> None:
     assert wire.read_entry(fields) == read

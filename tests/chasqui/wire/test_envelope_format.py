@@ -1,4 +1,4 @@
-"""What lies in the server after each operation of a producer, byte for byte as of the engine."""
+"""The bytes stored by each operation of a producer are those of the engine."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import Any, cast
 import pytest
 import redis
 
-from tambomq.chasqui import BlockingQueue, blocking_queue, dlq_ops, ops, production, queue
+from tambomq.chasqui import BlockingQueue, blocking_queue, queue
 from tambomq.chasqui.keys import Keys
+from tambomq.chasqui.ops import add as add_ops
+from tambomq.chasqui.ops import dlq as dlq_ops
+from tambomq.chasqui.producer import producer as production
 from tests.chasqui import vectors, working
 from tests.chasqui.conftest import Connect
 from tests.chasqui.stored import rows
@@ -114,7 +117,7 @@ def test_a_delayed_add_writes_a_member(
 ) -> None:
     [[_, _, score, member]] = written("add_delayed_plain")
     id = member[8:34].decode()
-    monkeypatch.setattr(ops, "ulid", lambda _: id)
+    monkeypatch.setattr(add_ops, "ulid", lambda _: id)
     connect(CMD.queue, dialect=dialect).add("nm", 1, delay_ms=60_000)
     assert zset(db, CMD.delayed) == [(in_dialect(member, dialect), score)]
     assert names(db) == {CMD.delayed, CMD.events}
@@ -141,8 +144,8 @@ def test_a_delayed_add_by_id_writes_a_marker_and_an_index_too(
 def test_cancelling_takes_all_three_away(cmd: BlockingQueue, db: redis.Redis) -> None:
     cmd.add("nm", 1, delay_ms=60_000, job_id="d1")
     cmd.cancel_delayed("d1")
-    gone = {argv[1].decode() for argv in written("cancel_hit")}
-    assert gone == {CMD.delayed, CMD.marker("d1"), CMD.index("d1")}
+    deleted = {argv[1].decode() for argv in written("cancel_hit")}
+    assert deleted == {CMD.delayed, CMD.marker("d1"), CMD.index("d1")}
     assert names(db) == {CMD.events}
 
 
@@ -166,10 +169,10 @@ def test_a_replay_writes_what_the_engine_writes(cmd: BlockingQueue, db: redis.Re
     assert entries(db, CMD.dlq) == []
 
 
-def test_looking_asks_what_the_engine_asks() -> None:
+def test_reads_use_the_commands_of_the_engine() -> None:
     for name, call in (
         ("peek_dlq", dlq_ops.peek(CMD, 20)),
-        ("get_result", ops.result(CMD, "j1")),
+        ("get_result", add_ops.result(CMD, "j1")),
     ):
         assert [str(part).encode() for part in call.parts] == asked(name)
 

@@ -1,4 +1,4 @@
-"""What is given as data comes back in a form that is known, or is refused with a hint."""
+"""Data survives encoding in a known form, or is refused with a hint."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tambomq.chasqui.packing import decode_payload, encode_payload
+from tambomq.chasqui.wire.msgpack import decode_payload, encode_payload
 from tambomq.errors import InvalidPayload
 
 

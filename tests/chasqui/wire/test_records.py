@@ -1,4 +1,4 @@
-"""Dead letters and events, as the engine wrote them and as nobody should."""
+"""The decoder of dead letters and events: the engine's own, and invalid ones."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tambomq.chasqui.job import DeadLetter, QueueEvent
-from tambomq.chasqui.wire import decode_envelope, encode_envelope
-from tambomq.chasqui.wire_records import read_dead_letter, read_event
+from tambomq.chasqui.wire.envelope import decode_envelope, encode_envelope
+from tambomq.chasqui.wire.records import read_dead_letter, read_event
 from tests.chasqui.vectors import Vector, vector, vectors
 
 ANY_FIELDS = st.lists(st.binary(max_size=8) | st.sampled_from([b"d", b"n", b"e", b"id", b"ts"]))

@@ -1,4 +1,4 @@
-"""Repeatable specs: the engine's bytes both ways, its tolerance, and what comes after it."""
+"""The codec of repeatable specs: the engine's bytes in both directions, and what else it reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tambomq.chasqui.job import U32, U64, BackoffSpec, RetryOverride
 from tambomq.chasqui.repeat import SKIP, MissedFiresPolicy, RepeatPattern, RepeatSpec, spec_key
-from tambomq.chasqui.wire_repeat import decode_spec, encode_spec
+from tambomq.chasqui.wire.repeat import decode_spec, encode_spec
 from tambomq.errors import InvalidPayload, RemoteProtocolError
 from tests.chasqui.vectors import Vector, vectors
 

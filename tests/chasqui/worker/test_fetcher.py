@@ -1,4 +1,4 @@
-"""Reading goes on when the group, the stream or the connection goes away."""
+"""The fetcher goes on when the group, the stream or the connection is lost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tambomq.chasqui import Job, Queue
 from tambomq.chasqui.keys import GROUP, Keys
 from tests.chasqui import working
 from tests.chasqui.conftest import OpenQueue, Work
-from tests.chasqui.working import Held, completed, pending
+from tests.chasqui.working import GatedHandler, completed, pending
 from tests.servers import Server, eventually_async
 from tests.store.proxy import Proxy
 
@@ -28,7 +28,7 @@ async def blocked(db: redis.Redis, count: int = 1) -> None:
     await eventually_async(lambda: db.info("clients")["blocked_clients"] == count)
 
 
-GONE: dict[str, Callable[[redis.Redis, Keys], Any]] = {
+DELETIONS: dict[str, Callable[[redis.Redis, Keys], Any]] = {
     "DEL": lambda db, keys: db.delete(keys.stream),
     "XGROUP DESTROY": lambda db, keys: db.xgroup_destroy(keys.stream, GROUP),
     "FLUSHALL": lambda db, keys: db.flushall(),
@@ -36,15 +36,15 @@ GONE: dict[str, Callable[[redis.Redis, Keys], Any]] = {
 }
 
 
-@pytest.mark.parametrize("how", GONE)
-async def test_a_group_that_is_gone_is_made_again(
+@pytest.mark.parametrize("how", DELETIONS)
+async def test_a_deleted_group_is_created_again(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys, how: str
 ) -> None:
     async with work(nothing) as worker:
         await queue.add("job", None)
         await completed(worker, 1)
         await blocked(db)
-        GONE[how](db, keys)
+        DELETIONS[how](db, keys)
         await queue.add_bulk([{"name": "job", "data": None}] * 3)
         await completed(worker, 4)
     assert pending(db, keys) == {}
@@ -66,7 +66,7 @@ async def test_jobs_added_while_there_was_no_group_are_found(
 async def test_what_runs_when_the_stream_is_deleted_is_lost_and_the_worker_goes_on(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys
 ) -> None:
-    held = Held()
+    held = GatedHandler()
     await queue.add("job", "gone")
     async with work(held) as worker:
         await held.holds(1)
@@ -107,7 +107,7 @@ async def test_what_a_lost_reply_held_is_run_once(
             # Only a read has so long a reply: the job is delivered, and does not arrive.
             proxy.cut("reply", 100_000)
             await queue.add("job", "x" * 300_000)
-            # The lease lasts half a minute, so that nobody has claimed it.
+            # The lease lasts half a minute, so no other worker has claimed it.
             await completed(worker, 1)
     assert seen == [(300_000, 1, 1)]
     assert worker.stats.received == 1
@@ -116,7 +116,7 @@ async def test_what_a_lost_reply_held_is_run_once(
 async def test_what_runs_already_is_not_recovered_as_well(
     queue: Queue, work: Work, server: Server, db: redis.Redis
 ) -> None:
-    held = Held()
+    held = GatedHandler()
     with Proxy(server.port) as proxy:
         async with work(held, redis_url=proxy.url) as worker:
             await queue.add("job", "running")
@@ -147,10 +147,10 @@ async def test_a_worker_can_be_closed_after_its_connection_has_changed(
     with Proxy(server.port) as proxy:
         async with work(nothing, redis_url=proxy.url, read_block_ms=20_000) as worker:
             await blocked(db)
-            before = worker._intake and worker._intake._connection
+            before = worker._fetcher and worker._fetcher._connection
             proxy.hang_up()
             await eventually_async(
-                lambda: worker._intake and worker._intake._connection not in (None, before)
+                lambda: worker._fetcher and worker._fetcher._connection not in (None, before)
             )
             await blocked(db)
     assert db.xinfo_consumers(keys.stream, GROUP) == []

@@ -1,4 +1,4 @@
-"""What a worker holds is renewed as long as it runs, also what was another's in between."""
+"""Entries in flight are renewed as long as they run, also after another worker had them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import redis
 
-from tambomq.chasqui.hand import Hand, Lease
 from tambomq.chasqui.keys import GROUP, Keys
-from tambomq.chasqui.worker_ops import Delivery
-from tambomq.store.connect import endpoint
-from tambomq.store.heartbeat import NoHeartbeat
+from tambomq.chasqui.ops.worker import Delivery
+from tambomq.chasqui.worker.in_flight import EntryLease, InFlight
+from tambomq.runtime.heartbeat import NoHeartbeat
+from tambomq.store.endpoint import endpoint
 from tests.servers import Server, eventually_async
 
 IDLE_MS = 400
@@ -29,9 +29,9 @@ def entry(db: Any, keys: Keys) -> str:
 
 
 @pytest.fixture
-async def hand(server: Server, keys: Keys) -> AsyncIterator[Hand]:
-    lease = Lease(endpoint(server.url), keys.queue, GROUP, "us", IDLE_MS)
-    held = Hand("thread", lease)
+async def in_flight(server: Server, keys: Keys) -> AsyncIterator[InFlight]:
+    lease = EntryLease(endpoint(server.url), keys.queue, GROUP, "us", IDLE_MS)
+    held = InFlight(lease, "thread", on_released=lambda: None)
     yield held
     held.close()
 
@@ -48,40 +48,43 @@ async def is_renewed(db: Any, keys: Keys, entry: str, owner: str) -> None:
 
 
 async def test_what_comes_back_while_it_still_runs_is_not_run_again_and_renewed(
-    hand: Hand, entry: str, db: redis.Redis, keys: Keys
+    in_flight: InFlight, entry: str, db: redis.Redis, keys: Keys
 ) -> None:
     first = Delivery(entry, (b"d", b"x"), 0)
-    assert hand.take([first]) == [first]
+    assert in_flight.add([first]) == [first]
     await is_renewed(db, keys, entry, "us")
     # Another takes it over, and a renewal finds that out.
     db.xclaim(keys.stream, GROUP, "other", 0, [entry])
-    beat: Any = hand._beat
+    beat: Any = in_flight._heartbeat
     await eventually_async(lambda: not beat.held)
     # The other has died, and the entry is ours again.
     db.xclaim(keys.stream, GROUP, "us", 0, [entry])
-    assert hand.take([Delivery(entry, (b"d", b"x"), 2)]) == []
+    assert in_flight.add([Delivery(entry, (b"d", b"x"), 2)]) == []
     await is_renewed(db, keys, entry, "us")
-    hand.let_go([entry])
+    in_flight.release([entry])
     assert not beat.held
 
 
 async def test_each_delivery_is_held_by_a_receipt_of_its_own(
     keys: Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So what a renewal under way says of an older delivery does not count for the newer."""
-    told: list[dict[str, str]] = []
+    """So a late reply about an older delivery does not affect the newer one."""
+    renewed: list[dict[str, str]] = []
 
-    class Noted(NoHeartbeat):
+    class RecordingHeartbeat(NoHeartbeat):
         def hold(self, held: dict[str, str]) -> None:
-            told.append(held)
+            renewed.append(held)
 
-    monkeypatch.setattr("tambomq.chasqui.hand.heartbeat", lambda *_: Noted())
-    hand = Hand("thread", Lease(endpoint("redis://nowhere"), keys.queue, GROUP, "us", IDLE_MS))
+    monkeypatch.setattr(
+        "tambomq.chasqui.worker.in_flight.heartbeat", lambda *_: RecordingHeartbeat()
+    )
+    lease = EntryLease(endpoint("redis://nowhere"), keys.queue, GROUP, "us", IDLE_MS)
+    in_flight = InFlight(lease, "thread", on_released=lambda: None)
     for before in range(3):
-        hand.take([Delivery("1-1", (), before)])
-    assert len({held["1-1"] for held in told}) == 3
+        in_flight.add([Delivery("1-1", (), before)])
+    assert len({held["1-1"] for held in renewed}) == 3
 
 
 def test_a_step_of_the_clock_below_two_thirds_of_a_lease_leaves_time_at_the_worst_moment() -> None:
-    lease = Lease(endpoint("redis://nowhere"), "q", GROUP, "us", 30_000)
+    lease = EntryLease(endpoint("redis://nowhere"), "q", GROUP, "us", 30_000)
     assert lease.every_s + 20 < 30

@@ -1,4 +1,4 @@
-"""Jobs go in, handlers run them, nothing is left."""
+"""Jobs are added, handlers run them, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tambomq.chasqui.keys import Keys
 from tambomq.errors import InvalidFormat, InvalidValue, SettingsError
 from tests.chasqui import working
 from tests.chasqui.conftest import OpenQueue, Work
-from tests.chasqui.working import Held, buried, completed, entries, pending
+from tests.chasqui.working import GatedHandler, buried, completed, entries, pending
 from tests.servers import Server, eventually_async
 
 server = working.server
@@ -84,19 +84,19 @@ async def test_one_runner_runs_jobs_in_the_order_they_were_added(queue: Queue, w
 
 
 async def test_no_more_jobs_run_at_once_than_the_concurrency(queue: Queue, work: Work) -> None:
-    now, most = 0, 0
+    now, max_running = 0, 0
 
     async def handler(_: Job) -> None:
-        nonlocal now, most
+        nonlocal now, max_running
         now += 1
-        most = max(most, now)
+        max_running = max(max_running, now)
         await asyncio.sleep(0.001)
         now -= 1
 
     await queue.add_bulk([{"name": "job", "data": None}] * 200)
     async with work(handler, concurrency=7) as worker:
         await completed(worker, 200)
-    assert most == 7
+    assert max_running == 7
 
 
 async def test_a_worker_that_waits_gets_a_job_as_soon_as_it_is_added(
@@ -108,7 +108,7 @@ async def test_a_worker_that_waits_gets_a_job_as_soon_as_it_is_added(
             await completed(worker, count)
 
 
-async def test_a_worker_finds_what_was_added_before_anybody_worked(
+async def test_a_worker_runs_jobs_that_were_added_before_any_worker(
     queue: Queue, work: Work
 ) -> None:
     await queue.add_bulk([{"name": "job", "data": n} for n in range(10)])
@@ -119,7 +119,7 @@ async def test_a_worker_finds_what_was_added_before_anybody_worked(
 
 
 async def test_two_workers_share_the_jobs(queue: Queue, work: Work) -> None:
-    first, second = Held(), Held()
+    first, second = GatedHandler(), GatedHandler()
     await queue.add_bulk([{"name": "job", "data": n} for n in range(8)])
     async with work(first, concurrency=4), work(second, concurrency=4):
         await first.holds(4)
@@ -132,10 +132,10 @@ async def test_two_workers_share_the_jobs(queue: Queue, work: Work) -> None:
 async def test_two_groups_each_get_every_job(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys
 ) -> None:
-    first, second = Held(), Held()
+    first, second = GatedHandler(), GatedHandler()
     db.xgroup_create(keys.stream, "audit", "0", mkstream=True)
     await queue.add("job", "both")
-    # A job is deleted by who ends it first, so that both have to have read it.
+    # The first to end a job deletes it, so both must have read it before.
     async with work(first), work(second, group="audit"):
         await first.holds(1)
         await second.holds(1)
@@ -169,7 +169,7 @@ async def test_a_worker_that_does_not_lead_leaves_delayed_jobs_alone(
         assert (await queue.get_job_counts()).delayed == 1
 
 
-async def test_jobs_that_cannot_be_read_stop_nobody(
+async def test_unreadable_jobs_block_nothing(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys
 ) -> None:
     db.xadd(keys.stream, {"what": "this"})
@@ -231,7 +231,7 @@ async def test_the_options_of_the_engine_are_taken(queue: Queue, work: Work) -> 
 async def test_a_runner_without_work_gets_the_next_job_however_long_the_others_take(
     queue: Queue, work: Work, read_count: int
 ) -> None:
-    held = Held()
+    held = GatedHandler()
     await queue.add_bulk([{"name": "job", "data": n} for n in range(7)])
     async with work(held, concurrency=10, read_count=read_count):
         await held.holds(7)
@@ -306,7 +306,7 @@ async def test_scripts_may_be_flushed_at_any_time(
 
 
 async def test_queues_do_not_see_each_others_jobs(open_queue: OpenQueue, work: Work) -> None:
-    held = Held()
+    held = GatedHandler()
     held.go.set()
     mine, other = open_queue(), open_queue("another")
     await other.add("job", "theirs")

@@ -1,4 +1,4 @@
-"""What a worker tells of its jobs: every event with its fields, in their order."""
+"""The events a worker emits about its jobs, with all fields in order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tambomq.errors import UnrecoverableError
 from tests.chasqui import working
 from tests.chasqui.conftest import OpenQueue, Work
 from tests.chasqui.vectors import vector
-from tests.chasqui.working import Held, buried, completed, told
+from tests.chasqui.working import GatedHandler, buried, completed, emitted_events
 from tests.servers import Server, eventually_async
 
 server = working.server
@@ -28,7 +28,7 @@ async def nothing(_: Job) -> None:
 
 
 async def drained(db: redis.Redis, keys: Keys, times: int) -> None:
-    await eventually_async(lambda: len(told(db, keys, "drained")) == times)
+    await eventually_async(lambda: len(emitted_events(db, keys, "drained")) == times)
 
 
 def engine_fields(name: str) -> list[str]:
@@ -44,7 +44,9 @@ async def test_a_job_that_succeeds_is_active_then_completed(
     job = await queue.add(name, None)
     async with work(nothing) as worker:
         await completed(worker, 1)
-    active, done = told(db, keys, "active", "completed", "failed", "dlq", "retry-scheduled")
+    active, done = emitted_events(
+        db, keys, "active", "completed", "failed", "dlq", "retry-scheduled"
+    )
     named = {"n": name} if name else {}
     assert active == {"e": "active", "id": job.id, "ts": active["ts"], **named, "attempt": "1"}
     assert list(active) == engine_fields("active_named" if name else "active_unnamed")
@@ -57,7 +59,7 @@ async def test_a_job_that_succeeds_is_active_then_completed(
     assert int(done["duration_us"]) >= 0
 
 
-async def test_a_job_that_keeps_a_result_tells_the_same(
+async def test_a_job_with_a_stored_result_emits_the_same_events(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys
 ) -> None:
     async def handler(_: Job) -> int:
@@ -66,11 +68,11 @@ async def test_a_job_that_keeps_a_result_tells_the_same(
     await queue.add("mail", None)
     async with work(handler, store_results=True) as worker:
         await completed(worker, 1)
-    active, done = told(db, keys, "active", "completed")
+    active, done = emitted_events(db, keys, "active", "completed")
     assert (list(active), list(done)) == (engine_fields("active_named"), engine_fields("completed"))
 
 
-async def test_a_job_that_fails_tells_why_and_when_it_runs_again(
+async def test_the_events_of_a_failed_job_have_the_reason_and_the_backoff(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys
 ) -> None:
     async def handler(_: Job) -> None:
@@ -80,9 +82,9 @@ async def test_a_job_that_fails_tells_why_and_when_it_runs_again(
     async with work(handler) as worker:
         await buried(worker, 1)
     names = ("active", "failed", "retry-scheduled", "waiting", "completed", "dlq")
-    events = told(db, keys, *names)
+    events = emitted_events(db, keys, *names)
     while events[0]["e"] == "waiting":
-        # Whether adding is told is for the queue to say.
+        # The queue's options decide whether an add emits an event.
         del events[0]
     assert [event["e"] for event in events] == [
         "active", "failed", "retry-scheduled", "waiting", "active", "failed", "dlq",
@@ -108,7 +110,7 @@ async def test_a_job_given_up_is_failed_then_dead(
     await queue.add("unrec", None)
     async with work(handler) as worker:
         await buried(worker, 1)
-    _, failed, dead = told(db, keys, "active", "failed", "dlq")
+    _, failed, dead = emitted_events(db, keys, "active", "failed", "dlq")
     assert failed["reason"] == "no such customer"
     assert list(dead) == engine_fields("dlq_unrecoverable")
     assert (dead["n"], dead["attempt"], dead["reason"]) == ("unrec", "1", "unrecoverable")
@@ -128,7 +130,7 @@ async def test_what_is_not_run_is_only_dead(
     db.xadd(keys.stream, source)
     async with work(nothing, max_payload_bytes=150) as worker:
         await buried(worker, 1)
-    (dead,) = told(db, keys, "active", "failed", "dlq")
+    (dead,) = emitted_events(db, keys, "active", "failed", "dlq")
     assert list(dead) == engine_fields(recorded)
     assert (dead["id"], dead["attempt"], dead["reason"]) == ("", "0", reason)
 
@@ -138,7 +140,7 @@ async def test_no_job_is_completed_before_it_is_active(
 ) -> None:
     go = asyncio.Event()
 
-    # More begin at once than one trip tells of, and the last to begin end first.
+    # More start at once than one round trip reports, and the last to start end first.
     async def handler(job: Job) -> None:
         if job.data < 350:
             await go.wait()
@@ -149,7 +151,7 @@ async def test_no_job_is_completed_before_it_is_active(
         go.set()
         await completed(worker, 700)
     active: set[str] = set()
-    for event in told(db, keys, "active", "completed"):
+    for event in emitted_events(db, keys, "active", "completed"):
         if event["e"] == "active":
             active.add(event["id"])
         else:
@@ -167,7 +169,7 @@ async def test_a_queue_that_has_been_emptied_is_drained_once(
             await drained(db, keys, round_)
         await queue.add("job", None)
         await completed(worker, 7)
-    events = told(db, keys, "completed", "drained")
+    events = emitted_events(db, keys, "completed", "drained")
     assert [event["e"] for event in events[:8]] == [*["completed"] * 3, "drained"] * 2
     assert events[3] == {"e": "drained", "id": "", "ts": events[3]["ts"]}
 
@@ -179,7 +181,7 @@ async def test_a_queue_in_which_nothing_was_is_not_drained(
         # A delayed job passes only after reads that brought nothing.
         await queue.add("job", None, delay_ms=100)
         await completed(worker, 1)
-    assert told(db, keys, "drained", "active")[0]["e"] == "active"
+    assert emitted_events(db, keys, "drained", "active")[0]["e"] == "active"
 
 
 async def test_events_off_writes_none(
@@ -215,7 +217,7 @@ async def test_an_events_stream_that_cannot_be_written_stops_no_job(
     assert worker.stats.lost == 0
 
 
-async def test_a_listener_hears_what_the_worker_tells(
+async def test_a_subscriber_receives_the_events_of_the_worker(
     queue: Queue, work: Work, server: Server, keys: Keys
 ) -> None:
     heard: list[tuple[str, str | None, str, Any]] = []
@@ -238,12 +240,12 @@ async def test_a_listener_hears_what_the_worker_tells(
 async def test_a_duration_is_that_of_the_handler(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys
 ) -> None:
-    held = Held()
+    held = GatedHandler()
     await queue.add("job", None)
     async with work(held) as worker:
         await held.holds(1)
         await asyncio.sleep(0.02)
         held.go.set()
         await completed(worker, 1)
-    (done,) = told(db, keys, "completed")
+    (done,) = emitted_events(db, keys, "completed")
     assert int(done["duration_us"]) >= 20_000

@@ -1,4 +1,4 @@
-"""What a handler raises is seen: in the log, in the dead letter, by who waits for the result."""
+"""A handler's error appears in the log, in the dead letter and to callers awaiting the result."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def no_key_in_a_thread(job: Job) -> Any:
 
 
 @pytest.mark.parametrize("handler", [no_key, no_key_in_a_thread])
-async def test_a_dead_letter_tells_what_was_raised_and_where(
+async def test_a_dead_letter_has_the_error_and_its_traceback(
     queue: Queue, work: Work, handler: Any
 ) -> None:
     await queue.add("mail", {}, attempts=1)
@@ -73,7 +73,7 @@ async def test_a_failed_run_is_a_warning_and_its_repeats_are_counted(
     assert "retries_exhausted: KeyError: 'to'" in dead[0].getMessage()
 
 
-async def test_who_waits_for_the_result_is_told_what_was_raised(
+async def test_waiting_for_the_result_raises_with_the_handlers_error(
     queue: Queue, work: Work, keys: Keys, blocking: BlockingQueue
 ) -> None:
     job = await queue.add("mail", {}, attempts=1)
@@ -92,7 +92,7 @@ async def test_who_waits_for_the_result_is_told_what_was_raised(
         blocking.wait_for_result(job.id, timeout=10)
 
 
-async def test_a_letter_that_is_gone_still_fails_who_waits(
+async def test_waiting_for_a_dead_job_fails_without_its_letter_too(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys
 ) -> None:
     job = await queue.add("mail", {}, attempts=1)

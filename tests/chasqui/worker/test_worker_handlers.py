@@ -16,7 +16,7 @@ from tambomq.chasqui import Job, Queue
 from tambomq.chasqui.keys import Keys
 from tests.chasqui import working
 from tests.chasqui.conftest import Work
-from tests.chasqui.working import buried, completed, entries, told
+from tests.chasqui.working import buried, completed, emitted_events, entries
 from tests.servers import eventually_async
 
 server = working.server
@@ -36,7 +36,7 @@ def in_a_thread(job: Job) -> Any:
     return ["loop" if threading.current_thread() is threading.main_thread() else "thread", job.data]
 
 
-class Office:
+class HandlerMethods:
     async def on_the_loop(self, job: Job) -> Any:
         return await on_the_loop(job)
 
@@ -68,27 +68,27 @@ def decorated(job: Job) -> Awaitable[Any]:
 
 
 @pytest.mark.parametrize(
-    ("handler", "where"),
+    ("handler", "context"),
     [
         pytest.param(on_the_loop, "loop", id="coroutine function"),
-        pytest.param(Office().on_the_loop, "loop", id="async method"),
+        pytest.param(HandlerMethods().on_the_loop, "loop", id="async method"),
         pytest.param(CalledAsync(), "loop", id="async callable"),
         pytest.param(functools.partial(second_async, ""), "loop", id="async partial"),
         pytest.param(decorated, "loop", id="plain function around a coroutine function"),
         pytest.param(lambda job: second_async("", job), "loop", id="lambda around one"),
         pytest.param(in_a_thread, "thread", id="function"),
-        pytest.param(Office().in_a_thread, "thread", id="method"),
+        pytest.param(HandlerMethods().in_a_thread, "thread", id="method"),
         pytest.param(Called(), "thread", id="callable"),
         pytest.param(functools.partial(second, ""), "thread", id="partial"),
     ],
 )
 async def test_a_handler_of_any_kind_is_run_where_it_belongs(
-    queue: Queue, work: Work, handler: Any, where: str
+    queue: Queue, work: Work, handler: Any, context: str
 ) -> None:
     job = await queue.add("job", 7)
     async with work(handler, store_results=True) as worker:
         await completed(worker, 1)
-    assert await queue.get_job_result(job.id) == [where, 7]
+    assert await queue.get_job_result(job.id) == [context, 7]
 
 
 async def test_plain_functions_run_as_many_at_once_as_the_concurrency(
@@ -244,7 +244,7 @@ async def test_whatever_is_raised_is_a_failure_and_is_tried_again(
     async with work(on_loop if kind == "async" else in_thread, concurrency=1) as worker:
         await completed(worker, 1)
     assert (worker.stats.failed, worker.stats.retried, worker.stats.lost) == (1, 1, 0)
-    (failed,) = told(db, keys, "failed")
+    (failed,) = emitted_events(db, keys, "failed")
     assert failed["reason"] == reason
 
 

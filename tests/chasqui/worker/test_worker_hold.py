@@ -1,4 +1,4 @@
-"""A job stays with the worker that runs it, and only with one that lives."""
+"""A job stays with the worker that runs it, as long as that worker lives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from tambomq.chasqui.keys import GROUP, Keys
 from tests.chasqui import working
 from tests.chasqui.conftest import OpenQueue, Work
 from tests.chasqui.conftest import working as at_work
-from tests.chasqui.working import Held, Process, completed, die_with, pending, told
+from tests.chasqui.working import (
+    GatedHandler,
+    Process,
+    completed,
+    die_with,
+    emitted_events,
+    pending,
+)
 from tests.servers import Server, eventually, eventually_async
 
 server = working.server
@@ -34,7 +41,7 @@ def server_ms(db: redis.Redis) -> int:
 
 
 def withstand(db: redis.Redis, keys: Keys, idle_ms: int = IDLE_MS, times: int = 20) -> None:
-    """Return after so many leases; raise `Stolen` if somebody else could take the job."""
+    """Return after so many leases; raise `Stolen` if another worker could claim the job."""
     until = server_ms(db) + times * idle_ms
 
     def over() -> bool:
@@ -80,7 +87,7 @@ async def test_a_job_of_twenty_leases_runs_once_also_if_it_blocks_the_loop(
         await eventually_async(over, within_s=100)
     for place, worker in zip(places, workers, strict=True):
         assert (worker.stats.received, worker.stats.completed, worker.stats.lost) == (1, 1, 0)
-        assert len(told(db, place, "active")) == 1
+        assert len(emitted_events(db, place, "active")) == 1
 
 
 def renewal(db: redis.Redis, keys: Keys) -> Callable[[], bool]:
@@ -153,7 +160,7 @@ async def test_renewing_is_no_delivery(
 async def test_a_job_without_a_heartbeat_is_taken_over_and_ends_once(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys
 ) -> None:
-    slow, quick = Held(), Held(quick=1)
+    slow, quick = GatedHandler(), GatedHandler(quick=1)
     await queue.add("job", "contested")
     options: dict[str, Any] = {"claim_min_idle_ms": IDLE_MS, "concurrency": 1}
     async with work(slow, heartbeat=None, **options) as first:
@@ -164,7 +171,7 @@ async def test_a_job_without_a_heartbeat_is_taken_over_and_ends_once(
         await eventually_async(lambda: first.stats.lost == 1)
     assert first.stats.completed == 0
     assert slow.ended == quick.ended == ["contested"]
-    assert len(told(db, keys, "completed")) == 1
+    assert len(emitted_events(db, keys, "completed")) == 1
 
 
 # ── dead workers ─────────────────────────────────────────────────────────────
@@ -190,7 +197,7 @@ async def test_a_dead_workers_job_is_taken_over_and_its_run_still_counts_as_the_
 async def test_a_worker_that_waits_for_new_jobs_notices_a_dead_one(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys
 ) -> None:
-    held = Held(quick=1)
+    held = GatedHandler(quick=1)
     await queue.add("job", "orphan")
     # It dies just before its lease would be over, and the other waits for new jobs already.
     die_with(db, keys)
@@ -204,7 +211,7 @@ async def test_a_worker_that_waits_for_new_jobs_notices_a_dead_one(
 async def test_many_orphans_are_taken_over_as_there_is_room(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys
 ) -> None:
-    held = Held()
+    held = GatedHandler()
     await queue.add_bulk([{"name": "job", "data": n} for n in range(20)])
     die_with(db, keys, 20)
     async with work(held, claim_min_idle_ms=100, concurrency=4, consumer_id="heir") as worker:
@@ -239,8 +246,8 @@ async def test_what_many_have_left_is_taken_over_without_a_pause(
 ) -> None:
     await queue.add_bulk([{"name": "job", "data": n} for n in range(300)])
     die_with(db, keys, 300, ago_ms=60_000)
-    held = Held(quick=300)
-    # One at a time and one look a second would take minutes.
+    held = GatedHandler(quick=300)
+    # One at a time, with one poll a second, would take minutes.
     async with work(held, concurrency=1) as worker:
         await completed(worker, 300)
     assert sorted(held.ended) == list(range(300))
@@ -249,13 +256,13 @@ async def test_what_many_have_left_is_taken_over_without_a_pause(
 async def test_what_runs_is_not_taken_for_dead(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys
 ) -> None:
-    first, second = Held(), Held()
+    first, second = GatedHandler(), GatedHandler()
     await queue.add("job", "mine")
     async with work(first, claim_min_idle_ms=IDLE_MS):
         await first.holds(1)
         async with work(second, claim_min_idle_ms=IDLE_MS):
             await queue.add("job", "later", delay_ms=IDLE_MS * 4)
-            # Whoever gets this, the first job has outlived its lease by then.
+            # By then the first job has outlived its lease.
             await eventually_async(lambda: len(first.begun) + len(second.begun) == 2)
             assert "mine" not in second.begun
             first.go.set()
@@ -268,7 +275,7 @@ async def test_what_runs_is_not_taken_for_dead(
 async def test_slow_handlers_leave_to_others_what_they_cannot_run(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys
 ) -> None:
-    first, second = Held(), Held()
+    first, second = GatedHandler(), GatedHandler()
     await queue.add_bulk([{"name": "job", "data": n} for n in range(10)])
     async with work(first, concurrency=3, consumer_id="first"):
         await first.holds(3)
@@ -286,7 +293,7 @@ async def test_slow_handlers_leave_to_others_what_they_cannot_run(
 async def test_what_was_read_ahead_of_handlers_that_turned_slow_is_given_back(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys
 ) -> None:
-    slow, other = Held(quick=1000), Held(quick=3000)
+    slow, other = GatedHandler(quick=1000), GatedHandler(quick=3000)
     await queue.add_bulk([{"name": "job", "data": n} for n in range(2000)])
     async with work(slow, concurrency=2, consumer_id="slow") as worker:
         await slow.holds(1002)

@@ -1,4 +1,4 @@
-"""A limit of jobs per time, over all workers of a queue."""
+"""The rate limit of a queue, shared by all its workers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from contextlib import closing
 
 import redis
 
-from tambomq.chasqui import Job, Queue, Worker, worker_ops
+from tambomq.chasqui import Job, Queue, Worker
 from tambomq.chasqui.keys import Keys
+from tambomq.chasqui.ops import worker as worker_ops
 from tambomq.store.sync import Store
 from tests.chasqui import working
 from tests.chasqui.conftest import Work
-from tests.chasqui.working import Held, completed, pending, told
+from tests.chasqui.working import GatedHandler, completed, emitted_events, pending
 from tests.servers import Server, eventually, eventually_async
 
 server = working.server
@@ -57,14 +58,14 @@ async def test_two_workers_share_one_limit(
     async with work(nothing, **limit) as first, work(nothing, **limit) as second:
         await eventually_async(lambda: total(first, second) == 5)
         # Each has heard that it has to wait.
-        await eventually_async(lambda: len(told(db, keys, "rate-limited")) >= 2)
+        await eventually_async(lambda: len(emitted_events(db, keys, "rate-limited")) >= 2)
         assert total(first, second) == 5
-    events = told(db, keys, "rate-limited")
+    events = emitted_events(db, keys, "rate-limited")
     assert all(list(event) == ["e", "id", "ts", "wait_ms"] for event in events)
     assert all(event["id"] == "" for event in events)
     assert all(0 < int(event["wait_ms"]) <= MINUTE_MS for event in events)
     assert total(first, second) == 5
-    # Those who wait for a window that will not come are given back.
+    # Jobs that wait for the next window are released.
     assert (db.xlen(keys.stream), first.stats.returned + second.stats.returned) == (15, 15)
 
 
@@ -73,8 +74,8 @@ async def test_all_run_in_the_end(queue: Queue, work: Work, db: redis.Redis, key
     limit = {"limiter": (5, 60), "concurrency": 10}
     async with work(nothing, **limit) as first, work(nothing, **limit) as second:
         await eventually_async(lambda: total(first, second) == 20, within_s=20)
-    assert len(told(db, keys, "completed")) == 20
-    assert told(db, keys, "rate-limited")
+    assert len(emitted_events(db, keys, "completed")) == 20
+    assert emitted_events(db, keys, "rate-limited")
 
 
 async def test_a_limited_worker_ends_at_once_and_another_runs_the_rest(
@@ -83,7 +84,7 @@ async def test_a_limited_worker_ends_at_once_and_another_runs_the_rest(
     await queue.add_bulk([{"name": "job", "data": n} for n in range(10)])
     async with work(nothing, limiter=(3, MINUTE_MS)) as limited:
         await completed(limited, 3)
-        await eventually_async(lambda: told(db, keys, "rate-limited"))
+        await eventually_async(lambda: emitted_events(db, keys, "rate-limited"))
     assert limited.stats.returned == 7
     async with work(nothing) as other:
         await completed(other, 7)
@@ -96,7 +97,7 @@ async def test_a_limited_worker_that_is_cancelled_gives_back_what_it_could_not_r
     await queue.add_bulk([{"name": "job", "data": n} for n in range(10)])
     worker = Worker(keys.queue, nothing, redis_url=server.url, limiter=(3, MINUTE_MS))
     running = asyncio.create_task(worker.run())
-    await eventually_async(lambda: told(db, keys, "rate-limited"))
+    await eventually_async(lambda: emitted_events(db, keys, "rate-limited"))
     await completed(worker, 3)
     running.cancel()
     await asyncio.wait([running])
@@ -106,14 +107,14 @@ async def test_a_limited_worker_that_is_cancelled_gives_back_what_it_could_not_r
 async def test_what_waits_for_its_window_is_kept_from_others(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys
 ) -> None:
-    held = Held()
+    held = GatedHandler()
     await queue.add_bulk([{"name": "job", "data": n} for n in range(4)])
     async with work(nothing, limiter=(2, MINUTE_MS), claim_min_idle_ms=150) as limited:
         await completed(limited, 2)
-        await eventually_async(lambda: told(db, keys, "rate-limited"))
+        await eventually_async(lambda: emitted_events(db, keys, "rate-limited"))
         mine = set(pending(db, keys))
         async with work(held, claim_min_idle_ms=150):
-            # Long enough for the other to look for what lies idle, several times.
+            # Long enough for the other to search for idle entries several times.
             await queue.add("job", "new", delay_ms=600)
             await held.holds(1)
             assert held.begun == ["new"]

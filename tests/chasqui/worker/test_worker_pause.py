@@ -1,4 +1,4 @@
-"""While a queue is paused no job of it starts; what runs goes on."""
+"""A paused queue starts no job; running jobs go on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tambomq.chasqui import Job, Queue, Worker
 from tambomq.chasqui.keys import Keys
 from tests.chasqui import working
 from tests.chasqui.conftest import Work
-from tests.chasqui.working import Held, completed, die_with, pending
+from tests.chasqui.working import GatedHandler, completed, die_with, pending
 from tests.servers import eventually_async
 
 server = working.server
@@ -21,19 +21,19 @@ async def nothing(_: Job) -> None:
 
 
 async def noticed(worker: Worker, *, paused: bool = True) -> None:
-    """Return when *worker* knows that the queue is paused, or not."""
-    await eventually_async(lambda: worker._intake and worker._intake._paused is paused)
+    """Return when *worker* has noticed that the queue is paused, or is not."""
+    await eventually_async(lambda: worker._fetcher and worker._fetcher._paused is paused)
 
 
-async def looked(db: redis.Redis, times: int = 3) -> None:
-    """Return when workers have looked a few times more whether the queue is paused."""
+async def polled_again(db: redis.Redis, times: int = 3) -> None:
+    """Return when workers have polled the pause key *times* more times."""
 
-    def looks() -> int:
+    def polls() -> int:
         stats: Any = db.info("commandstats")
         return int(stats.get("cmdstat_exists", {"calls": 0})["calls"])
 
-    goal = looks() + times
-    await eventually_async(lambda: looks() >= goal)
+    goal = polls() + times
+    await eventually_async(lambda: polls() >= goal)
 
 
 async def test_a_paused_queue_starts_no_job_until_it_is_resumed(
@@ -45,7 +45,7 @@ async def test_a_paused_queue_starts_no_job_until_it_is_resumed(
         await queue.pause()
         await noticed(worker)
         await queue.add_bulk([{"name": "job", "data": None}] * 5)
-        await looked(db)
+        await polled_again(db)
         assert worker.stats.received == 1
         counts = await queue.get_job_counts()
         assert (counts.paused, counts.waiting, counts.active) == (True, 5, 0)
@@ -61,7 +61,7 @@ async def test_a_worker_that_starts_on_a_paused_queue_starts_nothing(
     await queue.pause()
     async with work(nothing) as worker:
         await noticed(worker)
-        await looked(db)
+        await polled_again(db)
         assert worker.stats.received == 0
         await queue.resume()
         await completed(worker, 5)
@@ -70,7 +70,7 @@ async def test_a_worker_that_starts_on_a_paused_queue_starts_nothing(
 async def test_what_runs_when_the_queue_is_paused_ends_and_nothing_follows(
     queue: Queue, work: Work, db: redis.Redis
 ) -> None:
-    held = Held()
+    held = GatedHandler()
     await queue.add_bulk([{"name": "job", "data": n} for n in range(4)])
     async with work(held, concurrency=2) as worker:
         await held.holds(2)
@@ -78,7 +78,7 @@ async def test_what_runs_when_the_queue_is_paused_ends_and_nothing_follows(
         await noticed(worker)
         held.go.set()
         await completed(worker, 2)
-        await looked(db)
+        await polled_again(db)
         assert held.begun == [0, 1]
         await queue.resume()
         await completed(worker, 4)
@@ -87,7 +87,7 @@ async def test_what_runs_when_the_queue_is_paused_ends_and_nothing_follows(
 async def test_what_was_read_before_the_pause_waits_and_stays_ours(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys
 ) -> None:
-    held = Held(quick=300)
+    held = GatedHandler(quick=300)
     await queue.add_bulk([{"name": "job", "data": n} for n in range(600)])
     async with work(held, concurrency=2, claim_min_idle_ms=300) as worker:
         await held.holds(302)
@@ -95,7 +95,7 @@ async def test_what_was_read_before_the_pause_waits_and_stays_ours(
         await noticed(worker)
         held.go.set()
         await completed(worker, 302)
-        await looked(db)
+        await polled_again(db)
         assert len(held.begun) == 302
         await queue.resume()
         await completed(worker, 600)
@@ -118,7 +118,7 @@ async def test_all_workers_pause(queue: Queue, work: Work, db: redis.Redis) -> N
         await noticed(first)
         await noticed(second)
         await queue.add_bulk([{"name": "job", "data": None}] * 4)
-        await looked(db)
+        await polled_again(db)
         assert first.stats.received + second.stats.received == 0
         await queue.resume()
         await eventually_async(lambda: first.stats.completed + second.stats.completed == 4)
@@ -142,7 +142,7 @@ async def _waits(queue: Queue) -> bool:
     return (counts.waiting, counts.delayed) == (1, 0)
 
 
-async def test_a_pause_is_told_once_however_often_it_is_asked_for(queue: Queue, work: Work) -> None:
+async def test_repeated_pauses_end_with_one_resume(queue: Queue, work: Work) -> None:
     await queue.pause()
     await queue.pause()
     assert await queue.is_paused()

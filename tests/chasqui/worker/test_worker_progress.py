@@ -1,4 +1,4 @@
-"""How far a job has come, told from inside its handler."""
+"""Progress that a handler reports from inside its job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tambomq.chasqui import BlockingQueue, Job, Queue
 from tambomq.chasqui.keys import Keys
 from tests.chasqui import working
 from tests.chasqui.conftest import Work
-from tests.chasqui.working import Held, buried, completed, entries, told
+from tests.chasqui.working import GatedHandler, buried, completed, emitted_events, entries
 from tests.servers import eventually_async
 
 server = working.server
@@ -36,14 +36,14 @@ def decorated(job: Job) -> Any:
 
 
 @pytest.mark.parametrize("handler", [on_the_loop, in_a_thread, decorated])
-async def test_progress_is_kept_and_told(
+async def test_progress_is_stored_and_emits_an_event(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys, handler: Any
 ) -> None:
     job = await queue.add("mail", [0, 50, 100])
     async with work(handler) as worker:
         await completed(worker, 1)
     assert await queue.get_progress(job.id) == 100
-    events = told(db, keys, "progress")
+    events = emitted_events(db, keys, "progress")
     assert [event["progress"] for event in events] == ["0", "50", "100"]
     assert list(events[0]) == ["e", "id", "ts", "n", "progress"]
     assert {event["id"] for event in events} == {job.id}
@@ -51,7 +51,7 @@ async def test_progress_is_kept_and_told(
 
 
 async def test_progress_is_seen_while_the_job_runs(queue: Queue, work: Work) -> None:
-    held = Held()
+    held = GatedHandler()
 
     async def handler(job: Job) -> None:
         await job.update_progress(30)
@@ -92,17 +92,17 @@ async def test_progress_of_a_worker_without_events_is_kept_all_the_same(
     async with work(on_the_loop, events_enabled=False) as worker:
         await completed(worker, 1)
     assert await queue.get_progress(job.id) == 40
-    assert told(db, keys, "progress") == []
+    assert emitted_events(db, keys, "progress") == []
 
 
-async def test_the_last_of_many_threads_is_told(queue: Queue, work: Work) -> None:
+async def test_the_last_progress_of_many_threads_is_stored(queue: Queue, work: Work) -> None:
     jobs = await queue.add_bulk([{"name": "job", "data": list(range(20))} for _ in range(20)])
     async with work(in_a_thread, concurrency=10) as worker:
         await completed(worker, 20)
     assert [await queue.get_progress(job.id) for job in jobs] == [19] * 20
 
 
-async def test_a_job_in_a_producers_hands_has_no_progress_to_tell(queue: Queue) -> None:
+async def test_a_producers_job_cannot_report_progress(queue: Queue) -> None:
     job = await queue.add("mail", None)
     with pytest.raises(RuntimeError, match="update_progress needs a job given to a handler"):
         job.update_progress(50)

@@ -1,4 +1,4 @@
-"""A server that refuses writes for a while ends no worker, and lets no job run twice."""
+"""A server that refuses writes for a while stops no worker, and no job runs twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JOBS = 9
 
 
 class Ending:
-    """A handler whose jobs all end when it is told so.
+    """A handler whose jobs all end on a signal.
 
     A third returns, a third returns something to keep, a third is never to be tried again.
     """

@@ -1,4 +1,4 @@
-"""What handlers return, for those who wait for it."""
+"""Results of handlers, stored and awaited."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tambomq.chasqui.keys import Keys
 from tambomq.errors import JobFailed, Reject
 from tests.chasqui import working
 from tests.chasqui.conftest import OpenQueue, Work
-from tests.chasqui.working import Held, buried, completed
+from tests.chasqui.working import GatedHandler, buried, completed
 from tests.servers import eventually_async
 
 server = working.server
 
-# So rarely is looked that only an event can tell in time.
+# Polled so rarely that only an event ends the wait in time.
 RARELY: dict[str, Any] = {"timeout": 20, "poll_interval": 60}
 
 
@@ -30,7 +30,7 @@ async def echo(job: Job) -> Any:
 async def test_a_result_is_kept_for_its_time(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys, ttl_ms: int | None, ttl_s: int
 ) -> None:
-    # What expires within the second may be gone before it is looked at.
+    # A result that expires within a second may be deleted before it is read.
     job = await queue.add("job", "value")
     async with work(echo, store_results=True, result_ttl_ms=ttl_ms) as worker:
         await completed(worker, 1)
@@ -49,7 +49,7 @@ async def test_results_are_asked_for_in_bulk(queue: Queue, work: Work) -> None:
     assert await queue.get_job_result_bulk([]) == []
 
 
-async def test_who_waits_is_told_by_an_event(queue: Queue, work: Work) -> None:
+async def test_an_event_ends_the_wait_for_a_result(queue: Queue, work: Work) -> None:
     async with work(echo, store_results=True):
         job = await queue.add("job", {"sum": 42}, delay_ms=50)
         assert await job.wait_for_result(**RARELY) == {"sum": 42}
@@ -126,7 +126,7 @@ async def test_a_retry_is_no_reason_to_give_up_waiting(queue: Queue, work: Work)
 
 
 async def test_patience_ends(queue: Queue, work: Work) -> None:
-    held = Held()
+    held = GatedHandler()
     job = await queue.add("job", None)
     async with work(held, store_results=True):
         await held.holds(1)
@@ -135,7 +135,7 @@ async def test_patience_ends(queue: Queue, work: Work) -> None:
         held.go.set()
 
 
-async def test_a_worker_without_events_is_noticed_by_looking(
+async def test_the_result_of_a_worker_without_events_is_polled(
     open_queue: OpenQueue, work: Work
 ) -> None:
     queue = open_queue(events_enabled=False)
@@ -144,14 +144,14 @@ async def test_a_worker_without_events_is_noticed_by_looking(
         assert await job.wait_for_result(timeout=20) == "quiet"
 
 
-async def test_who_waits_may_wait_again(queue: Queue, work: Work) -> None:
+async def test_results_can_be_awaited_one_after_the_other(queue: Queue, work: Work) -> None:
     async with work(echo, store_results=True):
         for n in range(5):
             job = await queue.add("job", n)
             assert await job.wait_for_result(**RARELY) == n
 
 
-async def test_who_is_cancelled_leaves_the_others_waiting(queue: Queue, work: Work) -> None:
+async def test_a_cancelled_wait_does_not_affect_others(queue: Queue, work: Work) -> None:
     job = await queue.add("job", "value")
     first, second = (asyncio.ensure_future(job.wait_for_result(**RARELY)) for _ in range(2))
     await asyncio.sleep(0)

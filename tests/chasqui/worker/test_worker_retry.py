@@ -1,4 +1,4 @@
-"""Failed jobs wait and run again, up to their budget; then they are dead letters."""
+"""Failed jobs are retried after a backoff, up to their attempts; then they are dead letters."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import redis
 from tambomq.chasqui import BackoffSpec, Job, Queue, UnrecoverableError, Worker
 from tambomq.chasqui.job import Envelope
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.wire import decode_envelope, decode_member, encode_envelope
+from tambomq.chasqui.wire.envelope import decode_envelope, decode_member, encode_envelope
 from tambomq.clock import now_ms
 from tambomq.errors import Reject
 from tambomq.failures import type_of
 from tests.chasqui import working
 from tests.chasqui.conftest import Work
-from tests.chasqui.working import buried, completed, die_with, pending, told
+from tests.chasqui.working import buried, completed, die_with, emitted_events, pending
 from tests.servers import eventually_async
 
 server = working.server
@@ -65,16 +65,16 @@ async def test_a_retry_waits_by_the_server_s_clock_whatever_the_worker_s_shows(
     monkeypatch: pytest.MonkeyPatch,
     ahead_ms: int,
 ) -> None:
-    monkeypatch.setattr("tambomq.chasqui.floor.now_ms", lambda: now_ms() + ahead_ms)
+    monkeypatch.setattr("tambomq.chasqui.worker.handler_pool.now_ms", lambda: now_ms() + ahead_ms)
     await queue.add("n", 1, backoff=20_000)
     began_ms = server_ms(db)
     async with work(fail) as worker:
         _, due = await waiting_for(worker, db, keys)
-    (scheduled,) = told(db, keys, "retry-scheduled")
+    (scheduled,) = emitted_events(db, keys, "retry-scheduled")
     assert began_ms <= due - int(scheduled["backoff_ms"]) <= server_ms(db)
 
 
-# A fixed wait is capped too, at 30 s unless somebody says otherwise.
+# A fixed wait is capped too, at 30 s by default.
 @pytest.mark.parametrize(
     ("options", "backoff", "wait_ms"),
     [
@@ -100,7 +100,7 @@ async def test_a_failed_job_waits_as_long_as_it_says_or_else_its_worker(
     job, began_ms = await queue.add("mail", {"a": 1}, backoff=backoff), server_ms(db)
     async with work(fail, **options) as worker:
         member, due = await waiting_for(worker, db, keys)
-    (scheduled,) = told(db, keys, "retry-scheduled")
+    (scheduled,) = emitted_events(db, keys, "retry-scheduled")
     jitter_ms = int(scheduled["backoff_ms"]) - wait_ms
     assert 0 <= jitter_ms < 100
     assert began_ms <= due - int(scheduled["backoff_ms"]) <= server_ms(db)
@@ -118,7 +118,7 @@ async def test_retries_wait_ever_longer(
     await queue.add("job", None, attempts=5, backoff=backoff)
     async with work(fail) as worker:
         await buried(worker, 1)
-    waits = [int(event["backoff_ms"]) for event in told(db, keys, "retry-scheduled")]
+    waits = [int(event["backoff_ms"]) for event in emitted_events(db, keys, "retry-scheduled")]
     assert waits == [2, 6, 18, 20]
 
 
@@ -148,7 +148,7 @@ async def test_a_budget_of_nothing_buries_jobs_unrun(
     async with work(fail, max_attempts=0) as worker:
         await buried(worker, 1)
     assert worker.stats.failed == 0
-    assert told(db, keys, "active", "failed") == []
+    assert emitted_events(db, keys, "active", "failed") == []
 
 
 async def test_a_job_that_succeeds_at_last_is_done(queue: Queue, work: Work) -> None:
@@ -321,7 +321,7 @@ async def test_a_job_that_kills_its_workers_is_buried_unrun(
     async with work(fail, max_attempts=3, claim_min_idle_ms=100) as worker:
         await buried(worker, 1)
     assert worker.stats.failed == 0
-    (event,) = told(db, keys, "dlq")
+    (event,) = emitted_events(db, keys, "dlq")
     assert (event["id"], event["attempt"]) == (job.id, "3")
 
 
@@ -332,8 +332,8 @@ async def test_the_dead_letter_queue_keeps_to_its_cap(
     await queue.add_bulk([{"name": "job", "data": None, "attempts": 1}] * 300)
     async with work(fail, dlq_max_stream_len=100) as worker:
         await buried(worker, 300)
-    trimmed = sum(int(event["count"]) for event in told(db, keys, "trimmed"))
-    assert {event["reason"] for event in told(db, keys, "trimmed")} == {"dlq"}
+    trimmed = sum(int(event["count"]) for event in emitted_events(db, keys, "trimmed"))
+    assert {event["reason"] for event in emitted_events(db, keys, "trimmed")} == {"dlq"}
     assert db.xlen(keys.dlq) == 300 - trimmed < 300
 
 

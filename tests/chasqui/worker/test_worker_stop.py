@@ -1,4 +1,4 @@
-"""How a worker ends: what runs is finished, what waits is given back, nothing is left behind."""
+"""Stopping a worker: running jobs finish, queued ones are released, nothing is left behind."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tambomq.chasqui import Job, Queue, Worker
 from tambomq.chasqui.keys import GROUP, Keys
 from tests.chasqui import working
 from tests.chasqui.conftest import Work
-from tests.chasqui.working import Held, Process, completed, consumers, pending
+from tests.chasqui.working import GatedHandler, Process, completed, consumers, pending
 from tests.servers import Server, eventually, eventually_async
 
 server = working.server
@@ -43,7 +43,7 @@ async def test_close_ends_a_blocked_read_at_once_and_leaves_nothing(
     await worker.close()
     await asyncio.wait_for(running, 10)
     assert (pending(db, keys), consumers(db, keys)) == ({}, [])
-    # No read of the dead takes what comes later.
+    # No pending read of the stopped worker takes later jobs.
     await queue.add("job", None)
     assert (await queue.get_job_counts()).waiting == 1
 
@@ -51,13 +51,13 @@ async def test_close_ends_a_blocked_read_at_once_and_leaves_nothing(
 async def test_close_finishes_what_runs_and_takes_nothing_more(
     queue: Queue, make: Any, db: redis.Redis, keys: Keys
 ) -> None:
-    held = Held()
+    held = GatedHandler()
     await queue.add_bulk([{"name": "job", "data": n} for n in range(10)])
     worker = make(held, concurrency=2)
     running = asyncio.create_task(worker.run())
     await held.holds(2)
     await worker.close()
-    await eventually_async(lambda: worker._intake._stopping)
+    await eventually_async(worker._fetcher._stopped.is_set)
     assert not running.done()
     held.go.set()
     await asyncio.wait_for(running, 10)
@@ -69,7 +69,7 @@ async def test_close_finishes_what_runs_and_takes_nothing_more(
 async def test_what_is_queued_is_given_back_and_another_runs_it_at_once(
     queue: Queue, make: Any, work: Work, db: redis.Redis, keys: Keys
 ) -> None:
-    held, other = Held(quick=500), Held(quick=1000)
+    held, other = GatedHandler(quick=500), GatedHandler(quick=1000)
     await queue.add_bulk([{"name": "job", "data": n} for n in range(1000)])
     worker = make(held, concurrency=2)
     running = asyncio.create_task(worker.run())
@@ -90,7 +90,7 @@ async def test_what_is_queued_is_given_back_and_another_runs_it_at_once(
 async def test_a_job_that_does_not_end_is_cancelled_and_given_back(
     queue: Queue, make: Any, work: Work, db: redis.Redis, keys: Keys, how: str
 ) -> None:
-    held, other = Held(), Held(quick=1)
+    held, other = GatedHandler(), GatedHandler(quick=1)
     await queue.add("job", "endless")
     worker = make(held, grace_s=0.05)
     running = asyncio.create_task(worker.run())
@@ -111,7 +111,7 @@ async def test_a_job_that_does_not_end_is_cancelled_and_given_back(
 async def test_a_cancelled_run_gives_back_what_is_queued_too(
     queue: Queue, make: Any, work: Work, db: redis.Redis, keys: Keys
 ) -> None:
-    held = Held(quick=500)
+    held = GatedHandler(quick=500)
     await queue.add_bulk([{"name": "job", "data": n} for n in range(1000)])
     worker = make(held, concurrency=2)
     running = asyncio.create_task(worker.run())
@@ -143,7 +143,7 @@ async def test_a_thread_that_does_not_end_keeps_its_job_for_its_time(
     else:
         running.cancel()
     await asyncio.wait([running], timeout=10)
-    # It still runs, so nobody else may run it now.
+    # It still runs, so no other worker may run it now.
     assert list(pending(db, keys).values()) == [("me", 1)]
     assert consumers(db, keys) == ["me"]
     finish.set()
@@ -152,7 +152,7 @@ async def test_a_thread_that_does_not_end_keeps_its_job_for_its_time(
 async def test_what_is_done_is_settled_even_when_the_run_is_cancelled(
     queue: Queue, make: Any, db: redis.Redis, keys: Keys
 ) -> None:
-    held = Held(quick=1)
+    held = GatedHandler(quick=1)
     await queue.add_bulk([{"name": "job", "data": n} for n in ("quick", "endless")])
     worker = make(held, concurrency=1)
     running = asyncio.create_task(worker.run())
@@ -193,7 +193,7 @@ async def test_running_twice_is_running_once(queue: Queue, make: Any) -> None:
     await worker.close()
     await asyncio.wait_for(asyncio.gather(*both), 10)
     assert worker.stats.received == 5
-    # It has ended, and that is what a third is told.
+    # The worker has ended, so a third call returns at once.
     await asyncio.wait_for(worker.run(), 10)
 
 
@@ -202,7 +202,7 @@ async def test_closing_twice_and_from_another_thread_is_closing_once(
 ) -> None:
     worker = make(nothing)
     running = asyncio.create_task(worker.run())
-    await eventually_async(lambda: worker._intake is not None)
+    await eventually_async(lambda: worker._fetcher is not None)
     await asyncio.to_thread(lambda: asyncio.run(worker.close()))
     await worker.close()
     await asyncio.wait_for(running, 10)
@@ -212,7 +212,7 @@ async def test_closing_twice_and_from_another_thread_is_closing_once(
 async def test_a_block_ends_its_worker(
     queue: Queue, make: Any, db: redis.Redis, keys: Keys
 ) -> None:
-    held = Held()
+    held = GatedHandler()
     await queue.add("job", "last")
     async with make(held) as worker:
         running = asyncio.create_task(worker.run())
@@ -252,7 +252,7 @@ async def test_no_connection_and_no_thread_outlives_a_worker(make: Any, db: redi
     await worker.close()
     await running
     await eventually_async(lambda: clients() == 1)
-    # What asyncio itself keeps for `to_thread` may stay.
+    # The threads that asyncio keeps for `to_thread` may stay.
     left = {thread.name for thread in set(threading.enumerate()) - threads}
     assert not [name for name in left if not name.startswith("asyncio_")]
 
@@ -268,7 +268,7 @@ def test_a_signal_lets_the_running_job_end(
     with Process(server.url, keys.queue) as process:
         eventually(lambda: db.llen("begun") == 1, within_s=20)
         process.send_signal(number)
-        # It reads no more, so it can be told to go on.
+        # It reads no more, so its job may go on.
         eventually(lambda: db.info("clients")["blocked_clients"] == 0)
         db.set("go", 1)
         assert process.wait(120) == 0

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 import redis
 
-from tambomq.cli.gomq import _Publisher, default_peer
+from tambomq.cli.brokers.gomq import _Publisher, default_peer
 from tambomq.cli.main import tambo
 from tambomq.errors import BrokerRefused
 from tambomq.gomq import keys
@@ -69,10 +69,10 @@ def payloads(done: Done) -> list[Any]:
 
 
 def test_what_one_command_subscribes_the_next_one_observes(gomq: Gomq) -> None:
-    told = gomq("subscribe", "greetings", "alice")
-    assert told == Done(0, "the consumer alice receives the key greetings\n")
-    told = gomq("publish", "greetings", "hello", "hello again")
-    assert told == Done(0, "published 2 payloads to the key greetings\n")
+    result = gomq("subscribe", "greetings", "alice")
+    assert result == Done(0, "the consumer alice receives the key greetings\n")
+    result = gomq("publish", "greetings", "hello", "hello again")
+    assert result == Done(0, "published 2 payloads to the key greetings\n")
     first, second = gomq("observe", "alice").out.splitlines()
     key, id, _, payload = first.split("  ", 3)
     assert (key, len(id), payload) == ("greetings", 20, "hello")
@@ -81,8 +81,8 @@ def test_what_one_command_subscribes_the_next_one_observes(gomq: Gomq) -> None:
 
 
 def test_json_is_an_object_for_each_record_and_for_each_command(gomq: Gomq) -> None:
-    told = json.loads(gomq("subscribe", "a", "alice", "--peer", "one", "--json").out)
-    assert told == {"key": "a", "consumer": "alice", "peer": "one"}
+    result = json.loads(gomq("subscribe", "a", "alice", "--peer", "one", "--json").out)
+    assert result == {"key": "a", "consumer": "alice", "peer": "one"}
     assert json.loads(gomq("publish", "a", "x", "--json").out) == {"key": "a", "published": 1}
     (record,) = observed(gomq("observe", "alice", "--peer", "one", "--json"))
     assert list(record) == ["key", "id", "timestamp", "payload"]
@@ -108,8 +108,8 @@ def test_everybody_has_a_name_that_servers_take(monkeypatch: pytest.MonkeyPatch)
 
 def test_unsubscribed_consumer_receives_no_more(gomq: Gomq) -> None:
     gomq("subscribe", "a", "alice")
-    told = gomq("unsubscribe", "a", "alice")
-    assert told == Done(0, "the consumer alice no longer receives the key a\n")
+    result = gomq("unsubscribe", "a", "alice")
+    assert result == Done(0, "the consumer alice no longer receives the key a\n")
     gomq("publish", "a", "x")
     assert gomq("observe", "alice").code == 3
 
@@ -117,16 +117,16 @@ def test_unsubscribed_consumer_receives_no_more(gomq: Gomq) -> None:
 @pytest.mark.parametrize("dash", [[], ["-"]])
 def test_lines_of_standard_input_are_payloads(gomq: Gomq, dash: list[str]) -> None:
     gomq("subscribe", "a", "alice")
-    told = gomq("publish", "a", *dash, stdin=b"one\n\ntwo\nthree")
-    assert told.out == "published 3 payloads to the key a\n"
+    result = gomq("publish", "a", *dash, stdin=b"one\n\ntwo\nthree")
+    assert result.out == "published 3 payloads to the key a\n"
     assert payloads(gomq("observe", "alice", "--json")) == ["one", "two", "three"]
 
 
 def test_many_lines_arrive_in_order(gomq: Gomq) -> None:
     gomq("subscribe", "a", "alice")
     lines = [f"line {number}" for number in range(10_000)]
-    told = gomq("publish", "a", stdin="\n".join(lines).encode())
-    assert told.out == "published 10000 payloads to the key a\n"
+    result = gomq("publish", "a", stdin="\n".join(lines).encode())
+    assert result.out == "published 10000 payloads to the key a\n"
     assert payloads(gomq("observe", "alice", "--json")) == lines
 
 
@@ -221,7 +221,7 @@ def test_follow_waits_for_a_server_that_went_away(
 # ── stats ────────────────────────────────────────────────────────────────────
 
 
-def test_stats_tell_who_is_owed_what(gomq: Gomq, server: Server) -> None:
+def test_stats_show_what_waits_for_each_consumer(gomq: Gomq, server: Server) -> None:
     assert gomq("stats") == Done(3, "", "tambo: there are no keys\n")
     gomq("subscribe", "a", "alice", "--peer", "one")
     gomq("publish", "a", "x", "y")
@@ -276,7 +276,9 @@ def test_empty_names_are_refused(gomq: Gomq, words: tuple[str, ...]) -> None:
     assert "must not be empty" in done.err
 
 
-def test_token_is_told_by_flag_or_variable(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_token_comes_from_a_flag_or_variable(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with serving(server.url, token="s3cret") as served:
 
         def publish(*args: str) -> Done:
@@ -307,9 +309,9 @@ def test_tls_needs_to_be_asked_for(server: Server, tmp_path: Path) -> None:
 
 
 def test_line_that_is_too_long_stops_those_after_it(gomq: Gomq, db: redis.Redis) -> None:
-    told = gomq("publish", "a", stdin=b"one\ntwo\n" + b"x" * (5 << 20) + b"\nfour\n")
-    assert (told.code, told.out) == (1, "")
-    assert told.err.endswith("; 2 published, up to line 2; the next 1 may have been\n")
+    result = gomq("publish", "a", stdin=b"one\ntwo\n" + b"x" * (5 << 20) + b"\nfour\n")
+    assert (result.code, result.out) == (1, "")
+    assert result.err.endswith("; 2 published, up to line 2; the next 1 may have been\n")
     assert db.llen(keys.queue("a")) == 2
 
 

@@ -87,24 +87,24 @@ def received(consumer: Consumer, count: int) -> list[bytes]:
 
 def test_bodies_are_sent_in_order(kqueue: Kqueue, served: Served) -> None:
     with listening(served, "orders") as consumer:
-        told = kqueue("produce", "orders", "first", "second", "")
-        assert told == Done(0, "sent 3 messages to the queue orders\n")
+        result = kqueue("produce", "orders", "first", "second", "")
+        assert result == Done(0, "sent 3 messages to the queue orders\n")
         assert received(consumer, 3) == [b"first", b"second", b""]
 
 
 def test_lines_of_standard_input_are_messages(kqueue: Kqueue, served: Served) -> None:
     lines = [b"line %d" % number for number in range(20_000)]
     with listening(served, "orders") as consumer:
-        told = kqueue("produce", "orders", "--json", stdin=b"\n\n".join(lines))
-        assert json.loads(told.out) == {"queue": "orders", "sent": 20_000}
+        result = kqueue("produce", "orders", "--json", stdin=b"\n\n".join(lines))
+        assert json.loads(result.out) == {"queue": "orders", "sent": 20_000}
         assert received(consumer, 20_000) == lines
 
 
 def test_names_and_bodies_are_any_bytes(kqueue: Kqueue, served: Served, tmp_path: Path) -> None:
     (tmp_path / "body").write_bytes(b"\xff\n\x00")
     with listening(served, b"\xfe") as consumer:
-        told = kqueue("produce", os.fsdecode(b"\xfe"), "--file", str(tmp_path / "body"), "--json")
-        assert json.loads(told.out) == {"queue": {"base64": "/g=="}, "sent": 1}
+        result = kqueue("produce", os.fsdecode(b"\xfe"), "--file", str(tmp_path / "body"), "--json")
+        assert json.loads(result.out) == {"queue": {"base64": "/g=="}, "sent": 1}
         assert received(consumer, 1) == [b"\xff\n\x00"]
 
 
@@ -135,9 +135,9 @@ def test_terminal_sees_a_bar(served: Served, tmp_path: Path) -> None:
 def test_message_that_is_too_long_is_refused_and_those_before_it_are_counted(
     kqueue: Kqueue, served: Served
 ) -> None:
-    told = kqueue("produce", "orders", stdin=b"one\n" + b"x" * (17 << 20) + b"\n")
-    assert (told.code, told.out, told.err.count("\n")) == (1, "", 1)
-    assert "; 1 sent, up to line 1" in told.err
+    result = kqueue("produce", "orders", stdin=b"one\n" + b"x" * (17 << 20) + b"\n")
+    assert (result.code, result.out, result.err.count("\n")) == (1, "", 1)
+    assert "; 1 sent, up to line 1" in result.err
     assert kqueue("produce", "x" * 70_000, "body").code == 1
     served.comes_to(lambda stats: stats.received == 1)
 
@@ -152,16 +152,16 @@ def test_some_queues_are_consumed_and_others_not(kqueue: Kqueue, served: Served)
 
 def test_no_queue_means_all_of_them(kqueue: Kqueue, served: Served) -> None:
     with sending(served, ("a", "1"), ("b", "2"), ("", "3")):
-        told = kqueue("consume", "-c", "3")
-    assert told == Done(0, "a  1\nb  2\n  3\n")
+        result = kqueue("consume", "-c", "3")
+    assert result == Done(0, "a  1\nb  2\n  3\n")
 
 
 def test_json_has_every_byte_and_people_see_nothing_that_steers(
     kqueue: Kqueue, served: Served
 ) -> None:
     with sending(served, ("a", b"\xff\x1b[31m\n"), ("a", "ü")):
-        told = kqueue("consume", "--json", "-c", "2")
-    assert [json.loads(line) for line in told.out.splitlines()] == [
+        result = kqueue("consume", "--json", "-c", "2")
+    assert [json.loads(line) for line in result.out.splitlines()] == [
         {"queue": "a", "body": {"base64": "/xtbMzFtCg=="}},
         {"queue": "a", "body": "ü"},
     ]
@@ -173,9 +173,9 @@ def test_json_has_every_byte_and_people_see_nothing_that_steers(
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_nothing_in_time_is_exit_3(kqueue: Kqueue, form: list[str]) -> None:
-    told = kqueue("consume", "quiet", "--timeout", "0.05", *form)
-    assert (told.code, told.out) == (3, "")
-    assert told.err == ("" if form else "tambo: nothing came within 0.05 s\n")
+    result = kqueue("consume", "quiet", "--timeout", "0.05", *form)
+    assert (result.code, result.out) == (3, "")
+    assert result.err == ("" if form else "tambo: nothing came within 0.05 s\n")
 
 
 def test_silence_after_something_is_exit_0(kqueue: Kqueue, served: Served) -> None:
@@ -218,8 +218,8 @@ def test_tls_is_spoken_if_asked_for(tmp_path: Path) -> None:
     made = certificate(tmp_path)
     with Served("asyncio", tls=ServerTls(made.cert, made.key)) as served:
         words = ("kqueue", "--address", f"127.0.0.1:{served.port}", "produce", "a", "x")
-        told = call(tambo, "tambo", *words, "--tls-ca", str(made.cert), url=_NOBODY)
-        assert told.code == 0
+        result = call(tambo, "tambo", *words, "--tls-ca", str(made.cert), url=_NOBODY)
+        assert result.code == 0
         served.comes_to(lambda stats: stats.received == 1)
         assert call(tambo, "tambo", *words, "--tls", url=_NOBODY).code == 1
 
@@ -241,19 +241,21 @@ def test_wrong_usage_is_exit_2(kqueue: Kqueue, words: tuple[str, ...]) -> None:
 # ── stats ────────────────────────────────────────────────────────────────────
 
 
-def test_stats_are_asked_of_the_http_door(tmp_path: Path) -> None:
+def test_stats_are_asked_of_the_http_component(tmp_path: Path) -> None:
     with serving(tmp_path, "--no-gomq", "--no-rsmq", "--no-chasqui") as serve:
         http = serve.address("http")
         words = ("kqueue", "produce", "a", "x", "--address", serve.address("kqueue"))
         assert call(tambo, "tambo", *words, url=_NOBODY).code == 0
-        told = call(tambo, "tambo", "kqueue", "stats", "--http", f"{http}/", "--json", url=_NOBODY)
-        assert {"connections", "received", "unrouted"} <= set(json.loads(told.out))
-        told = call(tambo, "tambo", "kqueue", "stats", "--http", http, url=_NOBODY)
-        assert told.out.splitlines()[0].split() == ["what", "count"]
-        assert "received bytes" in told.out
+        result = call(
+            tambo, "tambo", "kqueue", "stats", "--http", f"{http}/", "--json", url=_NOBODY
+        )
+        assert {"connections", "received", "unrouted"} <= set(json.loads(result.out))
+        result = call(tambo, "tambo", "kqueue", "stats", "--http", http, url=_NOBODY)
+        assert result.out.splitlines()[0].split() == ["what", "count"]
+        assert "received bytes" in result.out
 
 
-def test_closed_http_door_is_one_line_with_advice() -> None:
+def test_closed_http_component_is_one_line_with_advice() -> None:
     done = call(tambo, "tambo", "kqueue", "stats", "--http", "http://127.0.0.1:1", url=_NOBODY)
     assert done == Done(
         1,
@@ -269,10 +271,10 @@ def test_closed_http_door_is_one_line_with_advice() -> None:
         (404, b"", "answers 404"),
         (200, b"<html>", "does not answer with JSON"),
         (200, b"[]", "does not answer as expected"),
-        (200, b"{}", "does not tell about KqueueMsgQ"),
+        (200, b"{}", "has no numbers of KqueueMsgQ"),
     ],
 )
-def test_somebody_else_on_that_port_is_noticed(status: int, body: bytes, complaint: str) -> None:
+def test_another_server_on_that_port_is_noticed(status: int, body: bytes, complaint: str) -> None:
     class Other(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(status)

@@ -15,7 +15,7 @@ import redis
 
 from tambomq.chasqui import BlockingQueue
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.packing import encode_payload
+from tambomq.chasqui.wire.msgpack import encode_payload
 from tambomq.cli.chasqui import chasqui
 from tambomq.cli.main import tambo
 from tests.cli.transcript import Done, call
@@ -40,7 +40,7 @@ def emails(server: Server) -> Iterator[BlockingQueue]:
         yield queue
 
 
-def told(done: Done) -> Any:
+def parsed(done: Done) -> Any:
     """The one JSON document that a command printed."""
     assert done.err == ""
     return json.loads(done.out)
@@ -146,7 +146,7 @@ def test_start_imports_nothing_slow(server: Server) -> None:
         text=True,
         check=True,
     )
-    slow = {"asyncio", "logging", "rich", "tambomq.rsmq", "tambomq.chasqui.worker"}
+    slow = {"asyncio", "logging", "rich", "tambomq.rsmq", "tambomq.chasqui.worker.worker"}
     assert slow.isdisjoint(done.stdout.split())
 
 
@@ -172,7 +172,7 @@ def test_queue_that_was_emptied_is_still_there(run: Run, emails: BlockingQueue) 
     assert "stream depth            ┆ 0 " in run("inspect", "emails").out
 
 
-def test_tambo_draws_tables_as_everywhere_and_tells_times_in_utc(
+def test_tambo_draws_its_usual_tables_with_times_in_utc(
     server: Server, emails: BlockingQueue
 ) -> None:
     emails.add("a", 1)
@@ -208,7 +208,7 @@ def test_inspect_shows_what_is_where(run: Run, emails: BlockingQueue, db: redis.
 └─────────────────────────┴─────────────┘
 """
     )
-    assert told(run("inspect", "emails", "--json")) == {
+    assert parsed(run("inspect", "emails", "--json")) == {
         "queue": "emails",
         "group": "default",
         "stream_depth": 3,
@@ -229,7 +229,7 @@ def test_job_that_was_trimmed_while_it_ran_is_pending_and_not_in_the_stream(
     db.xgroup_create(KEYS.stream, "default", "0")
     db.xreadgroup("default", "me", {KEYS.stream: ">"})
     db.xtrim(KEYS.stream, maxlen=0, approximate=False)
-    found = told(run("inspect", "emails", "--json"))
+    found = parsed(run("inspect", "emails", "--json"))
     assert (found["stream_depth"], found["pending"]) == (0, 1)
 
 
@@ -259,7 +259,7 @@ def test_queues_are_listed_with_what_is_in_them_and_which_cannot_be_read(
 └────────┴─────────┴────────┴─────────┴──────┴────────────┴────────┘
 odd: """
     )
-    found = told(run("queues", "--json"))
+    found = parsed(run("queues", "--json"))
     assert [(each["queue"], "error" in each) for each in found] == [
         ("emails", False),
         ("odd", True),
@@ -287,9 +287,9 @@ def test_counts_are_of_the_queues_that_are_named(run: Run, emails: BlockingQueue
 def test_result_is_printed_as_json(run: Run, db: redis.Redis) -> None:
     db.set(KEYS.result("j1"), encode_payload({"sum": [1, None, "ä"], 2: b"\xff"}))
     value = {"sum": [1, None, "ä"], "2": {"base64": "/w=="}}
-    assert told(run("result", "emails", "j1")) == value
-    assert told(run("result", "emails", "j1", "--wait", "5")) == value
-    assert told(run("result", "emails", "j1", "--json")) == {
+    assert parsed(run("result", "emails", "j1")) == value
+    assert parsed(run("result", "emails", "j1", "--wait", "5")) == value
+    assert parsed(run("result", "emails", "j1", "--json")) == {
         "queue": "emails",
         "id": "j1",
         "result": value,

@@ -18,7 +18,7 @@ import redis
 
 from tambomq.chasqui import BlockingQueue
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.ops import OURS
+from tambomq.chasqui.ops.add import CONSUMER_PREFIX
 from tests.chasqui import stored
 from tests.journal.looking import records
 from tests.servers import Server, eventually
@@ -99,9 +99,7 @@ def emails(server: Server) -> Iterator[BlockingQueue]:
 # ── watch ────────────────────────────────────────────────────────────────────
 
 
-def test_watch_tells_what_has_changed_from_the_second_look_on(
-    start: Start, emails: BlockingQueue
-) -> None:
+def test_watch_shows_changes_from_the_second_sample_on(start: Start, emails: BlockingQueue) -> None:
     watching = start("watch", "emails", "--interval-ms", "10")
     watching.says(r"Δ")
     emails.add_bulk([{"name": "a", "data": 1}] * 2)
@@ -191,12 +189,12 @@ def test_event_is_a_line_with_its_fields_sorted_and_cut(start: Start, db: redis.
     assert listening.err == ""
 
 
-def test_events_are_new_ones_unless_told_otherwise_and_json_lines_if_wanted(
+def test_events_start_with_new_ones_by_default_and_can_be_json_lines(
     start: Start, db: redis.Redis
 ) -> None:
     db.xadd(KEYS.events, {"e": "old", "id": "", "ts": "1"}, id="5-1")
     listening = start("events", "emails", "--json")
-    eventually(lambda: stored.is_heard(db), within_s=WITHIN_S)
+    eventually(lambda: stored.has_event_reader(db), within_s=WITHIN_S)
     db.xadd(
         KEYS.events,
         {"e": "active", "id": "j1", "ts": "1800000000001", "n": "a", "attempt": "1"},
@@ -230,10 +228,10 @@ def test_promoter_leads_several_queues_until_a_signal(
 ) -> None:
     leading = start("promoter", "emails", "reports", "emails")
     for name in ("emails", "reports"):
-        leading.says(rf"the promoter of queue '{name}': {OURS}\S+ leads\n", "err")
+        leading.says(rf"the promoter of queue '{name}': {CONSUMER_PREFIX}\S+ leads\n", "err")
         holder = db.get(Keys(name).promoter_lock)
         assert isinstance(holder, bytes)
-        assert holder.startswith(OURS.encode())
+        assert holder.startswith(CONSUMER_PREFIX.encode())
         with BlockingQueue(name, redis_url=server.url) as queue:
             queue.add("a", 1, delay_ms=50, job_id="soon")
         assert eventually(partial(stored.ids, db, Keys(name)), within_s=WITHIN_S) == ["soon"]
@@ -243,7 +241,7 @@ def test_promoter_leads_several_queues_until_a_signal(
     assert leading.err.endswith("stopped\n")
 
 
-def test_scheduler_makes_the_jobs_that_recur_and_tells_in_json_lines(
+def test_the_scheduler_adds_repeatable_jobs_and_logs_json_lines(
     start: Start, emails: BlockingQueue, db: redis.Redis
 ) -> None:
     emails.add("tick", 1, repeat={"kind": "every", "interval_ms": 50})
@@ -255,15 +253,15 @@ def test_scheduler_makes_the_jobs_that_recur_and_tells_in_json_lines(
     assert any(text.startswith("the scheduler of queue 'emails': tambo-") for text in messages)
 
 
-def test_scheduler_records_what_it_makes_if_it_is_told_to(
+def test_the_scheduler_journals_its_jobs_with_the_flag(
     start: Start, emails: BlockingQueue, server: Server, db: redis.Redis
 ) -> None:
     emails.upsert_repeatable_job("tick", 1, repeat={"kind": "every", "interval_ms": 50}, limit=2)
     leading = start("scheduler", "emails", "--journal")
     eventually(lambda: len(stored.ids(db, KEYS)) == 2, within_s=WITHIN_S)
     assert leading.stop(signal.SIGTERM) == 0
-    told = [each.id for each in records(server.url, "chasqui", "emails")]
-    assert told == stored.ids(db, KEYS)
+    recorded = [each.id for each in records(server.url, "chasqui", "emails")]
+    assert recorded == stored.ids(db, KEYS)
 
 
 def test_second_promoter_takes_over_when_the_first_ends(start: Start) -> None:

@@ -12,7 +12,7 @@ import redis
 
 from tambomq.chasqui import BlockingQueue
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.wire import encode_fresh
+from tambomq.chasqui.wire.envelope import encode_fresh
 from tambomq.cli.chasqui import chasqui
 from tests.chasqui import stored
 from tests.cli.transcript import Done, call
@@ -37,7 +37,7 @@ def emails(server: Server) -> Iterator[BlockingQueue]:
         yield queue
 
 
-def told(done: Done) -> Any:
+def parsed(done: Done) -> Any:
     assert done.code == 0, done
     return json.loads(done.out)
 
@@ -47,7 +47,7 @@ def test_a_job_is_shown_with_its_state(run: Run, emails: BlockingQueue) -> None:
     shown = run("job", "show", "emails", "j1").out
     assert "│ state " in shown
     assert "┆ waiting " in shown
-    found = told(run("job", "show", "emails", "j1", "--json"))
+    found = parsed(run("job", "show", "emails", "j1", "--json"))
     assert (found["state"], found["name"], found["data"]) == ("waiting", "welcome", {"to": "ada"})
     missing = run("job", "show", "emails", "nobody")
     assert (missing.code, missing.out) == (3, "")
@@ -90,7 +90,7 @@ def test_workers_are_listed_with_what_they_have(
     emails.add("", 2, job_id="j2")
     db.xgroup_create(KEYS.stream, "default", "0")
     db.xreadgroup("default", "me", {KEYS.stream: ">"})
-    [worker] = told(run("workers", "emails", "--json"))["workers"]
+    [worker] = parsed(run("workers", "emails", "--json"))["workers"]
     assert (worker["name"], worker["held"]) == ("me", 2)
     assert [(job["id"], job["name"]) for job in worker["jobs"]] == [("j1", "welcome"), ("j2", "")]
     shown = run("workers", "emails").out

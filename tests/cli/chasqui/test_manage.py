@@ -15,8 +15,8 @@ import redis
 from tambomq.chasqui import BlockingQueue
 from tambomq.chasqui.job import Envelope
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.packing import encode_payload
-from tambomq.chasqui.wire import encode_envelope
+from tambomq.chasqui.wire.envelope import encode_envelope
+from tambomq.chasqui.wire.msgpack import encode_payload
 from tambomq.cli.chasqui import chasqui
 from tests.chasqui import stored
 from tests.cli.transcript import Done, call
@@ -64,7 +64,7 @@ def on_terminal(server: Server) -> Callable[..., Done]:
     return run
 
 
-def told(done: Done) -> Any:
+def parsed(done: Done) -> Any:
     """The one JSON document that a command printed."""
     assert done.err == ""
     return json.loads(done.out)
@@ -141,7 +141,7 @@ def test_json_has_what_the_job_was_given_or_the_bytes_that_are_no_job(
 ) -> None:
     stored.bury(db, KEYS, letter("j1", {"to": 1}), "a", "x")
     stored.bury(db, KEYS, b"\xc1", reason="malformed")
-    found = told(run("dlq", "peek", "emails", "--json"))
+    found = parsed(run("dlq", "peek", "emails", "--json"))
     assert found["reasons"] == {"malformed": 1, "x": 1}
     job, no_job = found["entries"]
     assert (job["job_id"], job["attempts_made"], job["data"]) == ("j1", 3, {"to": 1})
@@ -163,7 +163,7 @@ def test_an_error_is_shown_with_its_type_and_on_request_with_its_traceback(
     assert shown.endswith(
         "\n1-1  KeyError: 'to'\nTraceback …\n  a\nKeyError\n\n2-1  \n(no traceback)\n"
     )
-    entry, _ = told(run("dlq", "peek", "emails", "--json"))["entries"]
+    entry, _ = parsed(run("dlq", "peek", "emails", "--json"))["entries"]
     assert {name: entry[name] for name in raised} == raised
 
 
@@ -175,7 +175,11 @@ def test_replay_takes_those_that_are_chosen(run: Run, db: redis.Redis) -> None:
     replay = partial(run, "dlq", "replay", "emails", "--yes")
     assert replay("--reason", "x", "--name", "a").out == "replayed 1 of 100 entries\n"
     assert replay("--id", ids[3]).out == "replayed 1 of 1 entries\n"
-    assert told(replay("--limit", "1", "--json")) == {"queue": "emails", "replayed": 1, "limit": 1}
+    assert parsed(replay("--limit", "1", "--json")) == {
+        "queue": "emails",
+        "replayed": 1,
+        "limit": 1,
+    }
     assert stored.ids(db, KEYS) == ["j0", "j3", "j1"]
     assert [job.attempt for _, job in stored.jobs(db, KEYS)] == [0, 0, 0]
     again = replay("--id", ids[3], "--id", ids[2])
@@ -224,7 +228,7 @@ def test_jobs_that_recur_are_listed_the_next_to_fire_first(run: Run, db: redis.R
 └────────────────────┴──────────┴───────────────┴────────────┴────────────────┴───────┘
 """
     )
-    first = told(run("repeatable", "list", "emails", "--limit", "1", "--json"))
+    first = parsed(run("repeatable", "list", "emails", "--limit", "1", "--json"))
     assert [each["key"] for each in first] == ["k3"]
     assert first[0]["pattern"] == {"kind": "every", "interval_ms": 60_000}
 
@@ -232,7 +236,7 @@ def test_jobs_that_recur_are_listed_the_next_to_fire_first(run: Run, db: redis.R
 def test_bounds_and_missed_fires_are_stored(run: Run, emails: BlockingQueue) -> None:
     args = ("--every", "1h", "--start", "2040-01-01", "--end", "2041-01-01T00:00+01:00")
     done = run("repeatable", "add", "emails", "a", "1", *args, "--missed", "fire-all:5", "--json")
-    assert told(done) == {"queue": "emails", "key": "a::every:3600000", "name": "a"}
+    assert parsed(done) == {"queue": "emails", "key": "a::every:3600000", "name": "a"}
     (found,) = emails.get_repeatable_jobs()
     assert found.start_after_ms == 2_208_988_800_000
     assert found.end_before_ms == 2_240_607_600_000
@@ -252,8 +256,8 @@ def test_what_is_removed_recurs_no_more(run: Run, emails: BlockingQueue) -> None
     remove = partial(run, "repeatable", "remove", "emails", "k")
     assert remove() == Done(0, "removed\n")
     assert emails.get_repeatable_jobs() == []
-    gone = remove()
-    assert (gone.code, gone.out) == (3, "not found\n")
+    again = remove()
+    assert (again.code, again.out) == (3, "not found\n")
     assert remove("--json") == Done(3, '{"queue": "emails", "key": "k", "removed": false}\n')
     emails.pause()
     assert "(empty)" in run("repeatable", "list", "emails").out
@@ -267,7 +271,7 @@ def test_queue_is_paused_and_resumed(run: Run, emails: BlockingQueue) -> None:
     assert emails.is_paused()
     assert run("resume", "emails") == Done(0, "resumed the queue emails\n")
     assert run("resume", "emails") == Done(0, "the queue emails was not paused\n")
-    assert told(run("pause", "emails", "--json")) == {"queue": "emails", "paused": True}
+    assert parsed(run("pause", "emails", "--json")) == {"queue": "emails", "paused": True}
 
 
 def test_delayed_jobs_are_cancelled_by_their_ids(run: Run, emails: BlockingQueue) -> None:
@@ -276,18 +280,18 @@ def test_delayed_jobs_are_cancelled_by_their_ids(run: Run, emails: BlockingQueue
     done = run("cancel", "emails", "a", "nope")
     assert (done.code, done.out) == (3, "cancelled a\n")
     assert done.err == "chasqui: not delayed under this id on the queue emails: nope\n"
-    assert told(run("cancel", "emails", "b", "--json"))["cancelled"] == ["b"]
+    assert parsed(run("cancel", "emails", "b", "--json"))["cancelled"] == ["b"]
     assert emails.get_job_counts().delayed == 0
 
 
-def test_drain_takes_what_waits_and_if_told_what_is_delayed(
+def test_drain_deletes_waiting_jobs_and_with_a_flag_delayed_ones(
     run: Run, emails: BlockingQueue, db: redis.Redis
 ) -> None:
     emails.add_bulk([{"name": "a", "data": 1}] * 3)
     emails.add("b", 1, delay_ms=60_000)
     start_one(db)
     assert run("drain", "emails", "--yes").out == "deleted 2 jobs of the queue emails\n"
-    assert told(run("drain", "emails", "--yes", "--delayed", "--json"))["deleted"] == 1
+    assert parsed(run("drain", "emails", "--yes", "--delayed", "--json"))["deleted"] == 1
     counts = emails.get_job_counts()
     assert (counts.waiting, counts.active, counts.delayed) == (0, 1, 0)
 
@@ -304,7 +308,7 @@ def test_clean_takes_what_is_old_of_one_state(
     assert clean("--older-than", "1h", "--limit", "2").out == "deleted 2 jobs of the queue emails\n"
     assert clean("--older-than", "1h").out == "deleted 1 job of the queue emails\n"
     for state in ("waiting", "delayed"):
-        assert told(clean("--state", state, "--older-than", "1h", "--json"))["deleted"] == 0
+        assert parsed(clean("--state", state, "--older-than", "1h", "--json"))["deleted"] == 0
     assert clean("--state", "completed").code == 2
     counts = emails.get_job_counts()
     assert (counts.waiting, counts.delayed, counts.dead) == (1, 1, 1)
@@ -320,9 +324,9 @@ def test_obliterate_leaves_no_key_and_spares_other_queues(
     done = run("obliterate", "emails", "--yes")
     assert (done.code, done.out.startswith("deleted the queue emails (")) == (0, True)
     assert set(db.scan_iter()) == others
-    gone = run("obliterate", "emails", "--yes")
-    assert (gone.code, gone.out) == (3, "")
-    assert "chasqui queues" in gone.err
+    again = run("obliterate", "emails", "--yes")
+    assert (again.code, again.out) == (3, "")
+    assert "chasqui queues" in again.err
 
 
 def test_obliterate_is_refused_while_jobs_run(

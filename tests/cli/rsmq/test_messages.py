@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import redis
 
-from tambomq.cli.chasqui_values import moment
+from tambomq.cli.chasqui.values import moment
 from tambomq.cli.main import tambo
-from tambomq.cli.rsmq_show import duration
+from tambomq.cli.rsmq.render import duration
 from tambomq.cli.times import utc
 from tambomq.rsmq import Rsmq
 from tests.cli.transcript import Done, call
@@ -41,7 +41,7 @@ def orders(rsmq: Rsmq) -> Rsmq:
     return rsmq
 
 
-def told(done: Done) -> Any:
+def parsed(done: Done) -> Any:
     """The one JSON document that a command printed."""
     assert done.err == ""
     return json.loads(done.out)
@@ -52,7 +52,7 @@ def told(done: Done) -> Any:
 
 def test_received_message_is_one_object(message: Message, orders: Rsmq) -> None:
     id = orders.send_message("orders", "ü")
-    got = told(message("receive", "--json", "-t", "60"))
+    got = parsed(message("receive", "--json", "-t", "60"))
     assert list(got) == ["id", "body", "rc", "fr", "sent", "visible_at"]
     assert (got["id"], got["body"], got["rc"]) == (id, "ü", 1)
     assert got["visible_at"] == got["fr"] + 60_000
@@ -60,15 +60,15 @@ def test_received_message_is_one_object(message: Message, orders: Rsmq) -> None:
 
 def test_count_makes_it_a_list(message: Message, orders: Rsmq) -> None:
     ids = orders.send_messages("orders", ["a", "b", "c"])
-    assert [each["id"] for each in told(message("receive", "-c", "2", "--json"))] == ids[:2]
-    assert [each["id"] for each in told(message("receive", "-c", "2", "--json"))] == ids[2:]
+    assert [each["id"] for each in parsed(message("receive", "-c", "2", "--json"))] == ids[:2]
+    assert [each["id"] for each in parsed(message("receive", "-c", "2", "--json"))] == ids[2:]
 
 
 @pytest.mark.parametrize("verb", ["receive", "pop"])
 def test_body_that_is_not_text_is_never_lost(message: Message, orders: Rsmq, verb: str) -> None:
     orders.send_messages("orders", [_BINARY] * 3)
-    assert told(message(verb, "--json"))["body"] == {"base64": _BASE64}
-    assert told(message(verb, "--json", "--base64"))["body"] == _BASE64
+    assert parsed(message(verb, "--json"))["body"] == {"base64": _BASE64}
+    assert parsed(message(verb, "--json", "--base64"))["body"] == _BASE64
     assert message(verb, "--base64").out.split()[-1] == _BASE64
 
 
@@ -108,9 +108,7 @@ def test_nothing_there_is_exit_3_and_still_a_document(
 
 
 @pytest.mark.parametrize("verb", ["receive", "pop"])
-def test_people_are_told_that_something_is_hidden(
-    message: Message, orders: Rsmq, verb: str
-) -> None:
+def test_text_output_mentions_hidden_messages(message: Message, orders: Rsmq, verb: str) -> None:
     empty = message(verb)
     assert (empty.code, empty.out) == (3, "")
     assert empty.err == "tambo: nothing to receive on the queue orders\n"
@@ -127,24 +125,31 @@ def test_receive_waits_for_a_message(message: Message, orders: Rsmq) -> None:
     assert waiting[0].out.splitlines()[1].startswith(id)
 
 
-@pytest.mark.parametrize("option", [("-t", "-1"), ("--wait", "-1")])
-def test_impossible_number_is_refused(
-    message: Message, orders: Rsmq, option: tuple[str, str]
+@pytest.mark.parametrize(
+    ("option", "code", "error"),
+    [
+        (("-t", "-1"), 2, "'-1' is not a duration"),
+        (("--wait", "-1"), 2, "'-1' is not a duration"),
+        (("-t", "1000d"), 1, "must be between 0 and 9999999 seconds"),
+    ],
+)
+def test_impossible_duration_is_refused(
+    message: Message, orders: Rsmq, option: tuple[str, str], code: int, error: str
 ) -> None:
     orders.send_message("orders", "x")
     done = message("receive", *option)
-    assert (done.code, done.out) == (1, "")
-    assert "must be between 0 and 9999999 seconds" in done.err
+    assert (done.code, done.out) == (code, "")
+    assert error in done.err
 
 
 # ── peek ─────────────────────────────────────────────────────────────────────
 
 
-def test_peek_tells_what_state_each_message_is_in(message: Message, orders: Rsmq) -> None:
+def test_peek_shows_the_state_of_each_message(message: Message, orders: Rsmq) -> None:
     hidden, visible = orders.send_messages("orders", ["a", "b"])
     orders.receive_message("orders", vt=50.0)
     delayed = orders.send_message("orders", "c", delay=100)
-    found = told(message("peek", "--json"))
+    found = parsed(message("peek", "--json"))
     assert [(each["id"], each["state"]) for each in found] == [
         (visible, "visible"),
         (hidden, "hidden"),
@@ -158,23 +163,23 @@ def test_peek_tells_what_state_each_message_is_in(message: Message, orders: Rsmq
     assert rows[2][1:3] == ["hidden", "in"]
 
 
-def test_peek_begins_and_ends_where_told(message: Message, orders: Rsmq) -> None:
+def test_peek_begins_and_ends_at_the_given_positions(message: Message, orders: Rsmq) -> None:
     ids = orders.send_messages("orders", ["a", "b", "c", "d"])
-    found = told(message("peek", "--first", "1", "-c", "2", "--json"))
+    found = parsed(message("peek", "--first", "1", "-c", "2", "--json"))
     assert [each["id"] for each in found] == ids[1:3]
 
 
 def test_peek_cuts_bodies_for_people_only(message: Message, orders: Rsmq) -> None:
     orders.send_message("orders", "x" * 1000)
     assert message("peek").out.rstrip().endswith(f" {'x' * 59}…")
-    assert told(message("peek", "--json"))[0]["body"] == "x" * 1000
+    assert parsed(message("peek", "--json"))[0]["body"] == "x" * 1000
 
 
 def test_peek_shows_why_a_message_is_dead(message: Message, orders: Rsmq, db: redis.Redis) -> None:
     id = orders.send_message("orders", "x")
     assert "reason" not in message("peek").out
     db.hset("rsmq:orders:Q", f"{id}:why", "received 5 times")
-    assert told(message("peek", "--json"))[0]["reason"] == "received 5 times"
+    assert parsed(message("peek", "--json"))[0]["reason"] == "received 5 times"
     head, row = message("peek").out.splitlines()
     assert head.split()[-2:] == ["reason", "body"]
     assert "received 5 times" in row
@@ -186,7 +191,7 @@ def test_peek_shows_messages_whose_ids_hold_no_time(
     id = "-" * 32
     db.zadd("rsmq:orders", {id: 1})
     db.hset("rsmq:orders:Q", id, "foreign")
-    assert told(message("peek", "--json"))[0]["sent"] is None
+    assert parsed(message("peek", "--json"))[0]["sent"] is None
     assert message("peek").out.splitlines()[1].split() == [
         id,
         "visible",
@@ -200,12 +205,12 @@ def test_peek_shows_messages_whose_ids_hold_no_time(
 # ── settle ───────────────────────────────────────────────────────────────────
 
 
-def test_delete_tells_what_was_there(message: Message, orders: Rsmq) -> None:
+def test_delete_reports_which_messages_existed(message: Message, orders: Rsmq) -> None:
     first, second = orders.send_messages("orders", ["a", "b"])
     done = message("delete", "-i", first, "-i", _NOBODY)
     assert (done.code, done.out) == (3, f"deleted {first}\n")
     assert done.err == f"tambo: not on the queue orders: {_NOBODY}\n"
-    assert told(message("delete", "-i", second, "--json")) == {
+    assert parsed(message("delete", "-i", second, "--json")) == {
         "queue": "orders",
         "deleted": [second],
         "missing": [],
@@ -227,9 +232,9 @@ def test_visibility_is_changed(message: Message, orders: Rsmq) -> None:
     assert orders.receive_message("orders") is not None
 
 
-def test_visibility_of_what_is_gone_is_exit_3(message: Message, orders: Rsmq) -> None:
+def test_visibility_of_a_deleted_message_is_exit_3(message: Message, orders: Rsmq) -> None:
     done = message("visibility", "-i", _NOBODY, "-t", "5", "--json")
-    assert (done.code, told(done)["changed"]) == (3, False)
+    assert (done.code, parsed(done)["changed"]) == (3, False)
 
 
 # ── words ────────────────────────────────────────────────────────────────────
@@ -255,6 +260,6 @@ def test_time_that_is_none_is_shown_as_it_is() -> None:
     assert utc(10**20) == str(10**20)
 
 
-def test_a_time_is_told_in_utc_and_read_by_the_options_that_take_one() -> None:
+def test_a_time_is_printed_in_utc_and_accepted_by_time_options() -> None:
     assert utc(1_896_084_000_123) == "2030-01-31T10:00:00.123Z"
     assert moment(utc(1_896_084_000_123)).timestamp() == 1_896_084_000.123

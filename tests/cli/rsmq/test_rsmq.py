@@ -40,7 +40,7 @@ def orders(rsmq: Rsmq) -> Rsmq:
     return rsmq
 
 
-def told(done: Done) -> Any:
+def parsed(done: Done) -> Any:
     """The one JSON document that a command printed."""
     assert done.err == ""
     return json.loads(done.out)
@@ -110,16 +110,16 @@ def test_process_keeps_result_fault_and_exit_code_apart(server: Server) -> None:
 
 
 def test_queue_is_made_described_and_changed(run: Tambo, rsmq: Rsmq) -> None:
-    made = told(run("queue", "create", "-n", "orders", "-t", "60", "--json"))
+    made = parsed(run("queue", "create", "-n", "orders", "-t", "60", "--json"))
     assert (made["queue"], made["vt"], made["delay"], made["maxsize"]) == (
         "orders",
         60.0,
         0.0,
         65536,
     )
-    changed = told(run("queue", "set", "-n", "orders", "-d", "5", "-m", "-1", "--json"))
+    changed = parsed(run("queue", "set", "-n", "orders", "-d", "5", "-m", "-1", "--json"))
     assert (changed["vt"], changed["delay"], changed["maxsize"]) == (60.0, 5.0, -1)
-    assert told(run("queue", "describe", "-n", "orders", "--json")) == changed
+    assert parsed(run("queue", "describe", "-n", "orders", "--json")) == changed
     assert rsmq.get_queue_attributes("orders").delay == 5
     assert "unlimited" in run("queue", "describe", "-n", "orders").out
 
@@ -137,7 +137,7 @@ def test_list_shows_what_is_in_each_queue_and_which_cannot_be_read(
     db.sadd("rsmq:QUEUES", "gone", "a b")
     db.set("rsmq:odd:Q", "no hash")
     db.sadd("rsmq:QUEUES", "odd")
-    found = {each.pop("queue"): each for each in told(run("queue", "list", "--json"))}
+    found = {each.pop("queue"): each for each in parsed(run("queue", "list", "--json"))}
     assert (found["orders"]["msgs"], found["orders"]["hiddenmsgs"]) == (1, 1)
     assert [name for name in found if "error" in found[name]] == ["a b", "gone", "odd"]
     out = run("queue", "list").out
@@ -159,7 +159,7 @@ def test_loss_needs_a_yes(run: Tambo, orders: Rsmq, command: str) -> None:
 
 
 @pytest.mark.parametrize(("answer", "code", "left"), [(b"y\n", 0, 0), (b"n\n", 1, 2)])
-def test_terminal_is_asked_and_told_how_much_would_be_lost(
+def test_the_question_on_a_terminal_says_how_much_would_be_lost(
     server: Server, orders: Rsmq, answer: bytes, code: int, left: int
 ) -> None:
     orders.send_messages("orders", ["x", "y"])
@@ -183,7 +183,7 @@ def test_stats_of_a_sound_queue_speak_of_no_damage(run: Tambo, orders: Rsmq) -> 
     orders.send_messages("orders", ["abc", "de"])
     orders.send_message("orders", "f", delay=100)
     orders.receive_message("orders")
-    found = told(run("queue", "stats", "-n", "orders", "--json"))
+    found = parsed(run("queue", "stats", "-n", "orders", "--json"))
     assert (found["visible"], found["in_flight"], found["delayed"]) == (1, 1, 1)
     assert (found["body_bytes"], found["damaged"]) == (6, False)
     assert "damaged" not in run("queue", "stats", "-n", "orders").out
@@ -194,7 +194,7 @@ def test_stats_show_damage_first_and_what_it_means(
 ) -> None:
     db.zadd("rsmq:orders", {"a" * 32: 1})
     db.hset("rsmq:orders:Q", mapping={"b" * 32: "lost", f"{'c' * 32}:rc": "1"})
-    found = told(run("queue", "stats", "-n", "orders", "--json"))
+    found = parsed(run("queue", "stats", "-n", "orders", "--json"))
     counts = ("members_without_body", "bodies_without_member", "stray_fields", "damaged")
     assert [found[count] for count in counts] == [1, 1, 1, True]
     lines = run("queue", "stats", "-n", "orders").out.splitlines()
@@ -230,7 +230,7 @@ def test_body_comes_from_a_file_or_standard_input(run: Tambo, orders: Rsmq, tmp_
 
 def test_body_is_given_as_base64(run: Tambo, orders: Rsmq) -> None:
     text = base64.b64encode(_BINARY).decode()
-    sent = told(run("message", "send", "-n", "orders", "--base64", "-m", text, "--json"))
+    sent = parsed(run("message", "send", "-n", "orders", "--base64", "-m", text, "--json"))
     assert sent == {"queue": "orders", "ids": [orders.peek_messages("orders")[0].id]}
     assert bodies(orders) == [_BINARY]
 
@@ -247,12 +247,12 @@ def test_bodies_given_nowhere_twice_or_wrong_are_a_usage_error(
 
 
 def test_delay_and_realtime_are_passed_on(run: Tambo, orders: Rsmq, db: redis.Redis) -> None:
-    with db.pubsub() as ears:  # type: ignore[no-untyped-call]
-        ears.subscribe("rsmq:rt:orders")
-        assert ears.get_message(timeout=30)
+    with db.pubsub() as pubsub:  # type: ignore[no-untyped-call]
+        pubsub.subscribe("rsmq:rt:orders")
+        assert pubsub.get_message(timeout=30)
         args = ("-n", "orders", "-m", "x", "-d", "100.5", "--realtime")
         assert run("message", "send", *args).code == 0
-        notice = ears.get_message(timeout=30)
+        notice = pubsub.get_message(timeout=30)
     assert notice is not None
     assert notice["data"] == b"1"
     (found,) = orders.peek_messages("orders")
@@ -279,7 +279,7 @@ def test_lines_are_given_as_base64(run: Tambo, orders: Rsmq) -> None:
     good = run(
         "message", "send", "-n", "orders", "--lines", "--base64", "--json", stdin=b"eA==\n/w=="
     )
-    assert told(good) == {"queue": "orders", "sent": 2}
+    assert parsed(good) == {"queue": "orders", "sent": 2}
     assert bodies(orders) == [b"x", b"\xff"]
     bad = run("message", "send", "-n", "orders", "--lines", "--base64", stdin=b"eA==\n\nzz\n")
     assert bad.err.startswith("tambo: line 3 is not base64")

@@ -10,14 +10,14 @@ from functools import partial
 import pytest
 import redis
 
-from tambomq.cli.rsmqctl import rsmqctl
+from tambomq.cli.rsmq.rsmqctl import rsmqctl
 from tambomq.rsmq import Rsmq
 from tests.cli.transcript import VECTORS, Done, call, play, steps
 from tests.servers.run import Server
 
 Ctl = Callable[..., Done]
 
-_MAIN = "import sys; from tambomq.cli.rsmqctl import main; main()"
+_MAIN = "import sys; from tambomq.cli.rsmq.rsmqctl import main; main()"
 
 
 @pytest.fixture
@@ -51,13 +51,13 @@ def test_a_process_keeps_result_fault_and_exit_code_apart(server: Server) -> Non
     made = process(server.url, "queue", "create", "-n", "orders")
     assert (made.returncode, made.stdout, made.stderr) == (0, b"", b"")
     again = process(server.url, "queue", "create", "-n", "orders")
-    told = b"Queue already exists: orders\n"
-    assert (again.returncode, again.stdout, again.stderr) == (1, b"", told)
+    expected = b"Queue already exists: orders\n"
+    assert (again.returncode, again.stdout, again.stderr) == (1, b"", expected)
     listed = process(server.url, "queue", "list")
     assert (listed.returncode, listed.stdout, listed.stderr) == (0, b'["orders"]\n', b"")
 
 
-def test_server_is_told_by_option_before_variable(server: Server) -> None:
+def test_the_server_option_wins_over_the_variable(server: Server) -> None:
     done = process("redis://127.0.0.1:1", "-r", server.url, "queue", "list")
     assert (done.returncode, done.stdout) == (0, b"[]\n")
 
@@ -134,7 +134,7 @@ def test_name_that_cannot_be_is_refused_on_creation(ctl: Ctl, name: str) -> None
     ],
 )
 @pytest.mark.parametrize("name", ["nope", "bad:name"])
-def test_missing_queue_is_told_first(ctl: Ctl, command: tuple[str, ...], name: str) -> None:
+def test_a_missing_queue_is_reported_first(ctl: Ctl, command: tuple[str, ...], name: str) -> None:
     done = ctl(*command, "-n", name)
     assert (done.code, done.out, done.err) == (1, "", f"No such queue: {name}\n")
 
@@ -214,6 +214,8 @@ def test_body_that_is_too_long_is_not_sent_nor_repeated(ctl: Ctl, rsmq: Rsmq) ->
 
 
 def test_it_starts_without_asyncio() -> None:
-    code = "import sys, tambomq.cli.rsmqctl; print('asyncio' in sys.modules)"
-    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert told.stdout == "False\n"
+    code = "import sys, tambomq.cli.rsmq.rsmqctl; print('asyncio' in sys.modules)"
+    result = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    )
+    assert result.stdout == "False\n"

@@ -7,15 +7,17 @@ from typing import Any
 import pytest
 import redis
 
-from tambomq.gomq import keys, move_ops, ops, wire
+from tambomq.bulk import moves
+from tambomq.bulk.moves import MoveBatch, Tally
+from tambomq.gomq import keys, wire
+from tambomq.gomq.bulk import move as move_ops
 from tambomq.gomq.model import Options
-from tambomq.gomq.recorded import push_recorded
+from tambomq.gomq.ops import messages as message_ops
+from tambomq.gomq.ops.journal import push_recorded
 from tambomq.journal import ops as journal_ops
 from tambomq.journal.keys import Keys as JournalKeys
-from tambomq.journal.recording import BOUNDS, Bounds, Recording
-from tambomq.store import transit
+from tambomq.journal.policy import DEFAULT_BOUNDS, JournalBounds, JournalPolicy
 from tambomq.store.sync import Store
-from tambomq.store.transit import Batch, Tally
 from tests.servers.cluster import Cluster
 
 JOURNAL = JournalKeys("gomq", "a")
@@ -23,13 +25,13 @@ JOURNAL = JournalKeys("gomq", "a")
 
 def send(store: Store, *ids: str, journal: bool = True) -> list[bytes]:
     elements = [wire.encode(id, "today", b"x") for id in ids]
-    recording = Recording("gomq", ("a",) if journal else ())
+    recording = JournalPolicy("gomq", ("a",) if journal else ())
     store.run(push_recorded(recording, {"a": elements}))
     return elements
 
 
-def take(store: Store, bounds: Bounds = BOUNDS) -> Batch:
-    return store.run(move_ops.take("a", "m", "run", bounds))
+def take(store: Store, bounds: JournalBounds = DEFAULT_BOUNDS) -> MoveBatch:
+    return store.run(move_ops.take("a", "m", "run", JournalPolicy("gomq", ("a",), bounds)))
 
 
 def moved(db: redis.Redis) -> list[bytes]:
@@ -46,28 +48,28 @@ def held(store: Store) -> journal_ops.State:
     return found
 
 
-def test_who_leaves_is_told_once(each: Store, each_db: redis.Redis) -> None:
+def test_a_departure_is_recorded_once(each: Store, each_db: redis.Redis) -> None:
     elements = send(each, "one", "two")
     batch = take(each)
     assert [element for _, element in batch.rows] == elements
     assert moved(each_db) == [b"one", b"two"]
     # Whoever comes after one that was killed finds them in transit.
     assert take(each) == batch
-    each.run(transit.arrived(keys.move("a", "m"), keys.transit("a", "m"), 1, Tally()))
+    each.run(moves.arrived(keys.move("a", "m"), keys.transit("a", "m"), 1, Tally()))
     assert take(each).rows == []
     assert moved(each_db) == [b"one", b"two"]
     assert (held(each).entries, held(each).bytes) == (4, 402)
 
 
-def test_who_is_dispatched_stays_and_is_not_told(store: Store, db: redis.Redis) -> None:
-    store.run(ops.subscribe("a", "c", "127.0.0.1:5467", Options()))
+def test_dispatched_messages_stay_and_are_not_recorded(store: Store, db: redis.Redis) -> None:
+    store.run(message_ops.subscribe("a", "c", "127.0.0.1:5467", Options()))
     send(store, "one")
-    store.run(ops.dispatch("a"))
+    store.run(message_ops.dispatch("a"))
     assert take(store).rows == []
     assert moved(db) == []
 
 
-def test_who_has_no_id_leaves_untold(each: Store, each_db: redis.Redis) -> None:
+def test_messages_without_an_id_leave_unrecorded(each: Store, each_db: redis.Redis) -> None:
     send(each, "one")
     each_db.rpush(keys.queue("a"), b"junk", b'{"x":1,"id":"odd"}', b'{"id":7}', b"[]")
     assert len(take(each).rows) == 5
@@ -81,15 +83,15 @@ def test_a_key_without_a_journal_gets_none(store: Store, db: redis.Redis) -> Non
     assert list(db.scan_iter("{tambo:*")) == []
 
 
-def test_a_full_journal_keeps_nobody_and_counts(store: Store, db: redis.Redis) -> None:
+def test_a_full_journal_blocks_no_move_and_counts(store: Store, db: redis.Redis) -> None:
     send(store, "one", "two", "three")
-    assert len(take(store, Bounds(max_entries=4)).rows) == 3
+    assert len(take(store, JournalBounds(max_entries=4)).rows) == 3
     assert moved(db) == [b"one"]
     assert (held(store).refused, held(store).dropped) == (0, 2)
 
 
 @pytest.mark.parametrize("broken", [JOURNAL.journal, JOURNAL.state])
-def test_a_journal_of_another_type_keeps_nobody(
+def test_a_journal_of_another_type_blocks_no_move(
     each: Store, each_db: redis.Redis, broken: str
 ) -> None:
     send(each, "one", "two")
@@ -101,15 +103,15 @@ def test_a_journal_of_another_type_keeps_nobody(
         assert each_db.hget(JOURNAL.state, "dropped") == b"2"
 
 
-def test_on_a_cluster_nothing_is_told_and_nothing_fails(cluster: Cluster) -> None:
+def test_a_cluster_records_nothing_and_no_move_fails(cluster: Cluster) -> None:
     # Only a key with a tag has all that a move needs in one slot.
     key = "{a}"
     journal = JournalKeys("gomq", key)
     store = Store(cluster.nodes[0].url)
     try:
-        store.run(journal_ops.append_bounded(journal, BOUNDS, [(1, b"x")]))
+        store.run(journal_ops.append_bounded(journal, DEFAULT_BOUNDS, [(1, b"x")]))
         element = wire.encode("one", "today", b"x")
-        store.run(move_ops.put(key, "q", 1, "", [move_ops.Coming("one", element)]))
+        store.run(move_ops.put(key, "q", 1, "", [move_ops.Inbound("one", element)]))
         assert len(store.run(move_ops.take(key, "m", "run")).rows) == 1
         assert len(store.run(journal_ops.read(journal))) == 1
     finally:

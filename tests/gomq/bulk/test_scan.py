@@ -6,8 +6,10 @@ import pytest
 import redis
 
 from tambomq.errors import WrongType
-from tambomq.gomq import keys, ops, scan_ops
+from tambomq.gomq import keys
+from tambomq.gomq.bulk import scan as scan_ops
 from tambomq.gomq.model import Options
+from tambomq.gomq.ops import messages as message_ops
 from tambomq.store.call import Call
 from tambomq.store.sync import Store
 
@@ -34,8 +36,8 @@ def test_an_empty_database_has_no_keys(each: Store) -> None:
 
 
 def test_keys_with_messages_and_with_subscribers_are_found(each: Store) -> None:
-    each.run(ops.push("full", [b"1"]))
-    each.run(ops.subscribe("a_b", "c", P, Options()))
+    each.run(message_ops.push("full", [b"1"]))
+    each.run(message_ops.subscribe("a_b", "c", P, Options()))
     assert all_of(each, scan_ops.queues) == ["full"]
     assert all_of(each, scan_ops.subscribed) == ["a_b"]
     assert each.run(scan_ops.consumers("a_b")) == ["c"]
@@ -56,12 +58,12 @@ def test_what_is_no_queue_of_gomqs_is_left_out(each: Store, each_db: redis.Redis
 
 
 def test_thousands_of_keys_are_all_found(each: Store) -> None:
-    each.run(ops.push_all({f"k{n}": [b"1"] for n in range(3000)}))
+    each.run(message_ops.push_all({f"k{n}": [b"1"] for n in range(3000)}))
     assert len(all_of(each, scan_ops.queues)) == 3000
 
 
 def test_pages_go_by_index(each: Store) -> None:
-    each.run(ops.push("k", [b"%d" % n for n in range(10)]))
+    each.run(message_ops.push("k", [b"%d" % n for n in range(10)]))
     assert each.run(scan_ops.page(keys.queue("k"), 3, 2)) == [b"3", b"4"]
     assert each.run(scan_ops.page(keys.queue("k"), 9, 5)) == [b"9"]
     assert each.run(scan_ops.page(keys.queue("k"), 10, 5)) == []

@@ -8,15 +8,17 @@ import pytest
 import redis
 
 from tambomq.errors import JournalFull, WrongType
-from tambomq.gomq import keys, sink_ops, wire
+from tambomq.gomq import keys, wire
+from tambomq.gomq.bulk import sink as sink_ops
 from tambomq.journal.keys import Keys as JournalKeys
-from tambomq.journal.recording import Bounds
+from tambomq.journal.policy import JournalBounds, JournalPolicy
 from tambomq.store.sync import Store
 from tests.journal.looking import records
 from tests.servers import Server
 
 FENCE = keys.fence("FOO", "query")
 JOURNAL = JournalKeys("gomq", "FOO")
+RECORDED = JournalPolicy("gomq", ("FOO",), JournalBounds(max_entries=2000))
 FIRST = (0, "0/0/0", "one", 60)
 
 
@@ -76,7 +78,7 @@ def test_a_chunk_is_recorded_as_often_as_it_is_published(
     each: Store, each_db: redis.Redis, each_server: Server
 ) -> None:
     elements = [*(wire.encode(f"x{n}", "d", b"%d" % n) for n in range(1200)), b"junk"]
-    call = sink_ops.push("FOO", "query", FIRST, elements, Bounds(max_entries=2000))
+    call = sink_ops.push("FOO", "query", FIRST, elements, RECORDED)
     assert [each.run(call), each.run(call)] == [1, 0]
     found = records(each_server.url, "gomq", "FOO")
     expected = [*((f"x{n}", b"%d" % n) for n in range(1200)), ("", b"junk")]
@@ -84,7 +86,7 @@ def test_a_chunk_is_recorded_as_often_as_it_is_published(
     assert {each.event for each in found} == {"sent"}
     other = (0, "0/0/1", "two", 60)
     with pytest.raises(JournalFull):
-        each.run(sink_ops.push("FOO", "query", other, elements, Bounds(max_entries=2000)))
+        each.run(sink_ops.push("FOO", "query", other, elements, RECORDED))
     assert queued(each_db) == elements
     assert each_db.hgetall(FENCE) == {b"0/0/0": b"one"}
 
@@ -95,5 +97,5 @@ def test_a_key_of_another_type_keeps_the_chunk_out_of_both(
 ) -> None:
     each_db.set(key, "no such thing")
     with pytest.raises(WrongType):
-        each.run(sink_ops.push("FOO", "query", FIRST, [b"a"], Bounds()))
+        each.run(sink_ops.push("FOO", "query", FIRST, [b"a"], JournalPolicy("gomq", ("*",))))
     assert each_db.keys() == [key.encode()]

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from tambomq.gomq.envoy import EnvoyGomqServer
+from tambomq.gomq.envoy.server import EnvoyGomqServer
 from tambomq.gomq.model import Options
 from tests.servers import Server
 
@@ -30,7 +30,7 @@ def owning(server: Server) -> subprocess.Popen[str]:
     )
 
 
-def told(owner: subprocess.Popen[str]) -> tuple[int, int]:
+def pid_and_port(owner: subprocess.Popen[str]) -> tuple[int, int]:
     """Return Envoy's pid and port, once it is up."""
     assert owner.stdout
     pid, port = owner.stdout.readline().split()
@@ -41,7 +41,7 @@ async def main() -> None:
     """Serve the store whose URL is the first argument."""
     options = Options(max_message_bytes=1 << 16)
     async with EnvoyGomqServer(sys.argv[1], port=0, options=options) as server:
-        print(server.pid, server.address[1], flush=True)  # noqa: T201  (read by `told`)
+        print(server.pid, server.address[1], flush=True)  # noqa: T201  (read by `pid_and_port`)
         await server.watch()
 
 

@@ -8,13 +8,13 @@ import sys
 
 import pytest
 
-from tambomq.errors import BrokerUnavailable, DoorFailed
-from tambomq.gomq.envoy import EnvoyGomqServer
-from tambomq.gomq.envoy_child import Orders
-from tambomq.gomq.envoy_config import command
-from tambomq.gomq.envoy_process import EnvoyProcess
+from tambomq.errors import BrokerUnavailable, ComponentFailed
+from tambomq.gomq.envoy.child import ChildConfig
+from tambomq.gomq.envoy.config import command
+from tambomq.gomq.envoy.process import EnvoyProcess
+from tambomq.gomq.envoy.server import EnvoyGomqServer
 from tambomq.gomq.model import Options
-from tests.gomq.envoy_owner import needs_envoy, owning, told
+from tests.gomq.envoy.envoy_owner import needs_envoy, owning, pid_and_port
 from tests.serve.processes import alive, parent_of
 from tests.servers import Server, binaries, eventually
 
@@ -31,12 +31,12 @@ async def test_password_is_not_seen_in_the_list_of_processes() -> None:
 
 
 @needs_envoy
-async def test_envoy_that_dies_is_told(server: Server) -> None:
+async def test_envoy_that_dies_is_reported(server: Server) -> None:
     envoy = EnvoyGomqServer(server.url, port=0)
     await envoy.start()
     try:
         os.kill(envoy.pid, signal.SIGKILL)
-        with pytest.raises(DoorFailed, match="ended with code 137"):
+        with pytest.raises(ComponentFailed, match="ended with code 137"):
             await envoy.watch()
         with pytest.raises(BrokerUnavailable):
             await envoy.check()
@@ -47,7 +47,7 @@ async def test_envoy_that_dies_is_told(server: Server) -> None:
 @needs_envoy
 def test_envoy_does_not_outlive_an_owner_that_is_killed(server: Server) -> None:
     with owning(server) as owner:
-        pid, _ = told(owner)
+        pid, _ = pid_and_port(owner)
         keeper = parent_of(pid)
         owner.kill()
         owner.wait()
@@ -57,36 +57,38 @@ def test_envoy_does_not_outlive_an_owner_that_is_killed(server: Server) -> None:
 @needs_envoy
 def test_envoy_does_not_outlive_its_keeper(server: Server) -> None:
     with owning(server) as owner:
-        pid, _ = told(owner)
+        pid, _ = pid_and_port(owner)
         os.kill(parent_of(pid), signal.SIGKILL)
         eventually(lambda: not alive(pid), within_s=20)
         assert owner.wait(20) != 0
 
 
 @needs_envoy
-async def test_what_the_child_logs_comes_out_of_our_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_records_of_the_child_are_logged_by_the_parent(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     says = """
 import logging, sys
 from tambomq import log
 log.set_up("debug", "json")
-logging.getLogger("tambomq.gomq.reaper").warning("%d peers", 3)
+logging.getLogger("tambomq.gomq.server.reaper").warning("%d peers", 3)
 try:
     raise KeyError("oops")
 except KeyError:
-    logging.getLogger("tambomq.gomq.asgi").exception("failed")
+    logging.getLogger("tambomq.gomq.envoy.app").exception("failed")
 print("cannot bind", file=sys.stderr)
 sys.exit(3)
 """
-    orders = Orders("redis://", Options(), None, -1, "DEBUG")
-    envoy = await EnvoyProcess.start([sys.executable, "-c", says], orders)
+    config = ChildConfig("redis://", Options(), None, -1, "DEBUG")
+    envoy = await EnvoyProcess.start([sys.executable, "-c", says], config)
     assert await envoy.wait() == 3
     await envoy.end()
-    told = {record.name: record for record in caplog.records}
-    assert told["tambomq.gomq.reaper"].getMessage() == "3 peers"
-    assert told["tambomq.gomq.asgi"].levelno == logging.ERROR
-    assert "KeyError: 'oops'" in told["tambomq.gomq.asgi"].getMessage()
-    assert told["tambomq.gomq.envoy_process"].getMessage() == "Envoy says: cannot bind"
-    assert envoy.last_words == "cannot bind"
+    logged = {record.name: record for record in caplog.records}
+    assert logged["tambomq.gomq.server.reaper"].getMessage() == "3 peers"
+    assert logged["tambomq.gomq.envoy.app"].levelno == logging.ERROR
+    assert "KeyError: 'oops'" in logged["tambomq.gomq.envoy.app"].getMessage()
+    assert logged["tambomq.gomq.envoy.process"].getMessage() == "Envoy: cannot bind"
+    assert envoy.last_error == "cannot bind"
 
 
 @needs_envoy

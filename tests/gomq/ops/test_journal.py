@@ -1,6 +1,6 @@
-"""What GOMQ writes into journals: what is published, in the same step, or nothing.
+"""GOMQ's journals: a message is published and journalled in one step, or not at all.
 
-What has arrived: test_recorded_arrivals.py.
+Deliveries: test_journal_arrivals.py.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from tambomq.errors import BrokerError, BrokerRefused, InvalidFormat, JournalFul
 from tambomq.gomq import gomq_pb2 as pb
 from tambomq.gomq import keys, wire
 from tambomq.gomq.async_client import AsyncGomqClient
-from tambomq.gomq.caller import Caller
 from tambomq.gomq.model import Options
-from tambomq.gomq.recorded import push_recorded
-from tambomq.gomq.server import GomqServer
-from tambomq.gomq.service import Service
+from tambomq.gomq.ops.journal import push_recorded
+from tambomq.gomq.server.auth import Caller
+from tambomq.gomq.server.grpc_server import GomqServer
+from tambomq.gomq.server.service import Service
 from tambomq.journal.keys import Keys as JournalKeys
-from tambomq.journal.recording import Bounds, Recording
+from tambomq.journal.policy import JournalBounds, JournalPolicy
 from tambomq.store.sync import Store
 from tests.gomq.conftest import Peer, Serve
 from tests.gomq.server_process import gomq_process
@@ -45,7 +45,7 @@ def stored(db: redis.Redis, key: str) -> list[bytes]:
     return [wire.decode(each).payload for each in found]
 
 
-def push(store: Store, recording: Recording, batches: Mapping[str, Sequence[bytes]]) -> int:
+def push(store: Store, recording: JournalPolicy, batches: Mapping[str, Sequence[bytes]]) -> int:
     return store.run(push_recorded(recording, batches))
 
 
@@ -53,8 +53,8 @@ async def publish(service: Service, key: str, payload: bytes) -> None:
     await service.publish(pb.PublishRecord(key=key, payload=payload), CALLER)
 
 
-def test_what_is_pushed_is_recorded(each: Store, each_db: redis.Redis) -> None:
-    recording = Recording("gomq", ("ord*",))
+def test_pushed_messages_are_journalled(each: Store, each_db: redis.Redis) -> None:
+    recording = JournalPolicy("gomq", ("ord*",))
     batch = elements(b"a", b"", b"\0\xff")
     assert push(each, recording, {"orders": batch, "plain": batch}) == 6
     assert stored(each_db, "orders") == stored(each_db, "plain") == [b"a", b"", b"\0\xff"]
@@ -71,14 +71,14 @@ def test_what_is_pushed_is_recorded(each: Store, each_db: redis.Redis) -> None:
 
 def test_many_are_pushed_in_their_order(each: Store, each_db: redis.Redis) -> None:
     payloads = [b"%d" % n for n in range(2500)]
-    push(each, Recording("gomq", ("*",)), {"orders": elements(*payloads)})
+    push(each, JournalPolicy("gomq", ("*",)), {"orders": elements(*payloads)})
     assert stored(each_db, "orders") == payloads
     found: Any = each_db.xrange(JOURNAL.journal)
     assert [fields[b"d"] for _, fields in found] == payloads
 
 
 def test_a_full_journal_refuses_all_of_a_batch(each: Store, each_server: Server) -> None:
-    recording = Recording("gomq", ("orders",), Bounds(max_entries=2))
+    recording = JournalPolicy("gomq", ("orders",), JournalBounds(max_entries=2))
     push(each, recording, {"orders": elements(b"a")})
     with redis.Redis.from_url(each_server.url) as db:
         with pytest.raises(JournalFull, match="'orders'"):
@@ -97,21 +97,21 @@ def test_a_key_of_another_type_stops_all(each: Store, each_db: redis.Redis, key:
     each_db.set(key, "x")
     batches = {"plain": elements(b"x"), "orders": elements(b"y")}
     with pytest.raises(WrongType):
-        push(each, Recording("gomq", ("*",)), batches)
+        push(each, JournalPolicy("gomq", ("*",)), batches)
     assert list(each_db.scan_iter()) == [key.encode()]
 
 
-async def test_what_is_published_is_recorded(serve: Serve, server: Server) -> None:
+async def test_published_messages_are_journalled(serve: Serve, server: Server) -> None:
     service = await serve(journal=("orders",))
     await asyncio.gather(*(publish(service, "orders", b"%d" % n) for n in range(5)))
     await publish(service, "other", b"x")
     many = [pb.PublishRecord(key=key, payload=b"many") for key in ("orders", "other", "orders")]
     await service.publish_many(pb.PublishRecords(records=many), CALLER)
-    told = await asyncio.to_thread(records, server.url, "gomq", "orders")
-    assert [each.body for each in told] == [b"0", b"1", b"2", b"3", b"4", b"many", b"many"]
+    entries = await asyncio.to_thread(records, server.url, "gomq", "orders")
+    assert [each.body for each in entries] == [b"0", b"1", b"2", b"3", b"4", b"many", b"many"]
     with redis.Redis.from_url(server.url) as db:
         found: Any = db.lrange(keys.queue("orders"), 0, -1)
-        assert [wire.decode(each).id for each in found] == [each.id for each in told]
+        assert [wire.decode(each).id for each in found] == [each.id for each in entries]
         assert not db.exists(JournalKeys("gomq", "other").journal)
 
 
@@ -122,9 +122,7 @@ async def test_a_service_without_journals_leaves_no_trace(
     assert list(db.scan_iter("{tambo*")) == []
 
 
-async def test_what_a_watcher_did_not_take_is_told_again_when_it_comes_again(
-    serve: Serve, server: Server
-) -> None:
+async def test_a_redelivery_to_a_watcher_is_journalled_again(serve: Serve, server: Server) -> None:
     peer = Peer(await serve(journal=("orders",)))
     await peer.subscribe("orders")
     await publish(peer.service, "orders", b"x")
@@ -136,12 +134,12 @@ async def test_what_a_watcher_did_not_take_is_told_again_when_it_comes_again(
         return await peer.observe() == [b"x"]
 
     await eventually_async(comes_again)
-    told = await asyncio.to_thread(records, server.url, "gomq", "orders")
-    assert [each.event for each in told] == ["sent", "delivered", "delivered"]
+    entries = await asyncio.to_thread(records, server.url, "gomq", "orders")
+    assert [each.event for each in entries] == ["sent", "delivered", "delivered"]
 
 
-async def test_a_client_is_told_what_to_do(server: Server) -> None:
-    options = Options(journal=("orders",), journal_bounds=Bounds(max_entries=2))
+async def test_the_error_of_a_full_journal_says_what_to_do(server: Server) -> None:
+    options = Options(journal=("orders",), journal_bounds=JournalBounds(max_entries=2))
     async with (
         GomqServer(server.url, port=0, options=options) as gomq,
         AsyncGomqClient("{}:{}".format(*gomq.address)) as client,
@@ -176,18 +174,18 @@ async def test_a_killed_server_has_recorded_what_it_stored(server: Server) -> No
             writing = [asyncio.ensure_future(write(process.address, name)) for name in names]
             await eventually_async(partial(has_more_than, len(confirmed) + 100), within_s=20)
             await asyncio.to_thread(process.kill)
-            gone = await asyncio.gather(*writing, return_exceptions=True)
-            assert all(isinstance(each, BrokerError) for each in gone)
+            failures = await asyncio.gather(*writing, return_exceptions=True)
+            assert all(isinstance(each, BrokerError) for each in failures)
             await asyncio.to_thread(process.start)
     with redis.Redis.from_url(server.url) as db:
         kept = stored(db, "orders")
-    told = await asyncio.to_thread(bodies, server.url, "gomq", "orders")
-    assert told == kept
-    assert len(set(told)) == len(told)
-    assert set(confirmed) <= set(told)
+    entries = await asyncio.to_thread(bodies, server.url, "gomq", "orders")
+    assert entries == kept
+    assert len(set(entries)) == len(entries)
+    assert set(confirmed) <= set(entries)
 
 
-async def test_killed_servers_tell_once_what_has_arrived(server: Server) -> None:
+async def test_killed_servers_journal_each_delivery_once(server: Server) -> None:
     payloads, found, kills = [b"%d" % n for n in range(300)], list[bytes](), 0
     with gomq_process(server.url, journal=["orders"]) as process:
         async with AsyncGomqClient(process.address, peer="me") as client:
@@ -196,13 +194,14 @@ async def test_killed_servers_tell_once_what_has_arrived(server: Server) -> None
             while len(found) < len(payloads):
                 observing = asyncio.ensure_future(client.observe("c", limit=20))
                 if len(found) >= 80 * kills:
-                    # It may have let go of the last batch, or not yet.
+                    # The last batch may be acknowledged, or not yet.
                     await asyncio.to_thread(process.kill)
                     await asyncio.to_thread(process.start)
                     kills += 1
                 with suppress(BrokerError):
                     found += [each.payload for each in await observing]
-    told = await asyncio.to_thread(records, server.url, "gomq", "orders")
-    sent, delivered = ([e.id for e in told if e.event == event] for event in ("sent", "delivered"))
+    entries = await asyncio.to_thread(records, server.url, "gomq", "orders")
+    sent = [each.id for each in entries if each.event == "sent"]
+    delivered = [each.id for each in entries if each.event == "delivered"]
     assert found == payloads
     assert delivered == sent

@@ -1,4 +1,4 @@
-"""What GOMQ's journals say of messages that have arrived, asked of each kind of server."""
+"""Journal entries of delivered GOMQ messages, on each kind of server."""
 
 from __future__ import annotations
 
@@ -8,25 +8,27 @@ import pytest
 import redis
 
 from tambomq.errors import WrongType
-from tambomq.gomq import keys, leave_ops, ops, wire
+from tambomq.gomq import keys, wire
 from tambomq.gomq.model import Options
-from tambomq.gomq.ops import Found
-from tambomq.gomq.recorded import push_recorded, told
+from tambomq.gomq.ops import leave as leave_ops
+from tambomq.gomq.ops import messages as message_ops
+from tambomq.gomq.ops.journal import push_recorded, record_deliveries
+from tambomq.gomq.ops.messages import ObserveResult
 from tambomq.journal import ops as journal_ops
 from tambomq.journal.keys import Keys as JournalKeys
-from tambomq.journal.recording import Bounds, Recording
+from tambomq.journal.policy import JournalBounds, JournalPolicy
 from tambomq.store.call import Call
 from tambomq.store.sync import Store
 from tests.servers import Server
 
 OPTIONS = Options()
 P, Q = "127.0.0.1:5467", "127.0.0.1:5468"
-ORDERS, PLAIN = JournalKeys("gomq", "orders"), JournalKeys("gomq", "plain")
-RECORDING = Recording("gomq", ("orders",))
+CONFIG_VARIABLE, PLAIN = JournalKeys("gomq", "orders"), JournalKeys("gomq", "plain")
+RECORDING = JournalPolicy("gomq", ("orders",))
 
 
-def arrivals(db: redis.Redis, journal: JournalKeys = ORDERS) -> list[tuple[bytes, bytes]]:
-    """Return the id of each message that has arrived, and at whom."""
+def arrivals(db: redis.Redis, journal: JournalKeys = CONFIG_VARIABLE) -> list[tuple[bytes, bytes]]:
+    """Return the id and the consumer of each delivered message."""
     found: Any = db.xrange(journal.journal)
     entries = [fields for _, fields in found if fields[b"e"] == b"delivered"]
     assert all(list(each) == [b"o", b"e", b"id", b"ts", b"n"] for each in entries)
@@ -35,12 +37,14 @@ def arrivals(db: redis.Redis, journal: JournalKeys = ORDERS) -> list[tuple[bytes
 
 def joined(store: Store, consumer: str, *peers: str, key: str = "orders") -> None:
     for peer in peers:
-        store.run(ops.subscribe(key, consumer, peer, OPTIONS))
+        store.run(message_ops.subscribe(key, consumer, peer, OPTIONS))
 
 
-def send(store: Store, *ids: str, key: str = "orders", recording: Recording = RECORDING) -> None:
+def send(
+    store: Store, *ids: str, key: str = "orders", recording: JournalPolicy = RECORDING
+) -> None:
     store.run(push_recorded(recording, {key: [wire.encode(id, "today", b"x") for id in ids]}))
-    store.run(ops.dispatch(key))
+    store.run(message_ops.dispatch(key))
 
 
 def observe(
@@ -49,26 +53,26 @@ def observe(
     *,
     consumer: str = "c",
     acked: str = "",
-    recording: Recording = RECORDING,
+    recording: JournalPolicy = RECORDING,
     **more: Any,
-) -> Found:
-    call = ops.observe(consumer, peer, OPTIONS, acked=acked, **more)
-    return store.run(told(recording, call, consumer, acked))
+) -> ObserveResult:
+    call = message_ops.observe(consumer, peer, OPTIONS, acked=acked, **more)
+    return store.run(record_deliveries(recording, call, consumer))
 
 
-def kept(store: Store, acked: str, batch: str, peer: str = P, **more: Any) -> Found:
-    call = ops.observe_kept("c", peer, OPTIONS, acked=acked, batch=batch, **more)
-    return store.run(told(RECORDING, call, "c", acked))
+def kept(store: Store, acked: str, batch: str, peer: str = P, **more: Any) -> ObserveResult:
+    call = message_ops.observe_kept("c", peer, OPTIONS, acked=acked, batch=batch, **more)
+    return store.run(record_deliveries(RECORDING, call, "c"))
 
 
 def unsubscribe(store: Store, acked: str) -> None:
     def telling(call: Call[Any]) -> Call[Any]:
-        return told(RECORDING, call, "c", acked)
+        return record_deliveries(RECORDING, call, "c")
 
-    store.follow(leave_ops.unsubscribe("orders", "c", peer=P, acked=acked, told=telling))
+    store.follow(leave_ops.unsubscribe("orders", "c", peer=P, acked=acked, recorded=telling))
 
 
-def test_what_is_popped_is_told_once_for_each_peer(each: Store, each_db: redis.Redis) -> None:
+def test_a_popped_message_is_journalled_once_per_peer(each: Store, each_db: redis.Redis) -> None:
     joined(each, "c", P, Q)
     joined(each, "d", P)
     send(each, "a", "b")
@@ -76,13 +80,13 @@ def test_what_is_popped_is_told_once_for_each_peer(each: Store, each_db: redis.R
     for peer, consumer in ((P, "c"), (Q, "c"), (P, "d"), (P, "c")):
         observe(each, peer, consumer=consumer)
     assert arrivals(each_db) == [(id, who) for who in (b"c", b"c", b"d") for id in (b"a", b"b")]
-    found: Any = each_db.xrange(ORDERS.journal)
+    found: Any = each_db.xrange(CONFIG_VARIABLE.journal)
     assert [fields[b"e"] for _, fields in found][:2] == [b"sent", b"sent"]
     # Two of a body with one byte, then those without one: what counts is who it arrived at.
     assert [int(fields[b"o"]) for _, fields in found] == [101 * n for n in range(1, 9)]
 
 
-def test_what_is_left_for_want_of_room_is_told_when_it_goes(
+def test_messages_above_the_limit_are_journalled_when_observed(
     each: Store, each_db: redis.Redis
 ) -> None:
     joined(each, "c", P)
@@ -94,7 +98,9 @@ def test_what_is_left_for_want_of_room_is_told_when_it_goes(
     assert [id for id, _ in arrivals(each_db)] == [b"a", b"b", b"c"]
 
 
-def test_a_batch_is_told_once_when_it_is_acknowledged(each: Store, each_db: redis.Redis) -> None:
+def test_a_batch_is_journalled_once_when_it_is_acknowledged(
+    each: Store, each_db: redis.Redis
+) -> None:
     joined(each, "c", P)
     send(each, "a", "b", "c")
     first = kept(each, "", "b1", limit=2)
@@ -111,7 +117,7 @@ def test_a_batch_is_told_once_when_it_is_acknowledged(each: Store, each_db: redi
 
 
 @pytest.mark.parametrize("acked", ["b1", ""])
-def test_who_observes_in_the_other_way_acknowledges_too(
+def test_a_popping_observe_acknowledges_the_kept_batch(
     each: Store, each_db: redis.Redis, acked: str
 ) -> None:
     joined(each, "c", P)
@@ -124,7 +130,9 @@ def test_who_observes_in_the_other_way_acknowledges_too(
 
 
 @pytest.mark.parametrize("acked", ["b1", ""])
-def test_who_unsubscribes_acknowledges_too(each: Store, each_db: redis.Redis, acked: str) -> None:
+def test_unsubscribing_acknowledges_the_last_batch(
+    each: Store, each_db: redis.Redis, acked: str
+) -> None:
     joined(each, "c", P, Q)
     send(each, "a")
     kept(each, "", "b1")
@@ -134,7 +142,7 @@ def test_who_unsubscribes_acknowledges_too(each: Store, each_db: redis.Redis, ac
     assert each_db.llen(keys.queue("orders")) == (0 if acked else 1)
 
 
-def test_what_goes_back_from_a_silent_peer_has_not_arrived(
+def test_messages_requeued_from_a_silent_peer_are_not_journalled_as_delivered(
     each: Store, each_db: redis.Redis
 ) -> None:
     joined(each, "c", P)
@@ -144,18 +152,18 @@ def test_what_goes_back_from_a_silent_peer_has_not_arrived(
     assert each.follow(leave_ops.reap("c", OPTIONS)).returned == 1
     assert arrivals(each_db) == []
     joined(each, "c", Q)
-    each.run(ops.dispatch("orders"))
+    each.run(message_ops.dispatch("orders"))
     observe(each, Q)
     assert arrivals(each_db) == [(b"a", b"c")]
 
 
 def test_a_full_journal_keeps_nothing_back_and_counts(each: Store, each_db: redis.Redis) -> None:
-    small = Recording("gomq", ("orders",), Bounds(max_entries=4))
+    small = JournalPolicy("gomq", ("orders",), JournalBounds(max_entries=4))
     joined(each, "c", P)
     send(each, "a", "b", "c", recording=small)
     assert len(observe(each, recording=small).messages[0][1]) == 3
     assert arrivals(each_db) == [(b"a", b"c")]
-    state = each.run(journal_ops.state(ORDERS))
+    state = each.run(journal_ops.state(CONFIG_VARIABLE))
     assert state is not None
     assert (state.entries, state.refused, state.dropped) == (4, 0, 2)
 
@@ -163,16 +171,16 @@ def test_a_full_journal_keeps_nothing_back_and_counts(each: Store, each_db: redi
 def test_a_long_name_of_a_consumer_counts(each: Store, each_db: redis.Redis) -> None:
     consumer = "c" * 1000
     joined(each, consumer, P)
-    small = Recording("gomq", ("orders",), Bounds(max_bytes=1250))
+    small = JournalPolicy("gomq", ("orders",), JournalBounds(max_bytes=1250))
     send(each, "a", "b", recording=small)
     observe(each, consumer=consumer, recording=small)
     assert arrivals(each_db) == []
-    state = each.run(journal_ops.state(ORDERS))
+    state = each.run(journal_ops.state(CONFIG_VARIABLE))
     assert state is not None
     assert state.dropped == 2
 
 
-def test_only_keys_with_a_journal_are_told_of(each: Store, each_db: redis.Redis) -> None:
+def test_only_keys_with_a_journal_are_journalled(each: Store, each_db: redis.Redis) -> None:
     for key in ("orders", "plain"):
         joined(each, "c", P, key=key)
         send(each, "a", key=key)
@@ -182,8 +190,8 @@ def test_only_keys_with_a_journal_are_told_of(each: Store, each_db: redis.Redis)
 
 
 def test_without_journals_a_call_is_as_it_was() -> None:
-    call = ops.observe("c", P, OPTIONS)
-    assert told(None, call, "c", "") is call
+    call = message_ops.observe("c", P, OPTIONS)
+    assert record_deliveries(None, call, "c") is call
 
 
 STRANGE: dict[bytes, bytes] = {
@@ -203,22 +211,22 @@ STRANGE: dict[bytes, bytes] = {
 }
 
 
-def test_messages_of_strangers_are_told_by_their_ids_if_they_have_some(
+def test_messages_of_foreign_clients_are_journalled_by_their_ids_if_any(
     each: Store, each_db: redis.Redis
 ) -> None:
     joined(each, "c", P)
     send(each, "first")
-    each.run(ops.push("orders", list(STRANGE)))
-    each.run(ops.dispatch("orders"))
+    each.run(message_ops.push("orders", list(STRANGE)))
+    each.run(message_ops.dispatch("orders"))
     assert observe(each).messages[0][1][1:] == list(STRANGE)
     ids = [id for id, _ in arrivals(each_db)]
     assert ids == [b"first", *(id for id in STRANGE.values() if id)]
-    state = each.run(journal_ops.state(ORDERS))
+    state = each.run(journal_ops.state(CONFIG_VARIABLE))
     assert state is not None
     assert state.dropped == 0
 
 
-@pytest.mark.parametrize("broken", [ORDERS.journal, ORDERS.state])
+@pytest.mark.parametrize("broken", [CONFIG_VARIABLE.journal, CONFIG_VARIABLE.state])
 def test_a_journal_of_another_type_keeps_nothing_back(
     each: Store, each_db: redis.Redis, broken: str
 ) -> None:
@@ -229,11 +237,11 @@ def test_a_journal_of_another_type_keeps_nothing_back(
     assert len(observe(each, limit=1).messages[0][1]) == 1
     kept(each, "", "b1")
     assert kept(each, "b1", "b2").messages == []
-    if broken == ORDERS.journal:
-        assert each_db.hget(ORDERS.state, "dropped") == b"2"
+    if broken == CONFIG_VARIABLE.journal:
+        assert each_db.hget(CONFIG_VARIABLE.state, "dropped") == b"2"
 
 
-def test_what_is_no_batch_is_forgotten_as_ever(each: Store, each_db: redis.Redis) -> None:
+def test_an_invalid_batch_is_dropped_with_a_journal_too(each: Store, each_db: redis.Redis) -> None:
     joined(each, "c", P)
     send(each, "a")
     # ["b1", ["orders", 7]] in MessagePack.
@@ -241,7 +249,7 @@ def test_what_is_no_batch_is_forgotten_as_ever(each: Store, each_db: redis.Redis
     assert len(kept(each, "b1", "b2").messages[0][1]) == 1
 
 
-def test_what_could_not_be_popped_has_not_arrived(each: Store, each_db: redis.Redis) -> None:
+def test_a_failed_pop_is_not_journalled_as_delivered(each: Store, each_db: redis.Redis) -> None:
     for key in ("orders", "plain"):
         joined(each, "c", P, key=key)
         send(each, "a", key=key)
@@ -255,7 +263,7 @@ def test_what_could_not_be_popped_has_not_arrived(each: Store, each_db: redis.Re
 
 def test_names_of_any_kind_find_their_journals(each: Store, each_server: Server) -> None:
     name = "a_b %{1} ü*"
-    recording = Recording("gomq", ("*",))
+    recording = JournalPolicy("gomq", ("*",))
     joined(each, "c ü", P, key=name)
     send(each, "a", key=name, recording=recording)
     observe(each, consumer="c ü", recording=recording)
@@ -269,8 +277,8 @@ def test_a_consumer_counts_in_what_is_held_after_a_commit(
     joined(each, "consumer", P)
     send(each, "a", "b")
     observe(each, consumer="consumer")
-    found: Any = each_db.xrange(ORDERS.journal)
-    each.run(journal_ops.commit(ORDERS, "etl", found[2][0].decode()))
-    state = each.run(journal_ops.state(ORDERS))
+    found: Any = each_db.xrange(CONFIG_VARIABLE.journal)
+    each.run(journal_ops.commit(CONFIG_VARIABLE, "etl", found[2][0].decode()))
+    state = each.run(journal_ops.state(CONFIG_VARIABLE))
     assert state is not None
     assert (state.entries, state.bytes) == (2, 2 * (100 + len("consumer")))

@@ -1,4 +1,4 @@
-"""Random programs where keys have journals: these say what was observed; all else is as ever."""
+"""Random programs on keys with journals: each observed message is journalled as delivered."""
 
 from __future__ import annotations
 
@@ -8,30 +8,36 @@ import pytest
 import redis
 from hypothesis.stateful import initialize, invariant
 
-from tambomq.gomq import ops
-from tambomq.gomq.recorded import told
+from tambomq.gomq.ops import messages as message_ops
+from tambomq.gomq.ops.journal import record_deliveries
 from tambomq.journal import ops as journal_ops
 from tambomq.journal.keys import Keys
-from tambomq.journal.recording import Recording
+from tambomq.journal.policy import JournalPolicy
 from tambomq.store.call import Call, Script
 from tambomq.store.sync import Store
-from tests.gomq.model import Broker, Seat
-from tests.gomq.test_state_machine import COPIES, EXAMPLES, HOLD_MS, Programs, run_programs
+from tests.gomq.model import Broker, Member
+from tests.gomq.test_state_machine import (
+    BACKLOG_HOLD_MS,
+    EXAMPLES,
+    MAX_COPIES,
+    Programs,
+    run_programs,
+)
 from tests.servers import Server
 
 T = TypeVar("T")
 
-RECORDING = Recording("gomq", ("*",))
+RECORDING = JournalPolicy("gomq", ("*",))
 KEYS = ("a", "a_b")
 
 
-class Telling(Store):
+class Journalling(Store):
     """Makes calls as a server with journals makes them."""
 
     def run(self, call: Call[T]) -> T:
         script = call.verb.name if isinstance(call.verb, Script) else ""
         if script in ("observe", "observe_kept"):
-            call = told(RECORDING, call, cast("str", call.args[0]), cast("str", call.args[10]))
+            call = record_deliveries(RECORDING, call, cast("str", call.args[0]))
         return super().run(call)
 
     def outcomes(self, calls: Any) -> list[Any]:
@@ -40,7 +46,7 @@ class Telling(Store):
 
 def _telling(call: Call[Any]) -> Call[Any]:
     if isinstance(call.verb, Script) and call.verb.name == "unsubscribe":
-        return told(RECORDING, call, cast("str", call.args[1]), cast("str", call.args[2]))
+        return record_deliveries(RECORDING, call, cast("str", call.args[1]))
     return call
 
 
@@ -49,12 +55,12 @@ class Witness(Broker):
 
     def __init__(self) -> None:
         super().__init__()
-        self.told: dict[str, list[tuple[str, str]]] = {key: [] for key in KEYS}
+        self.delivered: dict[str, list[tuple[str, str]]] = {key: [] for key in KEYS}
 
-    def _note(self, seat: Seat, taken: dict[str, list[str]]) -> dict[str, list[str]]:
+    def _note(self, member: Member, taken: dict[str, list[str]]) -> dict[str, list[str]]:
         for key, messages in taken.items():
-            self.told[key] += [(message, seat.consumer) for message in messages]
-        return super()._note(seat, taken)
+            self.delivered[key] += [(message, member.consumer) for message in messages]
+        return super()._note(member, taken)
 
 
 class RecordedPrograms(Programs):
@@ -76,7 +82,7 @@ class RecordedPrograms(Programs):
         for key in KEYS:
             found: Any = self.db.xrange(Keys("gomq", key).journal)
             entries = [(_message(fields[b"id"]), fields[b"n"].decode()) for _, fields in found]
-            assert entries == self.model.told[key]
+            assert entries == self.model.delivered[key]
 
     def _messages(self, size: int) -> list[str]:
         return [_message(b"%d" % next(self.names)) for _ in range(size)]
@@ -90,6 +96,6 @@ def _message(id: bytes) -> str:
 def test_no_program_makes_journals_and_model_differ(
     server: Server, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ops, "COPIES", COPIES)
-    monkeypatch.setattr(ops, "HOLD_MS", HOLD_MS)
-    run_programs(RecordedPrograms, Telling(server.url), db, EXAMPLES)
+    monkeypatch.setattr(message_ops, "MAX_COPIES", MAX_COPIES)
+    monkeypatch.setattr(message_ops, "BACKLOG_HOLD_MS", BACKLOG_HOLD_MS)
+    run_programs(RecordedPrograms, Journalling(server.url), db, EXAMPLES)

@@ -1,14 +1,15 @@
-"""What becomes of a peer's messages when it leaves, asked of each kind of server."""
+"""The messages of a peer that leaves, on each kind of server."""
 
 from __future__ import annotations
 
 import pytest
 import redis
 
-from tambomq.gomq import leave_ops, ops
-from tambomq.gomq.leave_ops import Reaped
 from tambomq.gomq.model import Options
-from tambomq.gomq.ops import Found
+from tambomq.gomq.ops import leave as leave_ops
+from tambomq.gomq.ops import messages as message_ops
+from tambomq.gomq.ops.leave import ReapResult
+from tambomq.gomq.ops.messages import ObserveResult
 from tambomq.store.sync import Store
 from tests.gomq.test_scripts import OPTIONS, P, Q, elements, items, join, kept, observe, send
 
@@ -28,12 +29,12 @@ def be_silent(db: redis.Redis, *peers: str) -> None:
 # ── unsubscribe ──────────────────────────────────────────────────────────────
 
 
-def test_what_nobody_else_waits_for_goes_back_in_its_order(
+def test_messages_that_no_other_peer_awaits_are_requeued_in_order(
     each: Store, each_db: redis.Redis
 ) -> None:
     join(each, "k", "c", P)
     send(each, "k", *elements(3))
-    each.run(ops.push("k", [b"3"]))
+    each.run(message_ops.push("k", [b"3"]))
     assert each.follow(leave_ops.unsubscribe("k", "c")) == 3
     assert items(each_db, "QUEUE_k") == elements(4)
     assert names(each_db) == {b"QUEUE_k"}
@@ -50,7 +51,7 @@ def test_of_several_peers_the_one_that_waits_for_the_most_returns_it(
     assert items(each_db, "QUEUE_k") == elements(6)
 
 
-def test_what_another_waits_for_or_has_observed_is_not_returned(
+def test_messages_that_another_peer_awaits_or_observed_are_not_requeued(
     each: Store, each_db: redis.Redis
 ) -> None:
     join(each, "k", "c", P)
@@ -63,7 +64,7 @@ def test_what_another_waits_for_or_has_observed_is_not_returned(
     assert observe(each, "d", Q) == [b"2", b"3"]
 
 
-def test_what_one_who_has_left_has_observed_is_not_returned(
+def test_a_message_that_a_departed_peer_observed_is_not_requeued(
     each: Store, each_db: redis.Redis
 ) -> None:
     join(each, "k", "c", P)
@@ -75,7 +76,7 @@ def test_what_one_who_has_left_has_observed_is_not_returned(
     assert items(each_db, "QUEUE_k") == elements(4)[2:]
 
 
-def test_what_was_handed_and_not_acknowledged_was_not_observed(
+def test_an_unacknowledged_batch_does_not_count_as_observed(
     each: Store, each_db: redis.Redis
 ) -> None:
     for key in "ab":
@@ -89,7 +90,9 @@ def test_what_was_handed_and_not_acknowledged_was_not_observed(
     assert (rest.batch, rest.messages) == ("b1", [(b"b", dict(first.messages)[b"b"])])
 
 
-def test_what_was_acknowledged_in_leaving_was_observed(each: Store, each_db: redis.Redis) -> None:
+def test_a_batch_acknowledged_by_unsubscribing_counts_as_observed(
+    each: Store, each_db: redis.Redis
+) -> None:
     join(each, "k", "c", P)
     send(each, "k", *elements(3))
     kept(each, P, "", "b1", limit=2)
@@ -98,7 +101,7 @@ def test_what_was_acknowledged_in_leaving_was_observed(each: Store, each_db: red
     assert names(each_db) == {b"QUEUE_k"}
 
 
-def test_what_one_was_handed_and_one_who_left_has_observed_is_not_returned(
+def test_a_handed_message_that_a_departed_peer_observed_is_not_requeued(
     each: Store, each_db: redis.Redis
 ) -> None:
     join(each, "k", "c", P)
@@ -111,7 +114,7 @@ def test_what_one_was_handed_and_one_who_left_has_observed_is_not_returned(
     assert names(each_db) == set()
 
 
-def test_what_one_was_handed_and_one_who_left_has_observed_is_not_returned_though_more_waited(
+def test_a_handed_message_that_a_departed_peer_observed_is_not_requeued_with_others(
     each: Store, each_db: redis.Redis
 ) -> None:
     join(each, "k", "c", P)
@@ -124,7 +127,7 @@ def test_what_one_was_handed_and_one_who_left_has_observed_is_not_returned_thoug
     assert items(each_db, "QUEUE_k") == [b"2"]
 
 
-def test_what_one_was_handed_is_kept_when_the_others_leave_and_then_itself(
+def test_handed_messages_are_requeued_when_the_last_peer_leaves(
     each: Store, each_db: redis.Redis
 ) -> None:
     join(each, "k", "c", P)
@@ -136,7 +139,9 @@ def test_what_one_was_handed_is_kept_when_the_others_leave_and_then_itself(
     assert items(each_db, "QUEUE_k") == [b"0"]
 
 
-def test_who_was_not_subscribed_changes_nothing(each: Store, each_db: redis.Redis) -> None:
+def test_unsubscribing_without_a_subscription_changes_nothing(
+    each: Store, each_db: redis.Redis
+) -> None:
     join(each, "k", "c", P)
     before = names(each_db)
     assert each.follow(leave_ops.unsubscribe("k", "d")) is None
@@ -166,9 +171,7 @@ def test_a_peer_that_comes_with_a_second_key_is_counted_for_the_first(
 
 
 @pytest.mark.slow
-def test_what_is_known_of_those_who_left_does_not_grow_for_ever(
-    store: Store, db: redis.Redis
-) -> None:
+def test_the_data_of_departed_peers_is_bounded(store: Store, db: redis.Redis) -> None:
     join(store, "k", "stays", P)
     for n in range(900):
         # Each has observed one of two.
@@ -191,9 +194,9 @@ def test_a_silent_peer_goes_and_what_only_it_was_owed_stays(
     send(each, "k", b"0", b"1")
     join(each, "k", "c", Q)
     send(each, "k", b"2")
-    assert each.follow(leave_ops.reap("c", OPTIONS)) == Reaped(peers=0, returned=0)
+    assert each.follow(leave_ops.reap("c", OPTIONS)) == ReapResult(peers=0, returned=0)
     be_silent(each_db, P)
-    assert each.follow(leave_ops.reap("c", OPTIONS)) == Reaped(peers=1, returned=2)
+    assert each.follow(leave_ops.reap("c", OPTIONS)) == ReapResult(peers=1, returned=2)
     assert each_db.smembers("PEERS_c") == {Q.encode()}
     assert not each_db.exists(f"MESSAGES_k_c_{P}")
     assert items(each_db, "QUEUE_k") == [b"0", b"1"]
@@ -210,12 +213,12 @@ def test_silent_peers_that_go_together_return_all_in_order(
             send(each, key, b"%d" % n)
     kept(each, "p0", "", "b1", limit=2)
     be_silent(each_db, *peers)
-    assert each.follow(leave_ops.reap("c", OPTIONS)) == Reaped(peers=6, returned=12)
+    assert each.follow(leave_ops.reap("c", OPTIONS)) == ReapResult(peers=6, returned=12)
     assert items(each_db, "QUEUE_a") == items(each_db, "QUEUE_b") == elements(6)
     assert not [name for name in names(each_db) if name.startswith((b"HANDED_", b"MESSAGES_"))]
 
 
-def test_a_consumer_whose_peers_are_gone_is_still_subscribed_and_drains_nothing(
+def test_a_consumer_without_peers_stays_subscribed_and_drains_nothing(
     each: Store, each_db: redis.Redis
 ) -> None:
     join(each, "k", "c", P)
@@ -223,13 +226,13 @@ def test_a_consumer_whose_peers_are_gone_is_still_subscribed_and_drains_nothing(
     each.follow(leave_ops.reap("c", OPTIONS))
     assert send(each, "k", b"0").moved == 0
     assert each_db.smembers("CONSUMERS_k") == {b"c"}
-    assert each.run(ops.observe("c", P, OPTIONS)).is_due
-    assert each.run(ops.dispatch("k")).moved == 1
+    assert each.run(message_ops.observe("c", P, OPTIONS)).is_due
+    assert each.run(message_ops.dispatch("k")).moved == 1
     assert observe(each, "c", P) == [b"0"]
 
 
 @pytest.mark.parametrize("noted", [None, "soon", ["no", "string"]])
-def test_a_peer_whose_time_nobody_knows_gets_it_anew(
+def test_a_peer_without_a_valid_last_action_gets_one(
     each: Store, each_db: redis.Redis, noted: str | list[str] | None
 ) -> None:
     join(each, "k", "c", P)
@@ -252,7 +255,7 @@ def test_a_clock_that_was_set_back_keeps_no_silent_peer(each: Store, each_db: re
     assert each.follow(leave_ops.reap("c", OPTIONS)).peers == 1
 
 
-def test_nobody_goes_before_its_time_though_that_is_noted_in_whole_seconds(
+def test_no_peer_is_disconnected_early_though_times_are_whole_seconds(
     each: Store, each_db: redis.Redis
 ) -> None:
     options = Options(peer_timeout_s=30)
@@ -268,30 +271,32 @@ def test_nobody_goes_before_its_time_though_that_is_noted_in_whole_seconds(
 # ── give_back ────────────────────────────────────────────────────────────────
 
 
-def test_what_was_popped_in_vain_waits_again_before_what_came_since(each: Store) -> None:
+def test_popped_messages_that_are_given_back_come_before_newer_ones(each: Store) -> None:
     for key in "ab":
         join(each, key, "c", P)
         send(each, key, *elements(3))
-    found = each.run(ops.observe("c", P, OPTIONS))
+    found = each.run(message_ops.observe("c", P, OPTIONS))
     send(each, "a", b"3")
-    assert each.run(ops.give_back("c", P, found)) == 6
-    again = dict(each.run(ops.observe("c", P, OPTIONS)).messages)
+    assert each.run(message_ops.give_back("c", P, found)) == 6
+    again = dict(each.run(message_ops.observe("c", P, OPTIONS)).messages)
     assert again == {b"a": elements(4), b"b": elements(3)}
 
 
-def test_nothing_waits_again_for_who_receives_it_no_more(each: Store, each_db: redis.Redis) -> None:
+def test_no_message_waits_for_a_peer_that_no_longer_receives_its_key(
+    each: Store, each_db: redis.Redis
+) -> None:
     for key in "ab":
         join(each, key, "c", P)
         send(each, key, *elements(3))
-    found = each.run(ops.observe("c", P, OPTIONS))
+    found = each.run(message_ops.observe("c", P, OPTIONS))
     each.follow(leave_ops.unsubscribe("a", "c"))
-    assert each.run(ops.give_back("c", P, found)) == 3
+    assert each.run(message_ops.give_back("c", P, found)) == 3
     assert not each_db.exists(f"MESSAGES_a_c_{P}")
     each.follow(leave_ops.unsubscribe("b", "c"))
-    assert each.run(ops.give_back("c", P, found)) == 0
+    assert each.run(message_ops.give_back("c", P, found)) == 0
     assert names(each_db) == {b"QUEUE_b"}
 
 
 def test_nothing_to_give_back_is_nothing(each: Store) -> None:
     join(each, "k", "c", P)
-    assert each.run(ops.give_back("c", P, Found(1, is_due=False, messages=[]))) == 0
+    assert each.run(message_ops.give_back("c", P, ObserveResult(1, is_due=False, messages=[]))) == 0

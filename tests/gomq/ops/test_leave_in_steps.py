@@ -1,7 +1,7 @@
-"""Random programs in which leaving takes its time: all else happens between any two of its steps.
+"""Random programs with other operations between any two steps of a peer's leaving.
 
-Whatever happens, a message that nobody has observed is in Redis, and one that somebody has observed
-or is still to have goes back to no main queue.
+A message that no peer has observed is always in Redis. A message that a peer has observed, or will,
+is never requeued.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ import redis
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tambomq.gomq import leave_ops, ops
-from tambomq.gomq.leave_ops import Present
 from tambomq.gomq.model import Options
+from tambomq.gomq.ops import leave as leave_ops
+from tambomq.gomq.ops import messages as message_ops
+from tambomq.gomq.ops.leave import ReceiverState
 from tambomq.store.sync import Store
-from tests.gomq.model import Seat
+from tests.gomq.model import Member
 from tests.gomq.test_state_machine import run_programs
 from tests.servers import Server
 
@@ -34,7 +35,7 @@ KEYS = ("a", "a_b")
 keys = st.sampled_from(["a", "a", "a_b"])
 consumers = st.sampled_from(["x", "y_z"])
 peers = st.sampled_from(["p", "q", "r"])
-seats = st.builds(Seat, consumers, peers)
+members = st.builds(Member, consumers, peers)
 
 
 class Steps(RuleBasedStateMachine):
@@ -48,55 +49,55 @@ class Steps(RuleBasedStateMachine):
         self.db.flushdb()
         self.names: Iterator[int] = count(1)
         self.published: dict[str, str] = {}
-        self.observed: Counter[tuple[Seat, str]] = Counter()
-        self.handed: dict[Seat, ops.Found] = {}
-        self.present: dict[str, Present] = {}
+        self.observed: Counter[tuple[Member, str]] = Counter()
+        self.handed: dict[Member, message_ops.ObserveResult] = {}
+        self.present: dict[str, ReceiverState] = {}
         self.cursors: dict[str, bytes] = {}
 
-    @initialize(early=st.sets(seats, max_size=4), late=st.sets(seats, max_size=3))
-    def begin(self, early: set[Seat], late: set[Seat]) -> None:
+    @initialize(early=st.sets(members, max_size=4), late=st.sets(members, max_size=3))
+    def begin(self, early: set[Member], late: set[Member]) -> None:
         for some in (early, late):
-            for seat in sorted(some):
-                self.subscribe("a", seat)
+            for member in sorted(some):
+                self.subscribe("a", member)
             self.publish("a", 6)
 
     @rule(key=keys, size=st.integers(1, 5))
     def publish(self, key: str, size: int) -> None:
         messages = [f"m{next(self.names)}" for _ in range(size)]
         self.published |= dict.fromkeys(messages, key)
-        self.store.run(ops.push(key, [message.encode() for message in messages]))
-        self.store.run(ops.dispatch(key))
+        self.store.run(message_ops.push(key, [message.encode() for message in messages]))
+        self.store.run(message_ops.dispatch(key))
 
     @rule(key=keys)
     def dispatch(self, key: str) -> None:
-        self.store.run(ops.dispatch(key))
+        self.store.run(message_ops.dispatch(key))
 
-    @rule(key=keys, seat=seats)
-    def subscribe(self, key: str, seat: Seat) -> None:
+    @rule(key=keys, member=members)
+    def subscribe(self, key: str, member: Member) -> None:
         # `None`: it is not gone yet.
-        if self.store.run(ops.subscribe(key, *seat, OPTIONS)) is not None:
-            self.store.run(ops.dispatch(key))
+        if self.store.run(message_ops.subscribe(key, *member, OPTIONS)) is not None:
+            self.store.run(message_ops.dispatch(key))
 
-    @rule(seat=seats, limit=st.integers(1, 4))
-    def observe(self, seat: Seat, limit: int) -> None:
-        self.handed.pop(seat, None)
-        self._note(seat, self.store.run(ops.observe(*seat, OPTIONS, limit=limit)))
+    @rule(member=members, limit=st.integers(1, 4))
+    def observe(self, member: Member, limit: int) -> None:
+        self.handed.pop(member, None)
+        self._note(member, self.store.run(message_ops.observe(*member, OPTIONS, limit=limit)))
 
-    @rule(seat=seats, limit=st.integers(0, 4), acked=st.booleans())
-    def observe_kept(self, seat: Seat, limit: int, acked: bool) -> None:
-        batch, ack = f"b{next(self.names)}", self._ack(seat) if acked else ""
-        call = ops.observe_kept(*seat, OPTIONS, acked=ack, batch=batch, limit=limit)
+    @rule(member=members, limit=st.integers(0, 4), acked=st.booleans())
+    def observe_kept(self, member: Member, limit: int, acked: bool) -> None:
+        batch, ack = f"b{next(self.names)}", self._ack(member) if acked else ""
+        call = message_ops.observe_kept(*member, OPTIONS, acked=ack, batch=batch, limit=limit)
         found = self.store.run(call)
         if found.messages:
-            self.handed[seat] = found
+            self.handed[member] = found
 
-    @rule(key=keys, seat=seats, acked=st.booleans())
-    def begin_to_unsubscribe(self, key: str, seat: Seat, acked: bool) -> None:
+    @rule(key=keys, member=members, acked=st.booleans())
+    def begin_to_unsubscribe(self, key: str, member: Member, acked: bool) -> None:
         if not acked:
-            self.store.run(leave_ops.end_subscription(key, seat.consumer, seat.peer, ""))
-        elif self.db.sismember(f"CONSUMERS_{key}", seat.consumer):
-            ack = self._ack(seat)
-            self.store.run(leave_ops.end_subscription(key, seat.consumer, seat.peer, ack))
+            self.store.run(leave_ops.unsubscribe_call(key, member.consumer, member.peer, ""))
+        elif self.db.sismember(f"CONSUMERS_{key}", member.consumer):
+            ack = self._ack(member)
+            self.store.run(leave_ops.unsubscribe_call(key, member.consumer, member.peer, ack))
 
     @rule(consumer=consumers, silent=st.sets(peers, min_size=1))
     def reap_some(self, consumer: str, silent: set[str]) -> None:
@@ -108,11 +109,11 @@ class Steps(RuleBasedStateMachine):
 
     @rule(key=keys)
     def look_who_is_there(self, key: str) -> None:
-        self.present[key] = self.store.follow(leave_ops.receivers(key))
+        self.present[key] = self.store.follow(leave_ops.look_up_receivers(key))
 
     @rule(key=keys)
     def settle_some(self, key: str) -> None:
-        self.store.run(leave_ops.settle_some(key, self.present.get(key, Present())))
+        self.store.run(leave_ops.settle_some(key, self.present.get(key, ReceiverState())))
 
     @rule(key=keys)
     def settle(self, key: str) -> None:
@@ -138,7 +139,7 @@ class Steps(RuleBasedStateMachine):
         assert not [each for each, times in self.observed.items() if times > 1]
 
     def teardown(self) -> None:
-        """When all have left, main queues hold what nobody has observed, and nothing else is."""
+        """When all have left, main queues hold the unobserved messages, and no other key exists."""
         for key in KEYS:
             for consumer in ("x", "y_z"):
                 self.store.follow(leave_ops.unsubscribe(key, consumer))
@@ -148,21 +149,21 @@ class Steps(RuleBasedStateMachine):
         beside = ("QUEUE_", "LASTACTION_")
         assert not {name for name in names if not name.startswith(beside)}
 
-    def _ack(self, seat: Seat) -> str:
+    def _ack(self, member: Member) -> str:
         """Acknowledge what was handed to *seat* last, if it is still kept; which batch it is."""
-        found = self.handed.pop(seat, None)
-        raw = cast("bytes", self.db.get(f"HANDED_{seat.consumer}_{seat.peer}") or b"")
+        found = self.handed.pop(member, None)
+        raw = cast("bytes", self.db.get(f"HANDED_{member.consumer}_{member.peer}") or b"")
         if found is None or found.batch.encode() not in raw:
             return ""
         still = [(key, [m for m in some if _in(m.decode(), raw)]) for key, some in found.messages]
-        self._note(seat, ops.Found(1, is_due=False, messages=still))
+        self._note(member, message_ops.ObserveResult(1, is_due=False, messages=still))
         return found.batch
 
-    def _note(self, seat: Seat, found: ops.Found) -> None:
-        self.observed.update((seat, m.decode()) for _, some in found.messages for m in some)
+    def _note(self, member: Member, found: message_ops.ObserveResult) -> None:
+        self.observed.update((member, m.decode()) for _, some in found.messages for m in some)
 
     def _present(self, lists: dict[str, list[str]]) -> set[str]:
-        """What waits for somebody who is there."""
+        """The messages that wait for a connected peer."""
         found: set[str] = set()
         for key in KEYS:
             for consumer in cast("set[bytes]", self.db.smembers(f"CONSUMERS_{key}")):
@@ -177,10 +178,10 @@ class Steps(RuleBasedStateMachine):
 
     def _lists(self) -> dict[str, list[str]]:
         names = [name.decode() for name in self.db.scan_iter(_type="list")]
-        with self.db.pipeline(transaction=False) as trip:
+        with self.db.pipeline(transaction=False) as pipeline:
             for name in names:
-                trip.lrange(name, 0, -1)
-            found = trip.execute()
+                pipeline.lrange(name, 0, -1)
+            found = pipeline.execute()
         return {name: [m.decode() for m in each] for name, each in zip(names, found, strict=True)}
 
 
@@ -198,7 +199,7 @@ def _in(message: str, raw: bytes) -> bool:
         ),
     ],
 )
-def test_nothing_is_lost_or_doubled_whatever_happens_while_somebody_leaves(
+def test_nothing_is_lost_or_duplicated_while_a_peer_leaves(
     server: Server, db: redis.Redis, monkeypatch: pytest.MonkeyPatch, examples: int
 ) -> None:
     monkeypatch.setattr(leave_ops, "STEPS", STEPS)

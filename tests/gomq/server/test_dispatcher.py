@@ -1,4 +1,4 @@
-"""How messages get to their main queues and to their receivers: in few trips, and always."""
+"""The dispatcher delivers every message to its receivers, in few round trips."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import pytest
 import redis
 
 from tambomq.errors import StoreUnavailable, WrongType
-from tambomq.gomq import leave_ops, ops
-from tambomq.gomq.dispatcher import Dispatcher
 from tambomq.gomq.model import Options
+from tambomq.gomq.ops import leave as leave_ops
+from tambomq.gomq.ops import messages as message_ops
+from tambomq.gomq.server.dispatcher import Dispatcher
 from tambomq.store.aio import AsyncStore
 from tests.servers import Server, eventually_async
 from tests.store.proxy import Proxy
@@ -49,7 +50,7 @@ async def looking(dispatcher: Dispatcher) -> AsyncIterator[None]:
 
 
 async def join(store: AsyncStore, key: str, consumer: str = "c", peer: str = P) -> None:
-    await store.run(ops.subscribe(key, consumer, peer, Options()))
+    await store.run(message_ops.subscribe(key, consumer, peer, Options()))
 
 
 def items(db: redis.Redis, key: str) -> list[bytes]:
@@ -66,7 +67,7 @@ def calls(db: redis.Redis, command: str) -> int:
 # ── publish ──────────────────────────────────────────────────────────────────
 
 
-async def test_all_that_is_published_in_one_turn_is_one_trip(server: Server) -> None:
+async def test_all_publishes_of_one_loop_turn_are_one_round_trip(server: Server) -> None:
     with Proxy(server.port) as proxy:
         store = AsyncStore(proxy.url)
         dispatcher = Dispatcher(store)
@@ -77,7 +78,7 @@ async def test_all_that_is_published_in_one_turn_is_one_trip(server: Server) -> 
         await store.close()
 
 
-async def test_what_is_published_to_one_key_in_one_turn_is_one_push_in_order(
+async def test_publishes_to_one_key_in_one_loop_turn_are_one_push_in_order(
     dispatcher: Dispatcher, db: redis.Redis
 ) -> None:
     before = calls(db, "rpush")
@@ -96,7 +97,7 @@ async def test_the_first_message_of_a_new_key_is_dispatched_at_once(
     assert dispatcher.copies == 1
 
 
-async def test_a_key_that_takes_nothing_leaves_the_others_of_its_trip_alone(
+async def test_a_key_that_refuses_writes_does_not_affect_others_of_the_round_trip(
     dispatcher: Dispatcher, aio: AsyncStore, db: redis.Redis
 ) -> None:
     await join(aio, "good")
@@ -108,7 +109,7 @@ async def test_a_key_that_takes_nothing_leaves_the_others_of_its_trip_alone(
     assert items(db, "good") == [b"1"]
 
 
-async def test_a_publish_that_nobody_waits_for_any_more_is_made(
+async def test_a_publish_is_made_though_its_caller_was_cancelled(
     dispatcher: Dispatcher, db: redis.Redis
 ) -> None:
     dispatcher.publish("k", b"1").cancel()
@@ -126,7 +127,7 @@ async def test_stopping_waits_for_what_is_under_way(
     assert db.llen("QUEUE_k") == 1
 
 
-async def test_a_publish_that_redis_did_not_hear_raises(private_server: Server) -> None:
+async def test_a_publish_that_did_not_reach_redis_raises(private_server: Server) -> None:
     store = AsyncStore(private_server.url, patience_s=0)
     dispatcher = Dispatcher(store)
     private_server.kill()
@@ -139,7 +140,7 @@ async def test_a_publish_that_redis_did_not_hear_raises(private_server: Server) 
     await store.close()
 
 
-async def test_several_keys_are_published_and_dispatched_in_one_trip(server: Server) -> None:
+async def test_several_keys_are_published_and_dispatched_in_one_round_trip(server: Server) -> None:
     with Proxy(server.port) as proxy, redis.Redis.from_url(server.url) as db:
         store = AsyncStore(proxy.url)
         dispatcher = Dispatcher(store)
@@ -158,7 +159,7 @@ async def test_several_keys_are_published_and_dispatched_in_one_trip(server: Ser
 async def test_a_backlog_larger_than_one_dispatch_is_emptied(
     dispatcher: Dispatcher, aio: AsyncStore, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ops, "COPIES", 7)
+    monkeypatch.setattr(message_ops, "MAX_COPIES", 7)
     bodies = [b"%d" % n for n in range(100)]
     db.rpush("QUEUE_k", *bodies)
     await join(aio, "k")
@@ -170,7 +171,7 @@ async def test_a_backlog_larger_than_one_dispatch_is_emptied(
 async def test_a_publish_larger_than_one_dispatch_is_emptied_behind_it(
     dispatcher: Dispatcher, aio: AsyncStore, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ops, "COPIES", 7)
+    monkeypatch.setattr(message_ops, "MAX_COPIES", 7)
     await join(aio, "k")
     bodies = [b"%d" % n for n in range(100)]
     await asyncio.gather(*(dispatcher.publish("k", body) for body in bodies))
@@ -187,7 +188,7 @@ async def test_nothing_to_dispatch_is_nothing(dispatcher: Dispatcher) -> None:
 # ── look ─────────────────────────────────────────────────────────────────────
 
 
-async def test_what_a_stranger_pushes_is_dispatched(
+async def test_a_message_pushed_by_a_foreign_client_is_dispatched(
     looking: None, aio: AsyncStore, db: redis.Redis
 ) -> None:
     await join(aio, "k")
@@ -197,7 +198,7 @@ async def test_what_a_stranger_pushes_is_dispatched(
     assert items(db, "k") == [b"0", b"1", b"2"]
 
 
-async def test_what_went_back_is_dispatched_to_who_is_still_there(
+async def test_requeued_messages_are_dispatched_to_the_remaining_peers(
     looking: None, aio: AsyncStore, db: redis.Redis
 ) -> None:
     await join(aio, "k", "d", "q")
@@ -219,8 +220,8 @@ async def test_one_key_that_cannot_be_dispatched_keeps_no_other_waiting(
         db.rpush("QUEUE_good", b"%d" % n)
         await eventually_async(lambda n=n: len(items(db, "good")) == n + 1)  # type: ignore[misc]
     assert db.llen("QUEUE_bad") == 4
-    told = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    (line,) = [record.getMessage() for record in told]
+    logged = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    (line,) = [record.getMessage() for record in logged]
     assert line.startswith("key 'bad' waits in its main queue: one of the keys QUEUE_bad, ")
 
 

@@ -1,4 +1,4 @@
-"""The door itself, mostly as a client sees it that knows nothing but the protocol."""
+"""The gRPC server, mostly seen by a client that knows only the protocol."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tambomq.errors import (
     WrongType,
 )
 from tambomq.gomq import gomq_pb2 as pb
-from tambomq.gomq.caller import ACK, BATCH, PEER
-from tambomq.gomq.handlers import address_of
-from tambomq.gomq.methods import METHODS, SERVICE
 from tambomq.gomq.model import Options
-from tambomq.gomq.server import GomqServer
+from tambomq.gomq.server.auth import ACK, BATCH, PEER
+from tambomq.gomq.server.grpc_handlers import address_of
+from tambomq.gomq.server.grpc_server import GomqServer
+from tambomq.gomq.server.methods import METHODS, SERVICE
 from tambomq.store.aio import AsyncStore
 from tests.gomq.fakes import LOOPS, FakeService, Served, serving
 from tests.servers import Server, eventually
@@ -143,7 +143,9 @@ def test_a_client_over_ipv4_of_a_server_on_all_addresses_is_no_ipv6_peer(
     assert service.requests[0][1].peer.startswith("127.0.0.1:")
 
 
-def test_a_client_may_say_who_it_is_and_what_arrived(raw: Raw, service: FakeService) -> None:
+def test_metadata_carries_the_peer_and_the_acknowledged_batch(
+    raw: Raw, service: FakeService
+) -> None:
     call = raw.start("Observe", CONSUMER, x_gomq_peer="me", x_gomq_ack="b7")
     assert call.result() == pb.RecordSet()
     assert dict(call.initial_metadata())[BATCH] == "batch-1"
@@ -183,7 +185,7 @@ def test_an_error_of_the_service_is_a_status_and_nothing_for_the_log(
 
 
 @pytest.mark.parametrize("name", ["Publish", "Watch"])
-def test_an_error_that_nobody_foresaw_is_logged_once_and_kept_from_the_client(
+def test_an_unexpected_error_is_logged_once_and_not_sent_to_the_client(
     name: str, raw: Raw, service: FakeService, caplog: pytest.LogCaptureFixture
 ) -> None:
     service.error = ValueError("a secret")
@@ -191,7 +193,7 @@ def test_an_error_that_nobody_foresaw_is_logged_once_and_kept_from_the_client(
     assert code is Status.INTERNAL
     assert "secret" not in details
     (record,) = warnings(caplog)
-    assert record.name == "tambomq.gomq.handlers"
+    assert record.name == "tambomq.gomq.server.grpc_handlers"
     assert record.exc_info
     assert record.exc_info[1] is service.error
     service.error = None
@@ -199,7 +201,7 @@ def test_an_error_that_nobody_foresaw_is_logged_once_and_kept_from_the_client(
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    """What was logged that somebody should look at."""
+    """The logged warnings and errors."""
     return [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
@@ -306,13 +308,13 @@ def test_a_stopping_server_cuts_off_what_outlasts_its_grace(
 # ── life ─────────────────────────────────────────────────────────────────────
 
 
-def test_a_taken_port_is_told_and_nothing_is_left_behind(served: Served) -> None:
+def test_a_taken_port_is_an_error_and_nothing_is_left_behind(served: Served) -> None:
     host, port = served.server.address
 
     async def start() -> None:
-        with pytest.raises(BrokerUnavailable, match=r"cannot listen.*in use") as told:
+        with pytest.raises(BrokerUnavailable, match=r"cannot listen.*in use") as caught:
             await GomqServer(port=port).start()
-        assert told.value.address == f"{host}:{port}"
+        assert caught.value.address == f"{host}:{port}"
 
     served.run(start())
 
@@ -327,7 +329,7 @@ def test_a_name_is_taken_if_one_of_its_addresses_is(served: Served) -> None:
     served.run(start())
 
 
-def test_an_unknown_host_is_told(served: Served) -> None:
+def test_an_unknown_host_is_an_error(served: Served) -> None:
     async def start() -> None:
         with pytest.raises(BrokerUnavailable, match="cannot listen"):
             await GomqServer(host="no such host", port=0).start()
@@ -374,7 +376,7 @@ async def test_a_store_that_was_given_stays_open(server: Server) -> None:
     async with GomqServer(store, port=0) as gomq:
         assert gomq.stats.published == 0
         await gomq.check()
-    assert store._here().lanes
+    assert store._loop_state().connections
     await store.close()
 
 

@@ -1,4 +1,4 @@
-"""What a server tells about itself, and to whom: health, reflection, tokens."""
+"""Health, reflection and tokens of a GOMQ server."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from tambomq.errors import BrokerRefused, StoreUnavailable
 from tambomq.gomq import gomq_pb2 as pb
-from tambomq.gomq import health
-from tambomq.gomq.methods import SERVICE
+from tambomq.gomq.server import health
+from tambomq.gomq.server.methods import SERVICE
 from tests.gomq.fakes import KINDS, FakeService, connected, serving
 
 Status = grpc.StatusCode
@@ -80,7 +80,7 @@ def test_a_server_without_its_store_is_not_serving_until_it_is_back(service: Fak
 def test_a_server_whose_store_is_silent_is_not_serving(
     service: FakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "_PATIENCE_S", 0.05)
+    monkeypatch.setattr(health, "_PING_TIMEOUT_S", 0.05)
     service.hang = True
     with channel(service) as opened:
         assert check(opened) == Reply.NOT_SERVING
@@ -88,13 +88,13 @@ def test_a_server_whose_store_is_silent_is_not_serving(
 
 def test_the_health_of_something_else_is_not_known(service: FakeService) -> None:
     with channel(service) as opened:
-        with pytest.raises(grpc.RpcError) as told:
+        with pytest.raises(grpc.RpcError) as caught:
             check(opened, "routeguide.Nothing")
-        error: Any = told.value
+        error: Any = caught.value
         assert error.code() is Status.NOT_FOUND
 
 
-def test_who_watches_the_health_hears_of_each_change(
+def test_a_health_watch_reports_each_change(
     service: FakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health, "_EVERY_S", 0.01)
@@ -109,7 +109,7 @@ def test_who_watches_the_health_hears_of_each_change(
         changes.cancel()
 
 
-def test_who_watches_the_health_of_something_else_hears_so_and_may_wait(
+def test_a_health_watch_of_an_unknown_service_reports_that_and_stays_open(
     service: FakeService,
 ) -> None:
     with serving(service=service) as served, dialled(served.address) as opened:
@@ -148,9 +148,9 @@ def test_a_server_describes_what_it_serves(name: str, file: str, service: FakeSe
 def test_with_a_token_health_is_for_all_and_reflection_is_not(service: FakeService) -> None:
     with channel(service, token="open sesame") as opened:
         assert check(opened) == Reply.SERVING
-        with pytest.raises(grpc.RpcError) as told:
+        with pytest.raises(grpc.RpcError) as caught:
             listed(opened)
-        error: Any = told.value
+        error: Any = caught.value
         assert error.code() is Status.UNAUTHENTICATED
         assert SERVICE in listed(opened, TOKEN)
 
@@ -164,9 +164,9 @@ def test_without_the_token_no_call_reaches_the_service(
         serving(service=service, token="open sesame") as served,
         connected(kind, served.address, token=token) as client,
     ):
-        with pytest.raises(BrokerRefused) as told:
+        with pytest.raises(BrokerRefused) as caught:
             client.publish("orders", "one")
-        assert told.value.status == "UNAUTHENTICATED"
+        assert caught.value.status == "UNAUTHENTICATED"
         with pytest.raises(BrokerRefused):
             list(client.watch("c"))
         assert not service.requests

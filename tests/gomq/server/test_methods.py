@@ -1,4 +1,4 @@
-"""What was compiled is what existing clients were compiled against, and what is written."""
+"""The compiled protocol matches its source and that of existing clients."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from google.protobuf.descriptor import FieldDescriptor
 
 import tambomq.gomq
 from tambomq.gomq import gomq_pb2 as pb
-from tambomq.gomq.methods import METHODS, SERVICE
+from tambomq.gomq.server.methods import METHODS, SERVICE
 
 TYPES = {
     FieldDescriptor.TYPE_STRING: "string",
@@ -76,7 +76,7 @@ def test_every_call_of_the_service_is_served() -> None:
         assert method.streams == described.server_streaming
 
 
-def test_what_is_compiled_is_what_is_written() -> None:
+def test_the_compiled_protocol_matches_its_source() -> None:
     written = (Path(tambomq.gomq.__path__[0]) / "gomq.proto").read_text("utf-8")
     messages = {
         name: {

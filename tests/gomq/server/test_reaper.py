@@ -11,9 +11,9 @@ import pytest
 import redis
 
 from tambomq.errors import StoreUnavailable, TamboError, WrongType
-from tambomq.gomq import ops
 from tambomq.gomq.model import Options
-from tambomq.gomq.reaper import Reaper
+from tambomq.gomq.ops import messages as message_ops
+from tambomq.gomq.server.reaper import Reaper
 from tambomq.store.aio import AsyncStore
 from tambomq.store.call import Call
 from tests.gomq.conftest import Peer, Serve, publish
@@ -30,10 +30,10 @@ async def aio(server: Server) -> AsyncIterator[AsyncStore]:
     await opened.close()
 
 
-async def join(store: AsyncStore, *seats: tuple[str, str]) -> None:
+async def join(store: AsyncStore, *members: tuple[str, str]) -> None:
     """Subscribe pairs of consumer and peer to k."""
-    for consumer, peer in seats:
-        await store.run(ops.subscribe("k", consumer, peer, OPTIONS))
+    for consumer, peer in members:
+        await store.run(message_ops.subscribe("k", consumer, peer, OPTIONS))
 
 
 async def test_silent_peers_are_disconnected_and_the_others_stay(
@@ -41,33 +41,33 @@ async def test_silent_peers_are_disconnected_and_the_others_stay(
 ) -> None:
     caplog.set_level("INFO")
     await join(aio, ("c", "p"), ("c", "q"), ("d", "r"), ("d", "q"))
-    await aio.run(ops.push("k", [b"1"]))
-    await aio.run(ops.dispatch("k"))
+    await aio.run(message_ops.push("k", [b"1"]))
+    await aio.run(message_ops.dispatch("k"))
     for peer in "pr":
         db.set(f"LASTACTION_{peer}", 1)
     reaper = Reaper(aio, OPTIONS)
-    await reaper.look()
+    await reaper.check()
     assert (db.smembers("PEERS_c"), db.smembers("PEERS_d")) == ({b"q"}, {b"q"})
     assert (reaper.peers, reaper.returned) == (2, 0)
-    assert "consumer 'c': 1 silent peers are gone, 0 messages" in caplog.text
+    assert "consumer 'c': disconnected 1 silent peers, requeued 0 messages" in caplog.text
     db.set("LASTACTION_q", 1)
-    await reaper.look()
+    await reaper.check()
     assert (reaper.peers, reaper.returned) == (4, 1)
     assert db.lrange("QUEUE_k", 0, -1) == [b"1"]
 
 
-async def test_all_consumers_are_looked_at_though_a_few_at_a_time(
+async def test_all_consumers_are_checked_a_few_at_a_time(
     aio: AsyncStore, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tambomq.gomq.reaper._CHUNK", 5)
+    monkeypatch.setattr("tambomq.gomq.server.reaper._CHUNK", 5)
     await join(aio, *((f"c{n}", "p") for n in range(12)))
     db.set("LASTACTION_p", 1)
     reaper = Reaper(aio, OPTIONS)
-    await reaper.look()
+    await reaper.check()
     assert reaper.peers == 12
 
 
-async def test_a_consumer_that_cannot_be_looked_at_keeps_no_other(
+async def test_a_consumer_that_cannot_be_checked_affects_no_other(
     aio: AsyncStore, db: redis.Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
     await join(aio, ("a", "p"), ("b", "p"), ("c", "p"))
@@ -75,16 +75,16 @@ async def test_a_consumer_that_cannot_be_looked_at_keeps_no_other(
     db.delete("PEERS_b")
     db.set("PEERS_b", "no set")
     reaper = Reaper(aio, OPTIONS)
-    await reaper.look()
+    await reaper.check()
     assert reaper.peers == 2
     assert "the peers of consumer 'b' stay" in caplog.text
 
 
-async def test_a_store_that_is_gone_ends_a_look(private_server: Server) -> None:
+async def test_an_unavailable_store_ends_a_check(private_server: Server) -> None:
     store = AsyncStore(private_server.url, patience_s=0)
     private_server.kill()
     with pytest.raises(StoreUnavailable):
-        await Reaper(store, OPTIONS).look()
+        await Reaper(store, OPTIONS).check()
     await store.close()
 
 
@@ -110,19 +110,19 @@ async def test_a_peer_that_observes_stays(serve: Serve, db: redis.Redis) -> None
     await alive.subscribe("k")
     await silent.subscribe("k")
 
-    async def silent_is_gone() -> bool:
+    async def silent_is_disconnected() -> bool:
         await alive.observe()
         return service.stats.disconnected == 1
 
-    await eventually_async(silent_is_gone, within_s=20)
+    await eventually_async(silent_is_disconnected, within_s=20)
     assert db.smembers("PEERS_c") == {b"alive"}
 
 
-# ── when it looks ────────────────────────────────────────────────────────────
+# ── when it checks ───────────────────────────────────────────────────────────
 
 
 @pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def backoff_delays(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long a reaper with 30 s has paused; the fourth pause is the last."""
     slept: list[float] = []
 
@@ -131,30 +131,30 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         if len(slept) == 4:
             raise asyncio.CancelledError
 
-    monkeypatch.setattr("tambomq.gomq.reaper.asyncio.sleep", sleep)
+    monkeypatch.setattr("tambomq.gomq.server.reaper.asyncio.sleep", sleep)
     return slept
 
 
-async def looks(
+async def checks(
     reaper: Reaper, monkeypatch: pytest.MonkeyPatch, *errors: TamboError | None
 ) -> None:
-    """Let its looks end so, and run it."""
+    """Run the reaper with checks that have these outcomes."""
     outcomes = iter(errors)
 
-    async def look() -> None:
+    async def check() -> None:
         if error := next(outcomes):
             raise error
 
-    monkeypatch.setattr(reaper, "look", look)
+    monkeypatch.setattr(reaper, "check", check)
     with suppress(asyncio.CancelledError):
         await reaper.run()
 
 
 async def test_all_get_their_time_again_when_a_server_starts(
-    aio: AsyncStore, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+    aio: AsyncStore, backoff_delays: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await looks(Reaper(aio, OPTIONS), monkeypatch, None, None, None)
-    assert pauses == [30, 5, 5, 5]
+    await checks(Reaper(aio, OPTIONS), monkeypatch, None, None, None)
+    assert backoff_delays == [30, 5, 5, 5]
 
 
 @pytest.mark.parametrize(
@@ -162,28 +162,28 @@ async def test_all_get_their_time_again_when_a_server_starts(
 )
 async def test_all_get_their_time_again_when_redis_was_away(
     aio: AsyncStore,
-    pauses: list[float],
+    backoff_delays: list[float],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     error: Callable[[], TamboError],
 ) -> None:
-    await looks(Reaper(aio, OPTIONS), monkeypatch, None, error(), None)
-    assert pauses == [30, 5, 30, 5]
+    await checks(Reaper(aio, OPTIONS), monkeypatch, None, error(), None)
+    assert backoff_delays == [30, 5, 30, 5]
     assert "no peer is disconnected: " in caplog.text
 
 
 async def test_all_get_their_time_again_when_the_clock_of_redis_was_set_forward(
     aio: AsyncStore,
-    pauses: list[float],
+    backoff_delays: list[float],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     ahead = iter([0, 1, 41, 42])
     now = monotonic()
     monkeypatch.setattr(
-        "tambomq.gomq.reaper.admin_ops.server_s",
+        "tambomq.gomq.server.reaper.admin_ops.server_s",
         lambda: Call("TIME", (), (), lambda _: now + next(ahead), repeatable=True),
     )
-    await looks(Reaper(aio, OPTIONS), monkeypatch, None, None)
-    assert pauses == [30, 5, 30, 5]
+    await checks(Reaper(aio, OPTIONS), monkeypatch, None, None)
+    assert backoff_delays == [30, 5, 30, 5]
     assert "the clock of Redis was set forward" in caplog.text

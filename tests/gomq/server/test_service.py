@@ -12,15 +12,15 @@ import redis.asyncio
 
 from tambomq.errors import SettingsError, StoreUnavailable
 from tambomq.gomq import gomq_pb2 as pb
-from tambomq.gomq.caller import Caller
-from tambomq.gomq.service import Service
+from tambomq.gomq.server.auth import Caller
+from tambomq.gomq.server.service import Service
 from tambomq.store.aio import AsyncStore
 from tests.gomq.conftest import Peer, Serve, payloads, publish
 from tests.servers import Server, binaries, eventually_async
 from tests.store.proxy import Proxy
 
 
-async def test_what_is_published_is_observed_with_its_key_id_and_date(service: Service) -> None:
+async def test_published_messages_are_observed_with_key_id_and_date(service: Service) -> None:
     peer = Peer(service)
     await peer.subscribe("FOO")
     await publish(service, "FOO", b"\xffHello", b"")
@@ -73,7 +73,7 @@ async def test_a_peer_that_only_observes_gets_what_waited_for_the_first(service:
     assert await other.observe() == [b"2"]
 
 
-async def test_a_consumer_whose_peers_have_gone_gets_its_backlog_by_observing(
+async def test_a_consumer_whose_peers_left_gets_its_backlog_by_observing(
     service: Service, db: redis.Redis
 ) -> None:
     peer = Peer(service)
@@ -101,13 +101,13 @@ async def test_a_batch_is_handed_out_until_it_is_acknowledged(
     peer = Peer(service)
     await peer.subscribe("k")
     await publish(service, "k", b"1", b"2")
-    assert await peer.observe_kept("", most=1) == [b"1"]
+    assert await peer.observe_kept("", limit=1) == [b"1"]
     first = peer.batch
     assert await peer.observe_kept("") == [b"1"]
     assert peer.batch == first
     assert await peer.observe_kept(first) == [b"2"]
     assert peer.batch != first
-    assert await peer.observe_kept(peer.batch, most=0) == []
+    assert await peer.observe_kept(peer.batch, limit=0) == []
     assert not db.exists(f"HANDED_c_{peer.name}")
 
 
@@ -117,7 +117,7 @@ async def test_a_batch_that_is_acknowledged_in_unsubscribing_does_not_go_back(
     peer = Peer(service)
     await peer.subscribe("k")
     await publish(service, "k", b"1", b"2")
-    await peer.observe_kept("", most=1)
+    await peer.observe_kept("", limit=1)
     await peer.unsubscribe("k", peer.batch)
     assert db.llen("QUEUE_k") == 1
 
@@ -171,13 +171,13 @@ async def test_a_cluster_is_refused() -> None:
     with Server(binaries.valkey(), "--cluster-enabled", "yes") as node:
         store = AsyncStore(node.url)
         try:
-            with pytest.raises(SettingsError, match="cannot be spread over a cluster"):
+            with pytest.raises(SettingsError, match="cannot use a Redis Cluster"):
                 await Service(store).start()
         finally:
             await store.close()
 
 
-async def test_what_others_keep_in_the_database_stays(serve: Serve, db: redis.Redis) -> None:
+async def test_foreign_keys_in_the_database_are_kept(serve: Serve, db: redis.Redis) -> None:
     theirs = {"their": "value", "QUEUEs": "7", "rsmq:QUEUES": "x"}
     db.mset(theirs)
     db.rpush("QUEUE_old", "from another day")

@@ -1,4 +1,4 @@
-"""Which status tells of which error."""
+"""The gRPC status of each error."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from tambomq import errors
-from tambomq.gomq.status import Code, status_of
+from tambomq.gomq.server.status import Code, status_of
 
 
 @pytest.mark.parametrize("code", list(Code))
@@ -38,7 +38,7 @@ def test_a_refusal_says_its_status_itself() -> None:
     assert status_of(refusal) == (Code.UNAUTHENTICATED, "a token is needed")
 
 
-def test_a_fault_of_ours_is_not_told_to_strangers() -> None:
+def test_internal_errors_are_not_shown_to_clients() -> None:
     code, text = status_of(KeyError("/etc/secret"))
     assert code is Code.INTERNAL
     assert "secret" not in text

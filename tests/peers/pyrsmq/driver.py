@@ -25,7 +25,7 @@ _NAMES = {
 
 
 class Driver:
-    """One client, and what it can be asked."""
+    """One client and its operations."""
 
     def __init__(self) -> None:
         self._redis: redis.Redis | None = None
@@ -84,7 +84,7 @@ class Driver:
             return False
 
     def drain(self, queue: str, total: int, forget: bool) -> list[dict[str, Any]]:
-        """Receive until the queue counts *total* receives, by whomever."""
+        """Receive until the queue counts *total* receives, of any client."""
         taken = []
         while True:
             if message := self.receive(queue):
@@ -112,7 +112,7 @@ def _answer(driver: Driver, op: str, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Answer each line until there are no more."""
+    """Answer each line until the input ends."""
     driver = Driver()
     for line in sys.stdin:
         fields = json.loads(line)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tambomq.pipeline.dead import SAMPLES, Letter, histogram, shape
+from tambomq.pipeline.dlq.histogram import SAMPLES, DeadLetterInfo, histogram, shape
 
 
 @pytest.mark.parametrize(
@@ -30,9 +30,10 @@ def test_what_differs_from_case_to_case_is_left_out(detail: str, like: str) -> N
 
 def test_kinds_are_counted_the_most_frequent_first() -> None:
     letters = [
-        Letter("chasqui:q", str(n), "unrecoverable", "mail", f"bad {n}", 1000 + n) for n in range(5)
+        DeadLetterInfo("chasqui:q", str(n), "unrecoverable", "mail", f"bad {n}", 1000 + n)
+        for n in range(5)
     ]
-    other = Letter("rsmq:q", "x", "", "", "bad thing", 7)
+    other = DeadLetterInfo("rsmq:q", "x", "", "", "bad thing", 7)
     first, second = histogram([other, *letters])
     assert (first.count, first.first_ms, first.last_ms) == (5, 1000, 1004)
     assert first.shape == "bad <n>"

@@ -9,15 +9,15 @@ from typing import Any
 
 import redis
 
+from tambomq.bulk.redrives import DONE, STOPPED, Redrive
 from tambomq.chasqui import Job, UnrecoverableError, Worker
-from tambomq.chasqui.ops import Policy
-from tambomq.pipeline import redrive
-from tambomq.pipeline.grave_chasqui import ChasquiGrave
-from tambomq.pipeline.picks import Pick
-from tambomq.pipeline.redrive import Order, Outcome, Planned
-from tambomq.store.redrives import DONE, STOPPED, Redrive
+from tambomq.chasqui.ops.add import Policy
+from tambomq.pipeline.dlq import redrive
+from tambomq.pipeline.dlq.chasqui import ChasquiDlq
+from tambomq.pipeline.dlq.redrive import RedriveOptions, RedrivePlan, RedriveResult
+from tambomq.pipeline.dlq.selection import Selection
 from tambomq.store.sync import Store
-from tests.pipeline.dying_letters import bury, dead, ids
+from tests.pipeline.dying_letters import add_dead_letters, dead, ids
 from tests.servers import Server, eventually_async
 
 COUNT = 40
@@ -34,21 +34,21 @@ async def working(url: str, handler: Callable[[Job], Any]) -> AsyncIterator[None
         await running
 
 
-async def run(server: Server) -> Outcome:
+async def run(server: Server) -> RedriveResult:
     """Redrive all letters, a tenth of them ahead."""
     store = Store(server.url)
     try:
-        grave = ChasquiGrave(store, server.url, "orders", Policy())
-        picks = [Pick(letter.id) for letter in grave.letters()]
-        told = Redrive("r", until=grave.until(), selected=COUNT, canary=4)
-        planned = Planned(told, picks, is_known=False)
-        return await asyncio.to_thread(redrive.run, grave, planned, Order(canary=0.1))
+        dlq = ChasquiDlq(store, server.url, "orders", Policy())
+        selections = [Selection(letter.id) for letter in dlq.letters()]
+        started = Redrive("r", until=dlq.until(), selected=COUNT, canary=4)
+        planned = RedrivePlan(started, selections, is_known=False)
+        return await asyncio.to_thread(redrive.run, dlq, planned, RedriveOptions(canary=0.1))
     finally:
         store.close()
 
 
 async def test_what_a_worker_can_do_by_now_is_done(server: Server, db: redis.Redis) -> None:
-    bury(db, COUNT)
+    add_dead_letters(db, COUNT)
     ran: list[str] = []
 
     async def mended(job: Job) -> None:
@@ -56,7 +56,7 @@ async def test_what_a_worker_can_do_by_now_is_done(server: Server, db: redis.Red
 
     async with working(server.url, mended):
         done = await run(server)
-        assert (done.state, done.moved, done.fates) == (DONE, COUNT, {"done": 4})
+        assert (done.state, done.moved, done.outcomes) == (DONE, COUNT, {"done": 4})
         await eventually_async(lambda: len(ran) == COUNT, within_s=30)
     assert sorted(ran) == sorted(f"job-{n}" for n in range(COUNT))
     assert dead(db) == []
@@ -65,12 +65,12 @@ async def test_what_a_worker_can_do_by_now_is_done(server: Server, db: redis.Red
 async def test_what_a_worker_still_cannot_do_stops_the_others(
     server: Server, db: redis.Redis
 ) -> None:
-    bury(db, COUNT)
+    add_dead_letters(db, COUNT)
 
     async def broken(job: Job) -> None:
         raise UnrecoverableError("still broken")
 
     async with working(server.url, broken):
         done = await run(server)
-    assert (done.state, done.moved, done.fates) == (STOPPED, 4, {"died": 4})
+    assert (done.state, done.moved, done.outcomes) == (STOPPED, 4, {"died": 4})
     assert sorted(ids(dead(db))) == sorted(f"job-{n}" for n in range(COUNT))

@@ -1,11 +1,11 @@
-"""What is written about new bodies is read, and Spark's complaints become one line."""
+"""``--set`` is parsed, and errors of Spark become one line."""
 
 from __future__ import annotations
 
 import pytest
 
 from tambomq.errors import SettingsError
-from tambomq.pipeline.picks import rewriting, sql_fault
+from tambomq.pipeline.dlq.selection import rewriting, sql_fault
 
 
 class ParseException(Exception):
@@ -28,7 +28,7 @@ def test_what_stands_behind_the_equals_sign_is_the_new_body(text: str, expressio
 
 
 @pytest.mark.parametrize("text", ["", "payload", "payload =", "name = 'x'", "payload == 'x'"])
-def test_what_sets_no_body_is_told(text: str) -> None:
+def test_a_set_option_without_a_body_is_reported(text: str) -> None:
     with pytest.raises(SettingsError, match="--set wants payload ="):
         rewriting(text)
 

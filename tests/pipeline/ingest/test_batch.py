@@ -1,4 +1,4 @@
-"""What a batch knows of itself before any row is read. No Spark."""
+"""The facts of a batch that are known before any row is read. No Spark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tambomq.errors import LakeError
-from tambomq.pipeline.batch import reached_ms, span
+from tambomq.pipeline.ingest.batch import batch_info, reached_ms
 
 END = {"rsmq:journal:q": {"id": "5-0", "added": 3}}
 
@@ -21,24 +21,24 @@ def checkpoint(home: Path, version: str = "v1", end: str = json.dumps(END)) -> P
 
 
 def test_a_batch_is_known_by_its_query_its_number_and_its_end(tmp_path: Path) -> None:
-    found = span(checkpoint(tmp_path), 7)
+    found = batch_info(checkpoint(tmp_path), 7)
     assert (found.query, found.number, found.end) == ("me", 7, END)
 
 
 def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LakeError, match="is of version v9, not v1"):
-        span(checkpoint(tmp_path, "v9"), 7)
+        batch_info(checkpoint(tmp_path, "v9"), 7)
 
 
 @pytest.mark.parametrize("end", ["", "{", "{}\n{}"])
 def test_a_checkpoint_that_cannot_be_read_is_named(tmp_path: Path, end: str) -> None:
     with pytest.raises(LakeError, match="cannot be read"):
-        span(checkpoint(tmp_path, end=end), 7)
+        batch_info(checkpoint(tmp_path, end=end), 7)
 
 
 def test_a_batch_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LakeError, match="cannot be read"):
-        span(tmp_path, 0)
+        batch_info(tmp_path, 0)
 
 
 def test_nothing_is_closed_beyond_the_stream_that_is_furthest_behind() -> None:

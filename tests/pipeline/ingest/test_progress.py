@@ -1,13 +1,13 @@
-"""What is shown of a batch, from what Spark tells."""
+"""The progress line of a batch, from Spark's progress report."""
 
 from __future__ import annotations
 
 import json
 
-from tambomq.pipeline.progress import Progress
+from tambomq.pipeline.ingest.progress import Progress
 
 
-def told(**more: object) -> dict[str, object]:
+def spark_progress(**more: object) -> dict[str, object]:
     end = {"rsmq:journal:q": {"id": "5000-0", "lost": 3}, "chasqui:events:q": {"id": "9000-1"}}
     latest = {"rsmq:journal:q": {"id": "7500-0"}, "chasqui:events:q": {"id": "9000-1"}}
     source = {"endOffset": json.dumps(end), "latestOffset": json.dumps(latest)}
@@ -15,21 +15,21 @@ def told(**more: object) -> dict[str, object]:
     return {**batch, "sources": [source], **more}
 
 
-def test_rows_time_lag_and_losses_are_told() -> None:
-    assert Progress.told(told()) == Progress(4, 1000, 2.0, 2.5, 2, 3)
+def test_rows_time_lag_and_losses_are_shown() -> None:
+    assert Progress.from_spark(spark_progress()) == Progress(4, 1000, 2.0, 2.5, 2, 3)
 
 
-def test_a_query_that_has_told_nothing_yet_is_shown() -> None:
-    assert Progress.told({}) == Progress(0, 0, 0, 0, 0, 0)
+def test_a_query_without_progress_is_shown() -> None:
+    assert Progress.from_spark({}) == Progress(0, 0, 0, 0, 0, 0)
 
 
 def test_a_source_that_does_not_know_where_its_end_is_has_no_lag() -> None:
     source = {"endOffset": {"rsmq:journal:q": {"id": "5000-0"}}, "latestOffset": None}
-    assert Progress.told(told(sources=[source])).lag_s == 0
+    assert Progress.from_spark(spark_progress(sources=[source])).lag_s == 0
 
 
 def test_a_line_has_all_that_matters() -> None:
-    line = Progress.told(told()).line(total=5000, late=2)
+    line = Progress.from_spark(spark_progress()).line(total=5000, late=2)
     for part in ("batch 4", "1,000 rows in 2.0 s (500/s)", "lag 2.5 s", "2 streams", "5,000 rows"):
         assert part in line
     assert line.endswith("3 lost  ·  2 late")

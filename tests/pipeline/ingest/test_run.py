@@ -14,19 +14,19 @@ from pyspark.sql import SparkSession
 
 from tambomq.chasqui.keys import Keys
 from tambomq.errors import LakeError
-from tambomq.pipeline import lake as lakes
-from tambomq.pipeline.batch import LATE_ROWS, Rules
-from tambomq.pipeline.compact import compact
-from tambomq.pipeline.lake import BRONZE, CLOSED, COLUMNS, Lake
-from tambomq.pipeline.run import Pipeline, Plan
-from tambomq.spark.columns import TEXT, Column, Columns
+from tambomq.pipeline.ingest.batch import LATE_ROWS, LifecycleTimeouts
+from tambomq.pipeline.ingest.run import Pipeline, PipelineOptions
+from tambomq.pipeline.lake import lake as lakes
+from tambomq.pipeline.lake.compact import compact
+from tambomq.pipeline.lake.lake import BRONZE, CLOSED, COLUMNS, Lake
+from tambomq.spark.core.columns import TEXT, Column, Columns
 from tests.pipeline import comparing
-from tests.pipeline.truth import Life
+from tests.pipeline.truth import Lifecycle
 from tests.pipeline.workload import Workload
 from tests.servers import Server, binaries
 
 JOBS = 600
-SOON = Rules(watermark_ms=0, give_up_ms=10**12)
+SOON = LifecycleTimeouts(watermark_ms=0, give_up_ms=10**12)
 
 pytestmark = [
     pytest.mark.slow,
@@ -39,12 +39,12 @@ class Filled(NamedTuple):
 
     server: Server
     lake: Lake
-    lives: list[Life]
+    lifecycles: list[Lifecycle]
 
 
-def run(spark: SparkSession, lake: Lake, plan: Plan) -> int:
+def run(spark: SparkSession, lake: Lake, options: PipelineOptions) -> int:
     """Let a pipeline take what there is; return how many rows that was."""
-    return sum(each.rows for each in Pipeline(spark, lake, plan).follow(lambda: False))
+    return sum(each.rows for each in Pipeline(spark, lake, options).follow(lambda: False))
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +54,8 @@ def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
         traffic.fill(JOBS)
         traffic.close()
         lake = Lake.make(tmp_path_factory.mktemp("filled") / "lake")
-        run(spark, lake, Plan(server.url, once=True, batch_rows=1400, rules=SOON))
-        yield Filled(server, lake, traffic.lives)
+        run(spark, lake, PipelineOptions(server.url, once=True, batch_rows=1400, timeouts=SOON))
+        yield Filled(server, lake, traffic.lifecycles)
 
 
 @pytest.fixture
@@ -67,16 +67,16 @@ def copied(filled: Filled, tmp_path: Path) -> Filled:
 
 def test_bronze_has_every_entry_once(spark: SparkSession, filled: Filled) -> None:
     assert filled.lake.log.version().number > 1
-    comparing.is_bronze(spark, filled.lake, filled.lives)
+    comparing.is_bronze(spark, filled.lake, filled.lifecycles)
 
 
 def test_silver_is_the_truth(spark: SparkSession, filled: Filled) -> None:
     assert filled.lake.log.version().of(CLOSED)
-    comparing.is_silver(spark, filled.lake, filled.lives)
+    comparing.is_silver(spark, filled.lake, filled.lifecycles)
 
 
 def test_gold_is_the_truth(spark: SparkSession, filled: Filled) -> None:
-    comparing.is_gold(spark, filled.lake, filled.lives)
+    comparing.is_gold(spark, filled.lake, filled.lifecycles)
 
 
 def test_files_lie_by_protocol_queue_and_day(filled: Filled) -> None:
@@ -87,50 +87,60 @@ def test_files_lie_by_protocol_queue_and_day(filled: Filled) -> None:
 
 def test_what_was_taken_is_not_taken_again(spark: SparkSession, copied: Filled) -> None:
     before = copied.lake.log.version().number
-    assert run(spark, copied.lake, Plan(copied.server.url, once=True)) == 0
+    assert run(spark, copied.lake, PipelineOptions(copied.server.url, once=True)) == 0
     assert copied.lake.log.version().number == before
 
 
 def test_what_is_told_of_a_closed_job_is_kept_as_late_and_counted(
     spark: SparkSession, copied: Filled
 ) -> None:
-    closed = next(life for life in copied.lives if life.queue == "orders" and life.finished_ms)
+    closed = next(
+        lifecycle
+        for lifecycle in copied.lifecycles
+        if lifecycle.queue == "orders" and lifecycle.finished_ms
+    )
     fields: Any = {"e": "completed", "id": closed.id, "ts": "1", "attempt": "9"}
     with redis.Redis.from_url(copied.server.url) as db:
         place = db.xadd(Keys("orders").events, fields)
     try:
-        assert run(spark, copied.lake, Plan(copied.server.url, once=True, rules=SOON)) == 1
+        assert (
+            run(spark, copied.lake, PipelineOptions(copied.server.url, once=True, timeouts=SOON))
+            == 1
+        )
         (late,) = comparing.rows(spark, copied.lake, "late")
         assert (late["id"], late["attempt"]) == (closed.id, 9)
         assert copied.lake.log.version().facts[LATE_ROWS] == 1
-        comparing.is_silver(spark, copied.lake, copied.lives)
+        comparing.is_silver(spark, copied.lake, copied.lifecycles)
         assert copied.lake.read(spark, "bronze").where("attempt = 9").count() == 1
     finally:
         with redis.Redis.from_url(copied.server.url) as db:
             db.xdel(Keys("orders").events, place)
 
 
-def test_a_job_that_is_redriven_after_it_was_closed_has_a_second_life(
+def test_a_job_redriven_after_it_was_closed_has_a_second_lifecycle(
     spark: SparkSession, copied: Filled
 ) -> None:
     dead = next(
-        life
-        for life in copied.lives
-        if life.queue == "orders" and life.outcome == "dead" and life.body_bytes
+        lifecycle
+        for lifecycle in copied.lifecycles
+        if lifecycle.queue == "orders" and lifecycle.outcome == "dead" and lifecycle.body_bytes
     )
     at_ms = (dead.finished_ms or 0) + 3_600_000
-    told: list[Any] = [
+    events: list[Any] = [
         {"e": "completed", "id": dead.id, "ts": str(at_ms + 30), "attempt": "1"},
         {"e": "active", "id": dead.id, "ts": str(at_ms + 20), "attempt": "1"},
         {"e": "waiting", "id": dead.id, "ts": str(at_ms), "n": dead.name or "x"},
     ]
     with redis.Redis.from_url(copied.server.url) as db:
-        places = [db.xadd(Keys("orders").events, fields) for fields in reversed(told)]
+        places = [db.xadd(Keys("orders").events, fields) for fields in reversed(events)]
     try:
-        assert run(spark, copied.lake, Plan(copied.server.url, once=True, rules=SOON)) == 3
-        lives = comparing.silver(spark, copied.lake)
-        first = lives["chasqui", "orders", dead.id, False]
-        second = lives["chasqui", "orders", dead.id, True]
+        assert (
+            run(spark, copied.lake, PipelineOptions(copied.server.url, once=True, timeouts=SOON))
+            == 3
+        )
+        lifecycles = comparing.silver(spark, copied.lake)
+        first = lifecycles["chasqui", "orders", dead.id, False]
+        second = lifecycles["chasqui", "orders", dead.id, True]
         assert (first["outcome"], second["outcome"]) == ("dead", "done")
         assert (second["enqueued_at"], second["wait_ms"]) == (at_ms, 20)
         assert comparing.rows(spark, copied.lake, "late") == []
@@ -144,9 +154,9 @@ def test_compaction_changes_no_row(spark: SparkSession, copied: Filled) -> None:
     done = compact(copied.lake)
     assert done.merged > done.into > 0
     assert len(copied.lake.log.version().of(BRONZE)) < before
-    comparing.is_bronze(spark, copied.lake, copied.lives)
-    comparing.is_silver(spark, copied.lake, copied.lives)
-    comparing.is_gold(spark, copied.lake, copied.lives)
+    comparing.is_bronze(spark, copied.lake, copied.lifecycles)
+    comparing.is_silver(spark, copied.lake, copied.lifecycles)
+    comparing.is_gold(spark, copied.lake, copied.lifecycles)
 
 
 def test_a_column_that_files_are_too_old_to_have_is_null(
@@ -164,7 +174,7 @@ def test_another_checkpoint_is_refused(spark: SparkSession, copied: Filled) -> N
     shutil.rmtree(copied.lake.checkpoint)
     before = copied.lake.log.version().number
     with pytest.raises(LakeError, match="filled with another checkpoint"):
-        run(spark, copied.lake, Plan(copied.server.url, once=True))
+        run(spark, copied.lake, PipelineOptions(copied.server.url, once=True))
     assert copied.lake.log.version().number == before
 
 
@@ -184,35 +194,35 @@ def test_a_full_disk_is_no_success_and_the_batch_comes_again(
     with monkeypatch.context() as patched:
         patched.setattr(lakes.Lake, "adopt", full)
         with pytest.raises(LakeError, match="is full; the batch was not taken"):
-            run(spark, lake, Plan(server.url, once=True, rules=SOON))
+            run(spark, lake, PipelineOptions(server.url, once=True, timeouts=SOON))
     assert lake.log.version().number == 0
     assert [*lake.path.rglob("*.parquet")] == []
-    run(spark, lake, Plan(server.url, once=True, rules=SOON))
-    comparing.is_bronze(spark, lake, traffic.lives)
-    comparing.is_silver(spark, lake, traffic.lives)
+    run(spark, lake, PipelineOptions(server.url, once=True, timeouts=SOON))
+    comparing.is_bronze(spark, lake, traffic.lifecycles)
+    comparing.is_silver(spark, lake, traffic.lifecycles)
 
 
 def test_entries_that_make_no_sense_are_kept_and_stop_nothing(
     spark: SparkSession, server: Server, db: redis.Redis, lake: Lake
 ) -> None:
-    most = str(2**63 - 1)
-    told: list[Any] = [
+    largest = str(2**63 - 1)
+    events: list[Any] = [
         {"e": "active", "id": "-1234567890", "ts": "soon", "attempt": "9" * 30},
-        {"e": "delayed", "id": "x", "ts": "1700000000000", "delay_ms": most[:18]},
-        {"e": "completed", "id": "x", "ts": "1700000000001", "duration_us": most[:18]},
-        {"e": "failed", "id": "7ZZZZZZZZZZZZZZZZZZZZZZZZZ", "ts": most},
+        {"e": "delayed", "id": "x", "ts": "1700000000000", "delay_ms": largest[:18]},
+        {"e": "completed", "id": "x", "ts": "1700000000001", "duration_us": largest[:18]},
+        {"e": "failed", "id": "7ZZZZZZZZZZZZZZZZZZZZZZZZZ", "ts": largest},
         {"e": "retry-scheduled", "id": "", "n": "\x00"},
         {"what": b"\xff\xfe"},
     ]
-    for fields in told:
+    for fields in events:
         db.xadd(Keys("007").events, fields)
     db.xadd(Keys("007").dlq, {"d": b"\xc1"})
     db.xadd(Keys("007").events, {"e": "waiting", "id": "y"}, id=f"{2**64 - 1}-1")
-    run(spark, lake, Plan(server.url, once=True, rules=SOON))
+    run(spark, lake, PipelineOptions(server.url, once=True, timeouts=SOON))
     bronze = comparing.rows(spark, lake, "bronze")
-    assert len(bronze) == len(told) + 2
+    assert len(bronze) == len(events) + 2
     assert {row["queue"] for row in bronze} == {"007"}
-    lives = comparing.silver(spark, lake)
-    assert lives["chasqui", "007", "x", False]["outcome"] == "done"
-    assert lives["chasqui", "007", "-1234567890", False]["outcome"] == "running"
+    lifecycles = comparing.silver(spark, lake)
+    assert lifecycles["chasqui", "007", "x", False]["outcome"] == "done"
+    assert lifecycles["chasqui", "007", "-1234567890", False]["outcome"] == "running"
     assert comparing.rows(spark, lake, "gold")

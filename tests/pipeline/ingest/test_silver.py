@@ -1,11 +1,12 @@
-"""What rows of bronze come to in silver and in gold, without a lake."""
+"""Rows of silver and gold from rows of bronze, without a lake."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from tambomq.pipeline import gold, silver, tables
+from tambomq.pipeline.ingest import gold, silver
+from tambomq.pipeline.lake import tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -17,7 +18,9 @@ def at(ms: int) -> datetime:
     return datetime.fromtimestamp((START_MS + ms) / 1000, UTC)
 
 
-def told(protocol: str, id: str, event: str, ms: int, attempt: int | None = None) -> dict[str, Any]:
+def event_row(
+    protocol: str, id: str, event: str, ms: int, attempt: int | None = None
+) -> dict[str, Any]:
     """Return a row of bronze."""
     source = "events" if protocol == "chasqui" and event != "sent" else "journal"
     when = {"recorded_at": at(ms), "at": at(ms), "entry_id": f"{START_MS + ms}-0"}
@@ -26,13 +29,13 @@ def told(protocol: str, id: str, event: str, ms: int, attempt: int | None = None
 
 
 ROWS = [
-    *(told(protocol, "left", "sent", 0) for protocol in ("rsmq", "chasqui", "gomq")),
-    *(told(protocol, "left", "moved", 5000) for protocol in ("rsmq", "chasqui", "gomq")),
-    told("rsmq", "tried", "sent", 0),
-    told("rsmq", "tried", "received", 1000, 1),
-    told("rsmq", "tried", "moved", 5000),
-    told("rsmq", "back", "moved", 5000),
-    told("rsmq", "back", "sent", 6000),
+    *(event_row(protocol, "left", "sent", 0) for protocol in ("rsmq", "chasqui", "gomq")),
+    *(event_row(protocol, "left", "moved", 5000) for protocol in ("rsmq", "chasqui", "gomq")),
+    event_row("rsmq", "tried", "sent", 0),
+    event_row("rsmq", "tried", "received", 1000, 1),
+    event_row("rsmq", "tried", "moved", 5000),
+    event_row("rsmq", "back", "moved", 5000),
+    event_row("rsmq", "back", "sent", 6000),
 ]
 
 
@@ -43,8 +46,8 @@ def states(spark: SparkSession) -> DataFrame:
     return silver.folded(silver.states(spark.createDataFrame(rows, tables.BRONZE.ddl)))
 
 
-def test_who_was_moved_is_at_its_end(spark: SparkSession) -> None:
-    found = {(row.protocol, row.id): row for row in silver.shown(states(spark)).collect()}
+def test_a_moved_message_has_a_closed_lifecycle(spark: SparkSession) -> None:
+    found = {(row.protocol, row.id): row for row in silver.result_rows(states(spark)).collect()}
     for protocol in ("rsmq", "chasqui", "gomq"):
         row = found[protocol, "left"]
         assert (row.outcome, row.attempts, row.wait_ms, row.run_ms) == ("moved", 0, None, None)
@@ -55,9 +58,9 @@ def test_who_was_moved_is_at_its_end(spark: SparkSession) -> None:
     assert (found["rsmq", "back"].outcome, found["rsmq", "back"].finished_at) == ("waiting", None)
 
 
-def test_who_was_moved_is_gone_and_neither_done_nor_dead(spark: SparkSession) -> None:
+def test_a_moved_message_has_ended_and_is_neither_done_nor_dead(spark: SparkSession) -> None:
     left = states(spark).where("id = 'left'")
-    minutes = gold.summed(gold.of_lives(left, closed=False)).collect()
+    minutes = gold.summed(gold.of_lifecycles(left, closed=False)).collect()
     assert {row.protocol for row in minutes} == {"rsmq", "chasqui", "gomq"}
     for row in minutes:
         assert (row.entered, row.gone, row.done or 0, row.dead or 0) == (1, 1, 0, 0)

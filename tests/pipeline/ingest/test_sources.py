@@ -1,4 +1,4 @@
-"""What is followed, and how its entries become rows of bronze."""
+"""The streams that are followed, and their entries as rows of bronze."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import pytest
 import redis
 
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.wire import encode_fresh
+from tambomq.chasqui.wire.envelope import encode_fresh
 from tambomq.errors import SettingsError
 from tambomq.journal import ops
 from tambomq.journal.keys import Keys as JournalKeys
-from tambomq.journal.wire import Record
-from tambomq.pipeline.sources import Followed, Stream, chosen
-from tambomq.spark.options import Place
-from tambomq.spark.table import Bounds, Range
-from tambomq.spark.tail import TailReader
+from tambomq.journal.wire import JournalRecord
+from tambomq.pipeline.ingest.sources import FollowedStreams, Stream, select_queues
+from tambomq.spark.core.options import RedisTarget
+from tambomq.spark.core.table import ColumnBounds, Range
+from tambomq.spark.tail.reader import TailReader
 from tambomq.store.sync import Store
 from tests.servers import Server
 
@@ -25,13 +25,13 @@ NAME = "a:b/ü 007"
 
 
 def rows(store: Store, stream: str) -> list[dict[str, Any]]:
-    table = Followed(chosen(()))
-    found = table.read(store, Range(stream, "-", "+"), Bounds())
+    table = FollowedStreams(select_queues(()))
+    found = table.read(store, Range(stream, "-", "+"), ColumnBounds())
     return [row for batch in found for row in batch.to_pylist()]
 
 
-def test_patterns_mean_all_that_is_told_of_a_queue() -> None:
-    assert chosen(["chasqui:orders", "rsmq:a*"]).patterns == (
+def test_a_pattern_selects_all_streams_of_a_queue() -> None:
+    assert select_queues(["chasqui:orders", "rsmq:a*"]).patterns == (
         "chasqui:events:orders",
         "chasqui:dlq:orders",
         "chasqui:journal:orders",
@@ -41,33 +41,35 @@ def test_patterns_mean_all_that_is_told_of_a_queue() -> None:
 
 @pytest.mark.parametrize("patterns", [(), ("*",), ("rsmq:*", "chasqui:*", "gomq:*", "kqueue:*")])
 def test_without_patterns_all_is_followed(patterns: tuple[str, ...]) -> None:
-    wanted = chosen(patterns)
+    wanted = select_queues(patterns)
     for each in ("chasqui:events:x", "chasqui:dlq:x:y", "gomq:journal:x", "kqueue:journal:x"):
         assert wanted.includes(each)
 
 
 @pytest.mark.parametrize("pattern", ["orders", "nats:orders", "rsmq:", ":x", ""])
 def test_what_no_queue_can_be_called_is_refused(pattern: str) -> None:
-    with pytest.raises(SettingsError, match=r"no queue is called .*: say rsmq:NAME, "):
-        chosen([pattern])
+    with pytest.raises(SettingsError, match=r"can match no queue: write rsmq:NAME, "):
+        select_queues([pattern])
 
 
 def test_a_queue_may_have_any_name() -> None:
     stream = Stream("chasqui", "dlq", NAME)
-    assert Stream.named(str(stream)) == stream
+    assert Stream.parse(str(stream)) == stream
 
 
 def test_streams_are_found_by_what_is_in_redis(store: Store, db: redis.Redis) -> None:
     db.xadd(Keys(NAME).events, {"e": "waiting", "id": "x", "ts": "1"})
     for protocol in ("rsmq", "kqueue"):
-        store.follow(ops.append(JournalKeys(protocol, NAME), [Record(1, b"body")]))
-    assert sorted(Followed(chosen(())).names(store)) == [
+        store.follow(ops.append(JournalKeys(protocol, NAME), [JournalRecord(1, b"body")]))
+    assert sorted(FollowedStreams(select_queues(())).names(store)) == [
         f"chasqui:dlq:{NAME}",
         f"chasqui:events:{NAME}",
         f"kqueue:journal:{NAME}",
         f"rsmq:journal:{NAME}",
     ]
-    assert [*Followed(chosen(["kqueue:*"])).names(store)] == [f"kqueue:journal:{NAME}"]
+    assert [*FollowedStreams(select_queues(["kqueue:*"])).names(store)] == [
+        f"kqueue:journal:{NAME}"
+    ]
 
 
 def test_no_field_of_an_event_is_lost(store: Store, db: redis.Redis) -> None:
@@ -112,17 +114,17 @@ def test_a_dead_letter_keeps_the_type_and_the_traceback_of_its_error(
 
 
 def test_a_record_of_a_journal_keeps_its_body(store: Store) -> None:
-    records = [Record(5000, b"\x00\xff", id="m", name="n", delay_ms=3)]
+    records = [JournalRecord(5000, b"\x00\xff", id="m", name="n", delay_ms=3)]
     store.follow(ops.append(JournalKeys("rsmq", NAME), records))
     (row,) = rows(store, f"rsmq:journal:{NAME}")
     assert (row["event"], row["id"], row["name"]) == ("sent", "m", "n")
     assert (row["body"], row["delay_ms"]) == (b"\x00\xff", 3)
 
 
-def test_a_record_of_a_journal_tells_which_receive_it_was_and_why_it_is_dead(store: Store) -> None:
+def test_a_journal_record_has_the_attempt_and_the_reason_of_death(store: Store) -> None:
     records = [
-        Record(5000, event="received", id="m", attempt=2),
-        Record(6000, event="dead", id="m", reason="received too often"),
+        JournalRecord(5000, event="received", id="m", attempt=2),
+        JournalRecord(6000, event="dead", id="m", reason="received too often"),
     ]
     store.follow(ops.append(JournalKeys("rsmq", NAME), records))
     received, dead = rows(store, f"rsmq:journal:{NAME}")
@@ -135,9 +137,9 @@ def test_a_tail_over_all_streams_gives_every_entry_once(
 ) -> None:
     for place in range(20):
         db.xadd(Keys("q").events, {"e": "waiting", "id": str(place), "ts": "1"})
-    store.follow(ops.append(JournalKeys("kqueue", "q"), [Record(1, b"x")] * 5))
-    wanted = chosen(())
-    reader = TailReader(Followed(wanted), Place(server.url), wanted)
+    store.follow(ops.append(JournalKeys("kqueue", "q"), [JournalRecord(1, b"x")] * 5))
+    wanted = select_queues(())
+    reader = TailReader(FollowedStreams(wanted), RedisTarget(server.url), wanted)
     end = reader.latestOffset({}, reader.getDefaultReadLimit())
     assert set(end) == {"chasqui:events:q", "kqueue:journal:q"}
     parts = reader.partitions({}, end)

@@ -12,21 +12,21 @@ import pyarrow.parquet as pq
 import pytest
 
 from tambomq.errors import LakeConflict
-from tambomq.pipeline import compact as compacting
-from tambomq.pipeline.compact import AIM_BYTES, KEPT_MS, compact, day_of, groups, vacuum
-from tambomq.pipeline.lake import BRONZE, CLOSED, MINUTES, Lake
-from tambomq.pipeline.table_log import Entry, File
+from tambomq.pipeline.lake import compact as compacting
+from tambomq.pipeline.lake.compact import AIM_BYTES, KEPT_MS, compact, day_of, groups, vacuum
+from tambomq.pipeline.lake.lake import BRONZE, CLOSED, MINUTES, Lake
+from tambomq.pipeline.lake.log import LakeFile, LogEntry
 
 TODAY = datetime.now(UTC).date()
 
 
-def put(lake: Lake, table: str, folder: str, **columns: list[Any]) -> File:
+def put(lake: Lake, table: str, folder: str, **columns: list[Any]) -> LakeFile:
     """Add a file to a table as a batch would."""
     with lake.staged() as home:
         (home / folder).mkdir(parents=True)
         pq.write_table(pa.table(columns), home / folder / "part.parquet")
         (file,) = lake.adopt(table, home)
-    lake.log.commit(Entry(at_ms=1, by="query", add={table: [file]}))
+    lake.log.commit(LogEntry(at_ms=1, by="query", add={table: [file]}))
     return file
 
 
@@ -72,9 +72,9 @@ def test_files_with_and_without_a_column_go_together(lake: Lake) -> None:
 
 def test_files_are_not_made_larger_than_is_good() -> None:
     half = AIM_BYTES // 2 - 1
-    files = [File(f"bronze/a/{place}", 1, half) for place in range(5)]
+    files = [LakeFile(f"bronze/a/{place}", 1, half) for place in range(5)]
     assert [len(group) for group in groups(files)] == [2, 2]
-    assert [*groups([File("bronze/a/x", 1, AIM_BYTES), File("bronze/a/y", 1, 1)])] == []
+    assert [*groups([LakeFile("bronze/a/x", 1, AIM_BYTES), LakeFile("bronze/a/y", 1, 1)])] == []
 
 
 def test_days_that_are_over_are_let_go_as_a_whole(lake: Lake) -> None:
@@ -89,14 +89,14 @@ def test_days_that_are_over_are_let_go_as_a_whole(lake: Lake) -> None:
 
 
 def test_what_had_not_ended_when_its_day_was_let_go_is_carried_over(lake: Lake) -> None:
-    def minute(day: Any, entered: int, gone: int) -> None:
-        where = {"protocol": ["rsmq"], "queue": ["q"], "name": [""]}
-        counts = {"entered": [entered], "gone": [gone], "carried": [0]}
+    def minute(day: Any, entered: int, ended: int) -> None:
+        series = {"protocol": ["rsmq"], "queue": ["q"], "name": [""]}
+        counts = {"entered": [entered], "gone": [ended], "carried": [0]}
         at = pa.array(
             [datetime(day.year, day.month, day.day, tzinfo=UTC)], pa.timestamp("us", "UTC")
         )
         sketches = {"waits": [b"x"], "runs": [b"x"]}
-        put(lake, MINUTES, f"date={day}", minute=at, **where, **counts, **sketches)
+        put(lake, MINUTES, f"date={day}", minute=at, **series, **counts, **sketches)
 
     minute(TODAY - timedelta(days=3), 5, 1)
     minute(TODAY - timedelta(days=2), 1, 2)
@@ -108,7 +108,7 @@ def test_what_had_not_ended_when_its_day_was_let_go_is_carried_over(lake: Lake) 
     assert sorted(values(lake, MINUTES, "carried")) == [0, 3]
 
 
-def test_files_are_deleted_an_hour_after_nobody_can_ask_for_them(lake: Lake) -> None:
+def test_files_are_deleted_an_hour_after_their_last_version(lake: Lake) -> None:
     files = [put(lake, CLOSED, f"date={TODAY}", x=[place]) for place in range(2)]
     compact(lake)
     later(lake)
@@ -127,12 +127,14 @@ def test_what_a_dead_pipeline_left_is_deleted_and_what_a_live_one_writes_is_not(
     assert (lake.path / CLOSED / "young.parquet").exists()
 
 
-def test_two_who_compact_do_not_double_a_row(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_concurrent_compactions_duplicate_no_row(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for place in range(3):
         put(lake, CLOSED, f"date={TODAY}", x=[place])
     together = compacting._together
 
-    def raced(lake: Lake, group: Any) -> File:
+    def raced(lake: Lake, group: Any) -> LakeFile:
         monkeypatch.setattr(compacting, "_together", together)
         compact(Lake.open(lake.path))
         return together(lake, group)
@@ -144,6 +146,6 @@ def test_two_who_compact_do_not_double_a_row(lake: Lake, monkeypatch: pytest.Mon
 
 
 def test_a_folder_that_names_no_day_has_none() -> None:
-    assert day_of(File("silver/closed/date=2026-11-16/a.parquet", 1, 1)) is not None
-    assert day_of(File("silver/closed/date=__HIVE_DEFAULT_PARTITION__/a.parquet", 1, 1)) is None
-    assert day_of(File("silver/open/a.parquet", 1, 1)) is None
+    assert day_of(LakeFile("silver/closed/date=2026-11-16/a.parquet", 1, 1)) is not None
+    assert day_of(LakeFile("silver/closed/date=__HIVE_DEFAULT_PARTITION__/a.parquet", 1, 1)) is None
+    assert day_of(LakeFile("silver/open/a.parquet", 1, 1)) is None

@@ -13,14 +13,14 @@ from pyspark.sql import SparkSession
 
 from tambomq.chasqui.keys import Keys
 from tambomq.journal.keys import Keys as JournalKeys
-from tambomq.pipeline import folders
-from tambomq.pipeline.batch import Rules
-from tambomq.pipeline.compact import compact
-from tambomq.pipeline.lake import BRONZE, COLUMNS, Lake
-from tambomq.pipeline.run import Pipeline, Plan
+from tambomq.pipeline.ingest.batch import LifecycleTimeouts
+from tambomq.pipeline.ingest.run import Pipeline, PipelineOptions
+from tambomq.pipeline.lake import folders
+from tambomq.pipeline.lake.compact import compact
+from tambomq.pipeline.lake.lake import BRONZE, COLUMNS, Lake
 from tests.servers import Server
 
-SOON = Rules(watermark_ms=0, give_up_ms=10**12)
+SOON = LifecycleTimeouts(watermark_ms=0, give_up_ms=10**12)
 PLAIN = ("orders", "..", "a/b", "a=b", " a ", "\n\t\x01\x7f", "a%2Fb", "007", "{*}?[x]\\:'\"#")
 LONG = "x" * 260
 ODD = (
@@ -76,8 +76,8 @@ def happen(db: redis.Redis, queue: str, *jobs: str) -> None:
 
 
 def taken(spark: SparkSession, lake: Lake, server: Server) -> int:
-    plan = Plan(server.url, once=True, rules=SOON)
-    return sum(each.rows for each in Pipeline(spark, lake, plan).follow(lambda: False))
+    options = PipelineOptions(server.url, once=True, timeouts=SOON)
+    return sum(each.rows for each in Pipeline(spark, lake, options).follow(lambda: False))
 
 
 def queues(spark: SparkSession, lake: Lake, table: str) -> dict[str, int]:

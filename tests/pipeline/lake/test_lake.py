@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tambomq.errors import SettingsError
-from tambomq.pipeline.lake import MARKER, Lake, default_path, is_full
+from tambomq.pipeline.lake.lake import MARKER, Lake, default_path, is_full
 
 
 def test_a_lake_is_made_once(tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ def test_an_empty_directory_becomes_a_lake(tmp_path: Path) -> None:
     assert Lake.make(tmp_path).log.version().number == 0
 
 
-def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("all my work")
     with pytest.raises(SettingsError, match="has files and is no lake"):
         Lake.make(tmp_path)
@@ -43,7 +43,7 @@ def test_a_lake_is_for_its_owner_alone_also_if_it_existed(
     assert [each.stat().st_mode & 0o777 for each in (data, data / "lake")] == [0o700] * 2
 
 
-def test_a_lake_that_is_not_there_is_not_made_by_who_only_reads(tmp_path: Path) -> None:
+def test_reading_does_not_create_a_lake(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="there is no lake at"):
         Lake.open(tmp_path / "lake")
     assert not (tmp_path / "lake").exists()
@@ -51,8 +51,8 @@ def test_a_lake_that_is_not_there_is_not_made_by_who_only_reads(tmp_path: Path) 
 
 def test_a_lake_of_another_version_is_refused(tmp_path: Path) -> None:
     Lake.make(tmp_path)
-    told = json.loads((tmp_path / MARKER).read_text())
-    (tmp_path / MARKER).write_text(json.dumps(told | {"format": 7}))
+    marker = json.loads((tmp_path / MARKER).read_text())
+    (tmp_path / MARKER).write_text(json.dumps(marker | {"format": 7}))
     with pytest.raises(SettingsError, match="is of format 7, this TamboMQ knows 1"):
         Lake.make(tmp_path)
 
@@ -113,7 +113,7 @@ def test_the_lake_is_beside_the_data(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert default_path() == tmp_path / "tambomq" / "lake"
 
 
-def test_a_full_disk_is_told_from_other_trouble() -> None:
+def test_a_full_disk_is_distinguished_from_other_errors() -> None:
     assert is_full(OSError(28, "No space left on device"))
     assert is_full(RuntimeError("java.io.IOException: No space left on device"))
     assert not is_full(OSError(13, "Permission denied"))

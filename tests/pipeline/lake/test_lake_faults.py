@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tambomq.errors import LakeError
-from tambomq.pipeline import compact as compacting
-from tambomq.pipeline.lake import Lake
+from tambomq.pipeline.lake import compact as compacting
+from tambomq.pipeline.lake.lake import Lake
 from tests.pipeline.disk_faults import KINDS, Killed, injected
 from tests.pipeline.lake_work import BATCHES, BLOCKS, is_whole, make, recovers
 from tests.spark import sampling

@@ -16,21 +16,23 @@ import pyarrow.parquet as pq
 import pytest
 
 from tambomq.errors import LakeError, SettingsError
-from tambomq.pipeline import lake_files
-from tambomq.pipeline.compact import KEPT_MS, compact, vacuum
-from tambomq.pipeline.lake import BRONZE, CLOSED, Lake
-from tambomq.pipeline.lake_locks import exclusive_lock, shared_lock
-from tambomq.pipeline.table_log import WHOLE_EVERY, Entry, File, Log
+from tambomq.pipeline.lake import files as lake_files
+from tambomq.pipeline.lake.compact import KEPT_MS, compact, vacuum
+from tambomq.pipeline.lake.lake import BRONZE, CLOSED, Lake
+from tambomq.pipeline.lake.locks import exclusive_lock, shared_lock
+from tambomq.pipeline.lake.log import WHOLE_EVERY, LakeFile, LogEntry, TableLog
 from tests.pipeline.killed_writers import POINTS
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
 
-def entry(*add: str, at_ms: int = 1, batch: int | None = None) -> Entry:
-    return Entry(at_ms=at_ms, by="query", batch=batch, add={BRONZE: [File(p, 1, 1) for p in add]})
+def entry(*add: str, at_ms: int = 1, batch: int | None = None) -> LogEntry:
+    return LogEntry(
+        at_ms=at_ms, by="query", batch=batch, add={BRONZE: [LakeFile(p, 1, 1) for p in add]}
+    )
 
 
-def write(lake: Lake, table: str = CLOSED, *, age_s: float = 0) -> list[File]:
+def write(lake: Lake, table: str = CLOSED, *, age_s: float = 0) -> list[LakeFile]:
     """Write a file as a batch does before it commits."""
     with lake.staged() as home:
         home.mkdir(parents=True)
@@ -47,7 +49,7 @@ def write(lake: Lake, table: str = CLOSED, *, age_s: float = 0) -> list[File]:
 def test_a_commit_whose_whole_cannot_be_written_is_a_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
-    log, real = Log(tmp_path), getattr(os, name)
+    log, real = TableLog(tmp_path), getattr(os, name)
     for number in range(1, WHOLE_EVERY):
         log.commit(entry(f"f{number}"))
     calls = 0
@@ -63,8 +65,8 @@ def test_a_commit_whose_whole_cannot_be_written_is_a_commit(
     with monkeypatch.context() as patched, caplog.at_level(logging.WARNING):
         patched.setattr(os, name, fails)
         assert log.commit(entry("last")).number == WHOLE_EVERY
-    assert "could not be summed up: [Errno 28] No space left" in caplog.text
-    assert Log(tmp_path).version().number == WHOLE_EVERY
+    assert "could be written: [Errno 28] No space left" in caplog.text
+    assert TableLog(tmp_path).version().number == WHOLE_EVERY
     log.commit(entry("one more"))
     assert [path.name for path in tmp_path.glob("*.whole.json")] == ["000000000021.whole.json"]
 
@@ -77,7 +79,7 @@ def test_an_entry_counts_although_its_directory_cannot_be_synced(
 
     monkeypatch.setattr(lake_files, "sync", fails)
     with caplog.at_level(logging.WARNING):
-        assert Log(tmp_path).commit(entry("a")).number == 1
+        assert TableLog(tmp_path).commit(entry("a")).number == 1
     assert "may not outlast a power cut: [Errno 5]" in caplog.text
 
 
@@ -92,15 +94,15 @@ def test_a_link_that_is_made_and_reported_as_failed_is_an_entry_once(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "link", late)
-    assert Log(tmp_path).commit(entry("a")).number == 1
-    assert [*Log(tmp_path).entries()] == [entry("a")]
+    assert TableLog(tmp_path).commit(entry("a")).number == 1
+    assert [*TableLog(tmp_path).entries()] == [entry("a")]
 
 
-def test_who_is_interrupted_after_its_entry_counts_deletes_nothing(
+def test_a_writer_interrupted_after_its_commit_deletes_nothing(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(2):
-        lake.log.commit(Entry(at_ms=1, by="query", add={CLOSED: write(lake)}))
+        lake.log.commit(LogEntry(at_ms=1, by="query", add={CLOSED: write(lake)}))
     real = os.link
 
     def interrupted(*given: Any) -> None:
@@ -118,8 +120,8 @@ def test_who_is_interrupted_after_its_entry_counts_deletes_nothing(
 
 def test_only_files_that_no_entry_names_are_discarded(lake: Lake) -> None:
     counted, merged, failed = (write(lake)[0] for _ in range(3))
-    lake.log.commit(Entry(at_ms=1, by="query", add={CLOSED: [counted, merged]}))
-    lake.log.commit(Entry(at_ms=1, by="compact", remove={CLOSED: [merged.path]}))
+    lake.log.commit(LogEntry(at_ms=1, by="query", add={CLOSED: [counted, merged]}))
+    lake.log.commit(LogEntry(at_ms=1, by="compact", remove={CLOSED: [merged.path]}))
     lake.discard([counted, merged, failed])
     there = {path.relative_to(lake.path).as_posix() for path in lake.path.rglob("*.parquet")}
     assert there == {counted.path, merged.path}
@@ -139,25 +141,25 @@ def test_nothing_is_discarded_while_the_log_cannot_be_read(
 
 
 def test_a_number_is_not_given_again_after_its_entry_was_dropped(tmp_path: Path) -> None:
-    sleeper, others = Log(tmp_path), Log(tmp_path)
+    sleeper, others = TableLog(tmp_path), TableLog(tmp_path)
     sleeper.commit(entry("first", batch=1))
     for number in range(2, WHOLE_EVERY + 2):
         others.commit(entry(f"f{number}"))
-    assert Log(tmp_path).forget_before(10**15) == WHOLE_EVERY
+    assert TableLog(tmp_path).forget_before(10**15) == WHOLE_EVERY
     made = sleeper.commit(entry("mine", batch=2))
     assert made.number == WHOLE_EVERY + 2
-    found = Log(tmp_path).version()
+    found = TableLog(tmp_path).version()
     assert found == made == sleeper.version()
     assert {"first", "mine"} <= found.files[BRONZE].keys()
 
 
 def test_entries_are_not_dropped_between_a_commits_look_and_its_link(tmp_path: Path) -> None:
-    log, dropped = Log(tmp_path), []
+    log, dropped = TableLog(tmp_path), []
     for number in range(WHOLE_EVERY):
         log.commit(entry(f"f{number}"))
     with shared_lock(tmp_path / "lock"):
-        dropped.append(Log(tmp_path).forget_before(10**15))
-    dropped.append(Log(tmp_path).forget_before(10**15))
+        dropped.append(TableLog(tmp_path).forget_before(10**15))
+    dropped.append(TableLog(tmp_path).forget_before(10**15))
     assert dropped == [0, WHOLE_EVERY]
 
 
@@ -172,35 +174,35 @@ def test_a_commit_holds_the_lock_when_it_links(
         real(*given)
 
     monkeypatch.setattr(os, "link", looking)
-    Log(tmp_path).commit(entry("a"))
+    TableLog(tmp_path).commit(entry("a"))
     assert alone == [False]
 
 
 def test_an_entry_that_is_missing_is_not_made_up(tmp_path: Path) -> None:
-    log = Log(tmp_path)
+    log = TableLog(tmp_path)
     for name in "abc":
         log.commit(entry(name))
     (tmp_path / f"{2:012}.json").unlink()
     with pytest.raises(LakeError, match=r"000000000002\.json is missing and later entries are"):
-        Log(tmp_path).commit(entry("d"))
+        TableLog(tmp_path).commit(entry("d"))
 
 
 def test_a_log_is_read_while_its_entries_are_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "fsync", lambda _: None)
-    writer = Log(tmp_path)
+    writer = TableLog(tmp_path)
     for number in range(1, 4 * WHOLE_EVERY):
-        reader = Log(tmp_path)
+        reader = TableLog(tmp_path)
         reader.version()
         writer.commit(entry(f"f{number}"))
         writer.forget_before(10**15)
-        assert reader.version().number == Log(tmp_path).version().number == number
+        assert reader.version().number == TableLog(tmp_path).version().number == number
     assert len([*tmp_path.glob("*.whole.json")]) <= 2
 
 
 def test_drafts_of_those_that_were_killed_are_removed(tmp_path: Path) -> None:
-    log = Log(tmp_path)
+    log = TableLog(tmp_path)
     for number in range(WHOLE_EVERY):
         log.commit(entry(f"f{number}"))
     (tmp_path / ".draft").touch()
@@ -218,14 +220,14 @@ def test_files_of_a_batch_that_takes_longer_than_an_hour_are_kept(lake: Lake) ->
     with lake.writing():
         files = write(lake)
         assert vacuum(Lake.open(lake.path), two_hours) == (0, 0)
-        lake.log.commit(Entry(at_ms=1, by="query", add={CLOSED: files}))
+        lake.log.commit(LogEntry(at_ms=1, by="query", add={CLOSED: files}))
     assert vacuum(lake, two_hours) == (0, 0)
     assert (lake.path / files[0].path).exists()
 
 
 def test_files_that_a_long_batch_may_still_read_are_kept(lake: Lake) -> None:
     for _ in range(2):
-        lake.log.commit(Entry(at_ms=1, by="query", add={CLOSED: write(lake)}))
+        lake.log.commit(LogEntry(at_ms=1, by="query", add={CLOSED: write(lake)}))
     two_hours = time.time() + 2 * KEPT_MS / 1000
     with lake.writing():
         compact(Lake.open(lake.path))
@@ -273,7 +275,7 @@ def test_a_file_system_without_locks_is_refused(
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr("fcntl.flock", none)
-    with pytest.raises(SettingsError, match="knows no file locks"):
+    with pytest.raises(SettingsError, match="does not support file locks"):
         lake.log.commit(entry("a"))
 
 

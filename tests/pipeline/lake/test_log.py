@@ -10,47 +10,47 @@ from typing import Any
 import pytest
 
 from tambomq.errors import LakeConflict, SettingsError
-from tambomq.pipeline.table_log import WHOLE_EVERY, Entry, File, Log
+from tambomq.pipeline.lake.log import WHOLE_EVERY, LakeFile, LogEntry, TableLog
 
 TABLE = "bronze"
 
 
-def entry(*add: str, remove: tuple[str, ...] = (), **more: Any) -> Entry:
-    files = [File(path, 1, 10) for path in add]
+def entry(*add: str, remove: tuple[str, ...] = (), **more: Any) -> LogEntry:
+    files = [LakeFile(path, 1, 10) for path in add]
     found: dict[str, Any] = {"at_ms": 1, "by": "query"} | more
-    return Entry(add={TABLE: files}, remove={TABLE: [*remove]} if remove else {}, **found)
+    return LogEntry(add={TABLE: files}, remove={TABLE: [*remove]} if remove else {}, **found)
 
 
-def paths(log: Log) -> set[str]:
+def paths(log: TableLog) -> set[str]:
     return {file.path for file in log.version().of(TABLE)}
 
 
 def test_a_version_has_what_was_added_and_not_removed(tmp_path: Path) -> None:
-    log = Log(tmp_path)
+    log = TableLog(tmp_path)
     log.commit(entry("a", "b"))
     assert log.version().bytes == 20
     log.commit(entry("c", remove=("a",)))
-    assert paths(log) == paths(Log(tmp_path)) == {"b", "c"}
+    assert paths(log) == paths(TableLog(tmp_path)) == {"b", "c"}
     assert log.version().number == 2
 
 
 def test_a_new_log_has_nothing(tmp_path: Path) -> None:
-    assert Log(tmp_path / "nowhere").version().files == {}
+    assert TableLog(tmp_path / "nowhere").version().files == {}
 
 
 def test_the_last_batch_of_each_query_and_where_it_ended_is_known(tmp_path: Path) -> None:
-    log = Log(tmp_path)
+    log = TableLog(tmp_path)
     log.commit(entry("a", by="one", batch=0, offset={"q": "1-0"}, facts={"x": 1, "y": 1}))
     log.commit(entry("b", by="one", batch=1, offset={"q": "2-0"}, facts={"x": 2}))
     log.commit(entry("c", by="compact"))
-    version = Log(tmp_path).version()
+    version = TableLog(tmp_path).version()
     assert version.batches == {"one": 1}
     assert version.offset == {"q": "2-0"}
     assert version.facts == {"x": 2, "y": 1}
 
 
-def test_who_removes_what_another_removed_changes_nothing(tmp_path: Path) -> None:
-    first, second = Log(tmp_path), Log(tmp_path)
+def test_removing_a_file_that_is_already_removed_is_a_conflict(tmp_path: Path) -> None:
+    first, second = TableLog(tmp_path), TableLog(tmp_path)
     first.commit(entry("a"))
     first.commit(entry("b", remove=("a",)))
     with pytest.raises(LakeConflict, match="removed from the lake"):
@@ -60,7 +60,7 @@ def test_who_removes_what_another_removed_changes_nothing(tmp_path: Path) -> Non
 
 def test_writers_at_the_same_time_all_get_their_turn(tmp_path: Path) -> None:
     def write(name: int) -> None:
-        log = Log(tmp_path)
+        log = TableLog(tmp_path)
         for place in range(20):
             log.commit(entry(f"{name}-{place}"))
 
@@ -69,38 +69,38 @@ def test_writers_at_the_same_time_all_get_their_turn(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    log = Log(tmp_path)
+    log = TableLog(tmp_path)
     assert len(paths(log)) == log.version().number == 80
 
 
 def test_old_entries_can_be_forgotten_once_they_are_in_a_whole(tmp_path: Path) -> None:
-    log = Log(tmp_path)
+    log = TableLog(tmp_path)
     for place in range(WHOLE_EVERY + 3):
         log.commit(entry(f"f{place}", at_ms=place))
     assert log.forget_before(10) == 10
     assert log.forget_before(10_000) == WHOLE_EVERY - 10
-    assert len(paths(Log(tmp_path))) == WHOLE_EVERY + 3
+    assert len(paths(TableLog(tmp_path))) == WHOLE_EVERY + 3
     log.commit(entry("last"))
-    assert Log(tmp_path).version().number == WHOLE_EVERY + 4
+    assert TableLog(tmp_path).version().number == WHOLE_EVERY + 4
 
 
 def test_nothing_is_forgotten_that_is_in_no_whole(tmp_path: Path) -> None:
-    log = Log(tmp_path)
+    log = TableLog(tmp_path)
     log.commit(entry("a"))
     assert log.forget_before(10) == 0
-    assert paths(Log(tmp_path)) == {"a"}
+    assert paths(TableLog(tmp_path)) == {"a"}
 
 
 def test_an_entry_of_another_format_is_refused(tmp_path: Path) -> None:
-    Log(tmp_path).commit(entry("a", format=9))
+    TableLog(tmp_path).commit(entry("a", format=9))
     with pytest.raises(SettingsError, match="of format 9, this TamboMQ reads 1"):
-        Log(tmp_path).version()
+        TableLog(tmp_path).version()
 
 
 def test_an_entry_that_is_no_json_is_named(tmp_path: Path) -> None:
     (tmp_path / f"{1:012}.json").write_text("{")
     with pytest.raises(SettingsError, match=r"000000000001\.json cannot be read"):
-        Log(tmp_path).version()
+        TableLog(tmp_path).version()
 
 
 def test_a_log_without_hard_links_says_what_to_do(
@@ -110,12 +110,12 @@ def test_a_log_without_hard_links_says_what_to_do(
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", refuse)
-    with pytest.raises(SettingsError, match="knows no hard links"):
-        Log(tmp_path).commit(entry("a"))
+    with pytest.raises(SettingsError, match="does not support hard links"):
+        TableLog(tmp_path).commit(entry("a"))
     assert [path.name for path in tmp_path.iterdir()] == ["lock"]
 
 
-def test_who_dies_before_the_link_leaves_no_entry(
+def test_a_writer_killed_before_the_link_leaves_no_entry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def die(*_: object) -> None:
@@ -124,5 +124,5 @@ def test_who_dies_before_the_link_leaves_no_entry(
     with monkeypatch.context() as patched:
         patched.setattr(os, "link", die)
         with pytest.raises(KeyboardInterrupt):
-            Log(tmp_path).commit(entry("a"))
-    assert Log(tmp_path).version().number == 0
+            TableLog(tmp_path).commit(entry("a"))
+    assert TableLog(tmp_path).version().number == 0

@@ -1,4 +1,4 @@
-"""Which directory a lake's name means, and which names are refused."""
+"""Paths and URLs of a lake: which directory they mean, and which are refused."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from tambomq.cli.main import PROG, tambo
 from tambomq.cli.output import OK, USAGE, run
 from tambomq.errors import SettingsError
-from tambomq.pipeline.lake import Lake
-from tambomq.pipeline.lake_path import lake_path
+from tambomq.pipeline.lake.lake import Lake
+from tambomq.pipeline.lake.path import lake_path
 
 REMOTE = (
     "s3a://bucket/lake",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tambomq.pipeline.charts import HALF, Series, bars, ceiling, lines, moment, short
+from tambomq.pipeline.report.charts import HALF, Series, bars, ceiling, lines, moment, short
 
 
 def parsed(chart: str) -> ET.Element:
@@ -29,11 +29,11 @@ def test_the_ceiling_of_nothing_is_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "expected"),
     [(0, "0"), (950, "950"), (1200, "1.2k"), (34_000_000, "34M"), (2e9, "2G"), (2.5, "2.5")],
 )
-def test_numbers_are_short(value: float, told: str) -> None:
-    assert short(value) == told
+def test_numbers_are_short(value: float, expected: str) -> None:
+    assert short(value) == expected
 
 
 @given(st.lists(NUMBERS, max_size=50), st.sampled_from([60, 3600, 86_400]))

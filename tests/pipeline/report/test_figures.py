@@ -9,25 +9,25 @@ from html.parser import HTMLParser
 import msgspec
 import pytest
 
-from tambomq.pipeline.figures import (
+from tambomq.pipeline.report.figures import (
     Counts,
+    FigureRow,
     Figures,
-    Line,
     Point,
     Reason,
     Spread,
     step_of,
     steps,
 )
-from tambomq.pipeline.page import duration, html, named, step
+from tambomq.pipeline.report.page import duration, html, named, step
 
 DAY_MS = 86_400_000
 EVIL = "</script><script>alert('x')</script>"
 
 
-def line(queue: str = "emails", *, p95: int | None = 60, dead: int = 2) -> Line:
+def line(queue: str = "emails", *, p95: int | None = 60, dead: int = 2) -> FigureRow:
     counts = Counts(10, 7, 3, 2, dead)
-    return Line("chasqui", queue, "mail", counts, 1, 90, Spread(1, 2, 3), Spread(5, p95, 70))
+    return FigureRow("chasqui", queue, "mail", counts, 1, 90, Spread(1, 2, 3), Spread(5, p95, 70))
 
 
 def figures(queue: str = "emails") -> Figures:
@@ -96,11 +96,11 @@ def test_a_report_of_nothing_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ms", "told"),
+    ("ms", "expected"),
     [(None, "–"), (0, "0 ms"), (999, "999 ms"), (1500, "1.5 s"), (90_000, "1.5 min")],
 )
-def test_durations_are_short(ms: int | None, told: str) -> None:
-    assert duration(ms) == told
+def test_durations_are_short(ms: int | None, expected: str) -> None:
+    assert duration(ms) == expected
 
 
 def test_steps_have_names() -> None:

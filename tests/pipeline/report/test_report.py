@@ -15,19 +15,20 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (everybody calls it so)
 
-from tambomq.cli import pipeline_report
 from tambomq.cli.main import tambo
+from tambomq.cli.pipeline import report as pipeline_report
 from tambomq.errors import SettingsError
-from tambomq.pipeline import dead, report
-from tambomq.pipeline.charts import short
-from tambomq.pipeline.figures import Counts, Figures
-from tambomq.pipeline.lake import Lake
-from tambomq.pipeline.page import html
-from tambomq.pipeline.report import figures
-from tambomq.pipeline.run import Pipeline, Plan
+from tambomq.pipeline.dlq import histogram as dead
+from tambomq.pipeline.ingest.run import Pipeline, PipelineOptions
+from tambomq.pipeline.lake.lake import Lake
+from tambomq.pipeline.report import report
+from tambomq.pipeline.report.charts import short
+from tambomq.pipeline.report.figures import Counts, Figures
+from tambomq.pipeline.report.page import html
+from tambomq.pipeline.report.report import figures
 from tests.cli.transcript import Done, call
 from tests.pipeline import browser, comparing
-from tests.pipeline.truth import Life
+from tests.pipeline.truth import Lifecycle
 from tests.pipeline.workload import Workload
 from tests.servers import Server, binaries
 
@@ -36,7 +37,7 @@ MINUTE_MS = 60_000
 NAMES = ("email", "invoice", "resize", "")
 
 
-Filled = tuple[Lake, list[Life]]
+Filled = tuple[Lake, list[Lifecycle]]
 Run = Callable[..., Done]
 
 
@@ -48,14 +49,14 @@ def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Fil
         traffic = Workload(server.url, minutes=30)
         traffic.fill(JOBS)
         traffic.close()
-        pipeline = Pipeline(spark, lake, Plan(server.url, once=True, snapshots=False))
+        pipeline = Pipeline(spark, lake, PipelineOptions(server.url, once=True, snapshots=False))
         for _ in pipeline.follow(lambda: False):
             pass
-    return lake, comparing.seen(traffic.lives)
+    return lake, comparing.with_events(traffic.lifecycles)
 
 
 @pytest.fixture(scope="module")
-def told(spark: SparkSession, filled: Filled) -> Figures:
+def whole_report(spark: SparkSession, filled: Filled) -> Figures:
     return figures(spark, filled[0])
 
 
@@ -67,72 +68,82 @@ def run(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 @pytest.fixture
-def known(run: Run, told: Figures, monkeypatch: pytest.MonkeyPatch) -> Run:
+def known(run: Run, whole_report: Figures, monkeypatch: pytest.MonkeyPatch) -> Run:
     """The same, with figures that were made before."""
-    monkeypatch.setattr(report, "figures", lambda *_, **__: told)
+    monkeypatch.setattr(report, "figures", lambda *_, **__: whole_report)
     return run
 
 
-def totals(lives: list[Life]) -> Counts:
-    ends = Counter(life.outcome for life in lives if life.finished_ms is not None)
+def totals(lifecycles: list[Lifecycle]) -> Counts:
+    ends = Counter(
+        lifecycle.outcome for lifecycle in lifecycles if lifecycle.finished_ms is not None
+    )
     return Counts(
-        entered=len(lives),
+        entered=len(lifecycles),
         done=ends["done"],
-        failed=sum(len(life.failed_ms) for life in lives),
-        retried=sum(len(life.retried_ms) for life in lives),
+        failed=sum(len(lifecycle.failed_ms) for lifecycle in lifecycles),
+        retried=sum(len(lifecycle.retried_ms) for lifecycle in lifecycles),
         dead=ends["dead"],
     )
 
 
-def left(lives: list[Life]) -> int:
-    return sum(life.finished_ms is None for life in lives)
+def left(lifecycles: list[Lifecycle]) -> int:
+    return sum(lifecycle.finished_ms is None for lifecycle in lifecycles)
 
 
-def test_totals_are_the_truth(told: Figures, filled: Filled) -> None:
-    assert told.totals == totals(filled[1])
-    assert told.backlog == left(filled[1])
+def test_totals_are_the_truth(whole_report: Figures, filled: Filled) -> None:
+    assert whole_report.totals == totals(filled[1])
+    assert whole_report.backlog == left(filled[1])
 
 
-def test_points_add_up_to_the_totals(told: Figures, filled: Filled) -> None:
+def test_points_add_up_to_the_totals(whole_report: Figures, filled: Filled) -> None:
     names = Counts.__struct_fields__
-    sums = {name: sum(getattr(point.counts, name) for point in told.points) for name in names}
-    assert Counts(**sums) == told.totals
-    assert told.points[-1].backlog == left(filled[1])
-    assert {b.at_ms - a.at_ms for a, b in pairwise(told.points)} == {told.step_s * 1000}
+    sums = {
+        name: sum(getattr(point.counts, name) for point in whole_report.points) for name in names
+    }
+    assert Counts(**sums) == whole_report.totals
+    assert whole_report.points[-1].backlog == left(filled[1])
+    assert {b.at_ms - a.at_ms for a, b in pairwise(whole_report.points)} == {
+        whole_report.step_s * 1000
+    }
 
 
 @pytest.mark.slow
-def test_short_times_are_told_in_short_steps(
-    spark: SparkSession, filled: Filled, told: Figures
+def test_short_periods_have_short_steps(
+    spark: SparkSession, filled: Filled, whole_report: Figures
 ) -> None:
-    middle = told.points[len(told.points) // 2].at_ms
+    middle = whole_report.points[len(whole_report.points) // 2].at_ms
     begin, everywhere = middle - 5 * MINUTE_MS, ["rsmq:*", "gomq:*", "chasqui:*", "kqueue:*"]
     brief = figures(spark, filled[0], from_ms=begin, until_ms=middle, queues=everywhere)
-    whole = [point for point in told.points if middle - 5 * MINUTE_MS <= point.at_ms < middle]
+    whole = [
+        point for point in whole_report.points if middle - 5 * MINUTE_MS <= point.at_ms < middle
+    ]
     assert brief.step_s == 10
     assert sum(p.counts.failed for p in brief.points) == brief.totals.failed
     assert sum(p.counts.entered for p in brief.points) == sum(p.counts.entered for p in whole)
     assert brief.points[-1].backlog == whole[-1].backlog
 
 
-def test_lines_are_the_truth_of_each_name(told: Figures, filled: Filled) -> None:
-    by_name: dict[tuple[str, str, str], list[Life]] = {}
-    for life in filled[1]:
-        by_name.setdefault((life.protocol, life.queue, life.name), []).append(life)
-    found = {(line.protocol, line.queue, line.name): line for line in told.lines}
+def test_lines_are_the_truth_of_each_name(whole_report: Figures, filled: Filled) -> None:
+    by_name: dict[tuple[str, str, str], list[Lifecycle]] = {}
+    for lifecycle in filled[1]:
+        by_name.setdefault((lifecycle.protocol, lifecycle.queue, lifecycle.name), []).append(
+            lifecycle
+        )
+    found = {(line.protocol, line.queue, line.name): line for line in whole_report.lines}
     assert {key: line.counts for key, line in found.items()} == {
-        key: totals(lives) for key, lives in by_name.items()
+        key: totals(lifecycles) for key, lifecycles in by_name.items()
     }
     assert {key: line.backlog for key, line in found.items()} == {
-        key: left(lives) for key, lives in by_name.items()
+        key: left(lifecycles) for key, lifecycles in by_name.items()
     }
 
 
-def test_spreads_are_those_of_all_runs(told: Figures, filled: Filled) -> None:
-    runs = sorted(life.run_ms for life in filled[1] if life.run_ms is not None)
-    waits = sorted(life.wait_ms for life in filled[1] if life.wait_ms is not None)
-    assert told.run.p50 == runs[math.ceil(0.5 * len(runs)) - 1]
-    assert told.wait.p99 == waits[math.ceil(0.99 * len(waits)) - 1]
+def test_spreads_are_those_of_all_runs(whole_report: Figures, filled: Filled) -> None:
+    runs = sorted(lifecycle.run_ms for lifecycle in filled[1] if lifecycle.run_ms is not None)
+    waits = sorted(lifecycle.wait_ms for lifecycle in filled[1] if lifecycle.wait_ms is not None)
+    assert whole_report.run.p50 == runs[math.ceil(0.5 * len(runs)) - 1]
+    assert whole_report.wait.p99 == waits[math.ceil(0.99 * len(waits)) - 1]
 
 
 def test_an_error_has_the_shape_that_the_dead_letters_of_a_queue_have(spark: SparkSession) -> None:
@@ -148,32 +159,34 @@ def test_an_error_has_the_shape_that_the_dead_letters_of_a_queue_have(spark: Spa
     assert [row["shape"] for row in found.collect()] == [dead.shape(text) for text in texts]
 
 
-def test_reasons_are_counted_by_their_shape(told: Figures, filled: Filled) -> None:
-    died = Counter(life.reason for life in filled[1] if life.outcome == "dead")
+def test_reasons_are_counted_by_their_shape(whole_report: Figures, filled: Filled) -> None:
+    died = Counter(lifecycle.reason for lifecycle in filled[1] if lifecycle.outcome == "dead")
     found = Counter[str]()
-    for each in told.reasons:
+    for each in whole_report.reasons:
         found[each.reason] += each.dead
     assert found == died
     # Jobs of one name fail with one text, so there is one kind of each: with its type.
-    failed = {each.error for each in told.reasons if each.reason == "retries_exhausted"}
+    failed = {each.error for each in whole_report.reasons if each.reason == "retries_exhausted"}
     assert failed == {f"RuntimeError: no {name} today".replace("  ", " ") for name in NAMES}
 
 
 @pytest.mark.slow
-def test_a_part_of_the_time_is_told(spark: SparkSession, filled: Filled, told: Figures) -> None:
-    middle = told.points[len(told.points) // 2].at_ms
+def test_a_report_can_cover_a_part_of_the_time(
+    spark: SparkSession, filled: Filled, whole_report: Figures
+) -> None:
+    middle = whole_report.points[len(whole_report.points) // 2].at_ms
     late = figures(spark, filled[0], from_ms=middle)
-    entered = sum(point.counts.entered for point in told.points if point.at_ms >= middle)
-    assert 0 < late.totals.entered == entered < told.totals.entered
+    entered = sum(point.counts.entered for point in whole_report.points if point.at_ms >= middle)
+    assert 0 < late.totals.entered == entered < whole_report.totals.entered
     assert late.points[0].at_ms == middle
-    assert late.backlog == told.backlog
+    assert late.backlog == whole_report.backlog
 
 
 @pytest.mark.slow
-def test_some_queues_are_told(spark: SparkSession, filled: Filled) -> None:
+def test_a_report_can_cover_some_queues(spark: SparkSession, filled: Filled) -> None:
     found = figures(spark, filled[0], queues=["rsmq:*", "gomq:*"])
     assert {line.protocol for line in found.lines} == {"rsmq", "gomq"}
-    with pytest.raises(SettingsError, match="tells nothing"):
+    with pytest.raises(SettingsError, match="has no data of these queues"):
         figures(spark, filled[0], queues=["rsmq:none"])
 
 
@@ -200,29 +213,31 @@ def test_the_command_prints_tables_and_writes_a_page(
     assert "<svg" in out.read_text()
 
 
-def test_the_command_tells_programs(known: Run, filled: Filled) -> None:
+def test_the_command_prints_json(known: Run, filled: Filled) -> None:
     done = known("--lake", str(filled[0].path), "--out", "-", "--json")
     assert json.loads(done.out)["totals"]["entered"] == len(filled[1])
 
 
-def test_a_page_that_cannot_be_written_is_told(known: Run, filled: Filled, tmp_path: Path) -> None:
+def test_a_page_that_cannot_be_written_is_reported(
+    known: Run, filled: Filled, tmp_path: Path
+) -> None:
     done = known("--lake", str(filled[0].path), "--out", str(tmp_path / "no" / "page.html"))
     assert done.code == 2
     assert "choose another --out" in done.err
 
 
 def test_a_span_must_be_one(run: Run) -> None:
-    assert "no span such as" in run("--since", "yesterday").err
+    assert "'yesterday' is not a duration" in run("--since", "yesterday").err
 
 
-def test_a_lake_that_is_none_is_told(run: Run, tmp_path: Path) -> None:
+def test_a_directory_that_is_no_lake_is_reported(run: Run, tmp_path: Path) -> None:
     assert "tambo pipeline run" in run("--lake", str(tmp_path / "none")).err
 
 
 @pytest.mark.interop
 @pytest.mark.skipif(browser.found() is None, reason="there is no browser")
 def test_a_browser_shows_the_numbers_of_gold(
-    spark: SparkSession, filled: Filled, told: Figures, tmp_path: Path
+    spark: SparkSession, filled: Filled, whole_report: Figures, tmp_path: Path
 ) -> None:
     page = tmp_path / "page.html"
     # A script that runs after the page's own, in the middle of a chart.
@@ -231,13 +246,15 @@ def test_a_browser_shows_the_numbers_of_gold(
     const where = {clientX: box.left + box.width / 2, clientY: box.top + 50, bubbles: true};
     chart.dispatchEvent(new PointerEvent("pointermove", where));
     </script>"""
-    page.write_text(html(told).replace("</body>", f"{probe}</body>"))
+    page.write_text(html(whole_report).replace("</body>", f"{probe}</body>"))
     shown = browser.opened(page)
     sums = filled[0].read(spark, "gold").groupBy().sum("entered", "done", "failed", "dead").first()
     assert sums is not None
     tiles = re.findall(r'<div class="tile[^"]*"><b>([^<]+)</b>', shown)
     assert tiles[:4] == [short(value) for value in sums]
-    middle = told.points[(len(told.points) - 1) // 2 : len(told.points) // 2 + 1]
+    middle = whole_report.points[
+        (len(whole_report.points) - 1) // 2 : len(whole_report.points) // 2 + 1
+    ]
     tip = re.search(r'<div class="tip"[^>]*display: block[^>]*>(.*?)</div></div>', shown)
     assert tip is not None
     assert any(f"entered {point.counts.entered:,}" in tip[1] for point in middle)

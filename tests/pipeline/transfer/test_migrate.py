@@ -1,4 +1,4 @@
-"""All that is in a queue arrives in another, once, in order, whoever is killed on the way."""
+"""A migration moves all messages once and in order, also if it is killed and resumed."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import redis
 
 from tambomq.chasqui import BlockingQueue
 from tambomq.chasqui.keys import Keys as ChasquiKeys
-from tambomq.chasqui.packing import decode_payload, encode_payload
-from tambomq.chasqui.wire import decode_envelope, decode_member
+from tambomq.chasqui.wire.envelope import decode_envelope, decode_member
+from tambomq.chasqui.wire.msgpack import decode_payload, encode_payload
 from tambomq.errors import QueueError, QueueNotFound, SettingsError
 from tambomq.gomq import keys as gomq_keys
 from tambomq.gomq import wire as gomq_wire
-from tambomq.pipeline import migrate as migrating
 from tambomq.pipeline.address import Address, address, numbered
-from tambomq.pipeline.bodies import from_payload, to_payload
-from tambomq.pipeline.migrate import Place, end_of, migrate, move_name
-from tambomq.pipeline.moving import Count
+from tambomq.pipeline.transfer import migrate as migrating
+from tambomq.pipeline.transfer.bodies import from_payload, to_payload
+from tambomq.pipeline.transfer.endpoints import QueueCounts
+from tambomq.pipeline.transfer.migrate import QueueLocation, endpoint_of, migrate, move_name
 from tambomq.rsmq import Rsmq
 from tambomq.store.sync import Store
 from tests.pipeline.dying import dies_after
@@ -97,18 +97,18 @@ def queues(server: Server, db: redis.Redis) -> Queues:
 
 
 @pytest.fixture
-def go(server: Server) -> Iterator[Callable[..., migrating.Report]]:
+def go(server: Server) -> Iterator[Callable[..., migrating.MigrationReport]]:
     """Migrate from one address to another."""
     stores: list[Store] = []
 
-    def run(source: str, target: str, **options: Any) -> migrating.Report:
+    def run(source: str, target: str, **options: Any) -> migrating.MigrationReport:
         store = Store(server.url)
         stores.append(store)
-        ends = [Place(address(each), server.url) for each in (source, target)]
+        ends = [QueueLocation(address(each), server.url) for each in (source, target)]
         named = {key: options.pop(key) for key in ("kind", "name") if key in options}
         return migrate(
-            end_of(store, ends[0]),
-            end_of(store, ends[1], **named),
+            endpoint_of(store, ends[0]),
+            endpoint_of(store, ends[1], **named),
             move_name(*ends),
             **{"wait_s": 0.0, **options},
         )
@@ -120,11 +120,11 @@ def go(server: Server) -> Iterator[Callable[..., migrating.Report]]:
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_bodies_arrive_in_order(
-    queues: Queues, go: Callable[..., migrating.Report], source: str, target: str
+    queues: Queues, go: Callable[..., migrating.MigrationReport], source: str, target: str
 ) -> None:
     queues.fill(source, "a", BODIES)
     report = go(f"{source}:a", f"{target}:b")
-    assert (report.moved, report.gone) == (COUNT, report.come)
+    assert (report.moved, report.departed) == (COUNT, report.arrived)
     assert queues.waiting(target, "b") == BODIES
     assert queues.waiting(source, "a") == []
     left = [key for word in ("*:move:*", "MOVE_*", "TRANSIT_*") for key in queues.db.keys(word)]
@@ -133,7 +133,7 @@ def test_bodies_arrive_in_order(
 
 @pytest.mark.parametrize(("source", "target"), [*product(PROTOCOLS[:2], PROTOCOLS[:2])])
 def test_what_is_delayed_stays_so(
-    queues: Queues, go: Callable[..., migrating.Report], source: str, target: str
+    queues: Queues, go: Callable[..., migrating.MigrationReport], source: str, target: str
 ) -> None:
     queues.fill(source, "a", BODIES[:3], later=5)
     assert go(f"{source}:a", f"{target}:b").moved == 8
@@ -144,8 +144,8 @@ def test_what_is_delayed_stays_so(
 
 
 @pytest.mark.parametrize("source", PROTOCOLS[:2])
-def test_what_is_delayed_does_not_go_where_nobody_knows_delays(
-    queues: Queues, go: Callable[..., migrating.Report], source: str
+def test_delayed_messages_do_not_move_to_a_protocol_without_delays(
+    queues: Queues, go: Callable[..., migrating.MigrationReport], source: str
 ) -> None:
     queues.fill(source, "a", BODIES[:3], later=5)
     report = go(f"{source}:a", "gomq:b")
@@ -154,7 +154,7 @@ def test_what_is_delayed_does_not_go_where_nobody_knows_delays(
 
 
 def test_a_delayed_job_can_still_be_cancelled_where_it_went(
-    queues: Queues, go: Callable[..., migrating.Report]
+    queues: Queues, go: Callable[..., migrating.MigrationReport]
 ) -> None:
     queues.fill("chasqui", "a", BODIES[:1], later=2)
     go("chasqui:a", "chasqui:b")
@@ -166,7 +166,7 @@ def test_a_delayed_job_can_still_be_cancelled_where_it_went(
 
 
 def test_jobs_keep_their_names_ids_and_attempts(
-    queues: Queues, go: Callable[..., migrating.Report]
+    queues: Queues, go: Callable[..., migrating.MigrationReport]
 ) -> None:
     queues.fill("chasqui", "a", BODIES[:3])
     before: Any = queues.db.xrange(ChasquiKeys("a").stream)
@@ -176,7 +176,7 @@ def test_jobs_keep_their_names_ids_and_attempts(
 
 
 def test_messages_become_jobs_with_the_name_and_values_that_were_asked_for(
-    queues: Queues, go: Callable[..., migrating.Report]
+    queues: Queues, go: Callable[..., migrating.MigrationReport]
 ) -> None:
     queues.fill("rsmq", "a", ['{"n": 1}', "no json"])
     go("rsmq:a", "chasqui:b", kind="json", name="order")
@@ -190,8 +190,13 @@ def test_messages_go_to_another_server_and_namespace(
 ) -> None:
     queues.fill("rsmq", "a", BODIES[:5], later=1)
     here, there = Store(server.url), Store(private_server.url)
-    ends = Place(address("rsmq:a"), server.url), Place(address("rsmq:a"), private_server.url, "x")
-    report = migrate(end_of(here, ends[0]), end_of(there, ends[1]), move_name(*ends), wait_s=0)
+    ends = (
+        QueueLocation(address("rsmq:a"), server.url),
+        QueueLocation(address("rsmq:a"), private_server.url, "x"),
+    )
+    report = migrate(
+        endpoint_of(here, ends[0]), endpoint_of(there, ends[1]), move_name(*ends), wait_s=0
+    )
     here.close()
     there.close()
     assert (report.moved, report.made) == (6, True)
@@ -200,7 +205,9 @@ def test_messages_go_to_another_server_and_namespace(
         assert rsmq.get_queue_attributes("a").msgs == 6
 
 
-def test_damaged_entries_go_along(queues: Queues, go: Callable[..., migrating.Report]) -> None:
+def test_damaged_entries_go_along(
+    queues: Queues, go: Callable[..., migrating.MigrationReport]
+) -> None:
     queues.db.xadd(ChasquiKeys("a").stream, {"d": b"junk", "n": "mail"})
     queues.db.zadd(ChasquiKeys("a").delayed, {b"\x00\x00": 10**13})
     assert go("chasqui:a", "rsmq:b").moved == 2
@@ -210,33 +217,35 @@ def test_damaged_entries_go_along(queues: Queues, go: Callable[..., migrating.Re
 # ── in flight ────────────────────────────────────────────────────────────────
 
 
-def test_messages_in_hands_are_left_and_told(
-    queues: Queues, go: Callable[..., migrating.Report]
+def test_messages_in_flight_stay_and_are_reported(
+    queues: Queues, go: Callable[..., migrating.MigrationReport]
 ) -> None:
     queues.fill("rsmq", "a", BODIES[:10])
     with Rsmq(queues.url) as rsmq:
         held = rsmq.receive_messages("a", 4, vt=100)
         report = go("rsmq:a", "rsmq:b")
-        assert (report.moved, report.left) == (6, Count(0, 0, 4))
+        assert (report.moved, report.left) == (6, QueueCounts(0, 0, 4))
         rsmq.delete_messages("a", [each.id for each in held])
     assert queues.waiting("rsmq", "b") == BODIES[4:10]
 
 
-def test_jobs_of_workers_are_left_and_told(
-    queues: Queues, go: Callable[..., migrating.Report]
+def test_jobs_in_flight_stay_and_are_reported(
+    queues: Queues, go: Callable[..., migrating.MigrationReport]
 ) -> None:
     queues.fill("chasqui", "a", BODIES[:10])
     stream = ChasquiKeys("a").stream
     queues.db.xgroup_create(stream, "default", "0")
     queues.db.xreadgroup("default", "me", {stream: ">"}, count=4)
     report = go("chasqui:a", "rsmq:b")
-    assert (report.moved, report.left) == (6, Count(0, 0, 4))
+    assert (report.moved, report.left) == (6, QueueCounts(0, 0, 4))
     assert report.made
     assert queues.waiting("rsmq", "b") == BODIES[4:10]
     assert queues.waiting("chasqui", "a") == BODIES[:4]
 
 
-def test_what_was_given_back_goes_too(queues: Queues, go: Callable[..., migrating.Report]) -> None:
+def test_what_was_given_back_goes_too(
+    queues: Queues, go: Callable[..., migrating.MigrationReport]
+) -> None:
     queues.fill("chasqui", "a", BODIES[:4])
     stream = ChasquiKeys("a").stream
     queues.db.xgroup_create(stream, "default", "0")
@@ -246,13 +255,13 @@ def test_what_was_given_back_goes_too(queues: Queues, go: Callable[..., migratin
 
 
 def test_what_becomes_visible_in_time_goes_too(
-    queues: Queues, go: Callable[..., migrating.Report]
+    queues: Queues, go: Callable[..., migrating.MigrationReport]
 ) -> None:
     queues.fill("rsmq", "a", BODIES[:2])
     with Rsmq(queues.url) as rsmq:
         rsmq.receive_message("a", vt=1)
     report = go("rsmq:a", "gomq:b", wait_s=30.0)
-    assert (report.moved, report.left) == (2, Count())
+    assert (report.moved, report.left) == (2, QueueCounts())
 
 
 # ── killed anywhere ──────────────────────────────────────────────────────────
@@ -261,32 +270,32 @@ def test_what_becomes_visible_in_time_goes_too(
 @pytest.mark.slow
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_killed_anywhere_and_run_again_nothing_is_lost_or_doubled(
-    queues: Queues, go: Callable[..., migrating.Report], source: str, target: str
+    queues: Queues, go: Callable[..., migrating.MigrationReport], source: str, target: str
 ) -> None:
     bodies = BODIES[:1100]
-    for trips in range(1, 60):
+    for round_trips in range(1, 60):
         queues.db.flushall()
         later = 3 if "gomq" not in (source, target) else 0
         queues.fill(source, "a", bodies, later)
-        killed = dies_after(trips, lambda: go(f"{source}:a", f"{target}:b"))
+        killed = dies_after(round_trips, lambda: go(f"{source}:a", f"{target}:b"))
         report = go(f"{source}:a", f"{target}:b")
-        assert queues.waiting(target, "b") == bodies, trips
-        assert report.gone == report.come
+        assert queues.waiting(target, "b") == bodies, round_trips
+        assert report.departed == report.arrived
         if later:
-            assert len(queues.delayed(target, "b")) == later, trips
+            assert len(queues.delayed(target, "b")) == later, round_trips
         if not killed:
-            assert trips > 8
+            assert round_trips > 8
             return
     pytest.fail("it takes more trips than are tried")
 
 
 def test_killed_again_and_again_all_arrives(
-    queues: Queues, go: Callable[..., migrating.Report]
+    queues: Queues, go: Callable[..., migrating.MigrationReport]
 ) -> None:
     queues.fill("rsmq", "a", BODIES)
-    trips = 4
-    while dies_after(trips, lambda: go("rsmq:a", "chasqui:b")):
-        trips += 1
+    round_trips = 4
+    while dies_after(round_trips, lambda: go("rsmq:a", "chasqui:b")):
+        round_trips += 1
     assert queues.waiting("chasqui", "b") == BODIES
 
 
@@ -294,7 +303,7 @@ def test_killed_again_and_again_all_arrives(
 
 
 def test_what_the_other_queue_refuses_waits_in_transit(
-    queues: Queues, go: Callable[..., migrating.Report]
+    queues: Queues, go: Callable[..., migrating.MigrationReport]
 ) -> None:
     queues.fill("chasqui", "a", ["x" * 2000, "y"])
     with Rsmq(queues.url) as rsmq:
@@ -306,18 +315,20 @@ def test_what_the_other_queue_refuses_waits_in_transit(
     assert queues.waiting("rsmq", "b") == ["x" * 2000, "y"]
 
 
-def test_a_queue_that_is_not_there_is_not_migrated(go: Callable[..., migrating.Report]) -> None:
+def test_a_queue_that_is_not_there_is_not_migrated(
+    go: Callable[..., migrating.MigrationReport],
+) -> None:
     with pytest.raises(QueueNotFound):
         go("rsmq:a", "chasqui:b")
 
 
-def test_a_queue_is_not_migrated_to_itself(go: Callable[..., migrating.Report]) -> None:
+def test_a_queue_is_not_migrated_to_itself(go: Callable[..., migrating.MigrationReport]) -> None:
     with pytest.raises(SettingsError, match="to itself"):
         go("gomq:a", "gomq:a")
 
 
 def test_messages_that_are_lost_on_the_way_are_noticed(
-    queues: Queues, go: Callable[..., migrating.Report]
+    queues: Queues, go: Callable[..., migrating.MigrationReport]
 ) -> None:
     queues.fill("rsmq", "a", BODIES[:3])
 
@@ -339,7 +350,7 @@ def test_messages_that_are_lost_on_the_way_are_noticed(
         ("chasqui:", "not empty"),
     ],
 )
-def test_what_names_no_queue_is_told(text: str, said: str) -> None:
+def test_an_invalid_address_is_reported(text: str, said: str) -> None:
     with pytest.raises(SettingsError, match=said):
         address(text)
 

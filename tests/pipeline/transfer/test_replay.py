@@ -1,4 +1,4 @@
-"""What was recorded is sent again: in order, at its pace, once, and remembers what it was."""
+"""A replay sends recorded messages once, in order and at their pace, and keeps their old ids."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import pytest
 import redis
 
 from tambomq.chasqui.keys import Keys as ChasquiKeys
-from tambomq.chasqui.packing import decode_payload, encode_payload
-from tambomq.chasqui.wire import decode_envelope
+from tambomq.chasqui.wire.envelope import decode_envelope
+from tambomq.chasqui.wire.msgpack import decode_payload, encode_payload
 from tambomq.errors import QueueError, SettingsError
 from tambomq.gomq import keys as gomq_keys
 from tambomq.gomq import wire as gomq_wire
-from tambomq.pipeline import pace
 from tambomq.pipeline.address import address
-from tambomq.pipeline.migrate import Place, end_of
-from tambomq.pipeline.moving import End
-from tambomq.pipeline.replay import Recorded, replay
+from tambomq.pipeline.transfer import pace
+from tambomq.pipeline.transfer.endpoints import QueueEndpoint
+from tambomq.pipeline.transfer.migrate import QueueLocation, endpoint_of
+from tambomq.pipeline.transfer.replay import RecordedMessage, replay
 from tambomq.store.sync import Store
 from tests.pipeline.dying import dies_after
 from tests.servers import Server
 
 
-def record(n: int, protocol: str = "rsmq", **others: Any) -> Recorded:
+def record(n: int, protocol: str = "rsmq", **others: Any) -> RecordedMessage:
     body = encode_payload({"n": n}) if protocol == "chasqui" else b"body %d" % n
     fields: dict[str, Any] = {
         "protocol": protocol,
@@ -38,7 +38,7 @@ def record(n: int, protocol: str = "rsmq", **others: Any) -> Recorded:
         "delay_ms": 0,
         "body": body,
     }
-    return Recorded(**{**fields, **others})
+    return RecordedMessage(**{**fields, **others})
 
 
 class Clock:
@@ -61,8 +61,8 @@ def store(server: Server) -> Iterator[Store]:
     opened.close()
 
 
-def end(store: Store, server: Server, target: str) -> End:
-    return end_of(store, Place(address(target), server.url))
+def end(store: Store, server: Server, target: str) -> QueueEndpoint:
+    return endpoint_of(store, QueueLocation(address(target), server.url))
 
 
 def test_jobs_come_back_with_their_data_and_remember_their_ids(
@@ -111,13 +111,13 @@ def test_killed_anywhere_and_run_again_each_is_sent_once(
         "gomq": lambda: db.llen(gomq_keys.queue("b")),
     }
     size = sizes[target.partition(":")[0]]
-    for trips in range(1, 40):
+    for round_trips in range(1, 40):
         db.flushall()
-        killed = dies_after(trips, lambda: replay(rows, end(store, server, target), "r"))
+        killed = dies_after(round_trips, lambda: replay(rows, end(store, server, target), "r"))
         replay(rows, end(store, server, target), "r")
-        assert size() == 1200, trips
+        assert size() == 1200, round_trips
         if not killed:
-            assert trips > 3
+            assert round_trips > 3
             return
     pytest.fail("it takes more trips than are tried")
 
@@ -137,7 +137,7 @@ def test_rows_keep_their_distance_in_time(
     store: Store, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, sent = Clock(), list[int]()
-    monkeypatch.setattr("tambomq.pipeline.replay.time", clock)
+    monkeypatch.setattr("tambomq.pipeline.transfer.replay.time", clock)
     rows = [record(n, at_ms=at) for n, at in enumerate((0, 10, 20, 2000, 2010, 10_000))]
     replay(rows, end(store, server, "gomq:b"), "r", speed=2.0, tick=sent.append)
     assert clock.slept == [1.0, 4.0]
@@ -169,8 +169,7 @@ def test_an_id_that_cannot_be_is_refused(store: Store, server: Server, id: str) 
         (pace.rate, "200/s", 200.0),
         (pace.rate, "60/min", 1.0),
         (pace.rate, "5", 5.0),
-        (pace.seconds, "500ms", 0.5),
-        (pace.seconds, "2h", 7200.0),
+        (pace.rate, "60/m", 1.0),
         (pace.share, "1%", 0.01),
         (pace.speed, "2x", 2.0),
         (pace.speed, "max", None),
@@ -184,25 +183,28 @@ def test_quantities_are_read(read: Any, text: str, value: object) -> None:
     ("read", "text"),
     [
         *((pace.rate, text) for text in ("", "0/s", "-1/s", "5/day", "x")),
-        *((pace.seconds, text) for text in ("", "-1s", "1d")),
         *((pace.share, text) for text in ("1", "0%", "101%", "%")),
         *((pace.speed, text) for text in ("2", "0x", "fast", "-1x")),
     ],
 )
-def test_what_is_no_quantity_is_told(read: Any, text: str) -> None:
+def test_an_invalid_rate_share_or_speed_is_reported(read: Any, text: str) -> None:
     with pytest.raises(SettingsError, match="is written like"):
         read(text)
 
 
 def test_a_pace_lets_so_many_go_in_a_second() -> None:
-    assert (pace.Pace(200, 250).step, pace.Pace(1, 250).step, pace.Pace(None, 250).step) == (
+    assert (
+        pace.RateLimiter(200, 250).step,
+        pace.RateLimiter(1, 250).step,
+        pace.RateLimiter(None, 250).step,
+    ) == (
         40,
         1,
         250,
     )
-    assert pace.Pace(200, 250).wait_s(400, 1.5) == pytest.approx(0.5)
-    assert pace.Pace(200, 250).wait_s(100, 1.5) == 0
-    assert pace.Pace(None, 250).wait_s(10**6, 0) == 0
+    assert pace.RateLimiter(200, 250).wait_s(400, 1.5) == pytest.approx(0.5)
+    assert pace.RateLimiter(200, 250).wait_s(100, 1.5) == 0
+    assert pace.RateLimiter(None, 250).wait_s(10**6, 0) == 0
 
 
 @pytest.mark.parametrize(("total", "share", "some"), [(1000, 0.01, 10), (5, 0.01, 1), (0, 1, 0)])

@@ -14,13 +14,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (everybody calls it so)
 
 from tambomq.chasqui.keys import Keys as ChasquiKeys
-from tambomq.chasqui.packing import decode_payload, encode_payload
-from tambomq.chasqui.wire import decode_envelope
-from tambomq.cli import pipeline_replay
+from tambomq.chasqui.wire.envelope import decode_envelope
+from tambomq.chasqui.wire.msgpack import decode_payload, encode_payload
 from tambomq.cli.main import tambo
-from tambomq.pipeline import tables
-from tambomq.pipeline.lake import BRONZE, Lake
-from tambomq.pipeline.table_log import Entry
+from tambomq.cli.pipeline import replay as pipeline_replay
+from tambomq.pipeline.lake import tables
+from tambomq.pipeline.lake.lake import BRONZE, Lake
+from tambomq.pipeline.lake.log import LogEntry
 from tests.cli.transcript import Done, call
 from tests.journal.looking import bodies as recorded
 from tests.servers import Server
@@ -55,7 +55,7 @@ def filled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lak
         dated = found.withColumn("date", F.to_date("recorded_at"))
         dated.write.partitionBy("protocol", "queue", "date").parquet(str(home))
         files = lake.adopt(BRONZE, home)
-    lake.log.commit(Entry(at_ms=1, by="query", add={BRONZE: files}))
+    lake.log.commit(LogEntry(at_ms=1, by="query", add={BRONZE: files}))
     return lake
 
 
@@ -70,12 +70,12 @@ def replay(
 
 
 def test_a_window_is_sent_again_and_only_once(replay: Run, db: redis.Redis) -> None:
-    where = ("--where", "protocol = 'rsmq' AND id NOT IN ('old-0', 'old-1')")
-    planned = replay("--to", "rsmq:b", *where, "--dry-run")
+    condition = ("--where", "protocol = 'rsmq' AND id NOT IN ('old-0', 'old-1')")
+    planned = replay("--to", "rsmq:b", *condition, "--dry-run")
     assert planned.out == f"would send {COUNT - 2} messages to rsmq:b\n"
-    done = json.loads(replay("--to", "rsmq:b", *where, "--id", "one", "--json").out)
+    done = json.loads(replay("--to", "rsmq:b", *condition, "--id", "one", "--json").out)
     assert (done["sent"], done["sent_before"]) == (COUNT - 2, 0)
-    again = replay("--to", "rsmq:b", *where, "--id", "one")
+    again = replay("--to", "rsmq:b", *condition, "--id", "one")
     assert "sent 0 messages" in again.out
     ids: Any = db.zrange("rsmq:b", 0, -1)
     bodies: Any = db.hmget("rsmq:b:Q", ids)
@@ -84,10 +84,10 @@ def test_a_window_is_sent_again_and_only_once(replay: Run, db: redis.Redis) -> N
 
 
 def test_jobs_and_dead_letters_are_told_apart(replay: Run, db: redis.Redis) -> None:
-    where = ("--where", "protocol = 'chasqui'")
-    assert replay("--to", "chasqui:b", *where).code == 0
-    assert replay("--to", "chasqui:c", *where, "--what", "dead").code == 0
-    assert replay("--to", "chasqui:d", *where, "--what", "all").code == 0
+    condition = ("--where", "protocol = 'chasqui'")
+    assert replay("--to", "chasqui:b", *condition).code == 0
+    assert replay("--to", "chasqui:c", *condition, "--what", "dead").code == 0
+    assert replay("--to", "chasqui:d", *condition, "--what", "all").code == 0
     sizes = [db.xlen(ChasquiKeys(queue).stream) for queue in "bcd"]
     assert sizes == [5, 3, 8]
     rows: Any = db.xrange(ChasquiKeys("b").stream)
@@ -97,14 +97,14 @@ def test_jobs_and_dead_letters_are_told_apart(replay: Run, db: redis.Redis) -> N
 
 
 def test_a_pace_is_kept(replay: Run, db: redis.Redis) -> None:
-    where = ("--where", "protocol = 'chasqui'")
-    assert replay("--to", "gomq:b", *where, "--speed", "100x").code == 0
+    condition = ("--where", "protocol = 'chasqui'")
+    assert replay("--to", "gomq:b", *condition, "--speed", "100x").code == 0
     assert db.llen("QUEUE_b") == 5
 
 
 def test_what_is_sent_again_is_recorded_if_that_is_asked_for(replay: Run, server: Server) -> None:
-    where = ("--where", "protocol = 'chasqui'")
-    assert replay("--to", "gomq:b", *where, "--journal").code == 0
+    condition = ("--where", "protocol = 'chasqui'")
+    assert replay("--to", "gomq:b", *condition, "--journal").code == 0
     assert len(recorded(server.url, "gomq", "b")) == 5
 
 
@@ -119,7 +119,7 @@ def test_what_is_sent_again_is_recorded_if_that_is_asked_for(replay: Run, server
         (("--to", "rsmq:b", "--id", "a b"), 2, "--id: "),
     ],
 )
-def test_what_cannot_be_is_told(
+def test_impossible_requests_are_reported(
     replay: Run, db: redis.Redis, words: tuple[str, ...], code: int, said: str
 ) -> None:
     done = replay(*words)

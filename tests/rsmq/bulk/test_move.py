@@ -7,15 +7,16 @@ from typing import Any
 import pytest
 import redis
 
+from tambomq.bulk import moves
+from tambomq.bulk.moves import MoveBatch, Tally
 from tambomq.journal import ops as journal_ops
 from tambomq.journal.keys import Keys as JournalKeys
-from tambomq.journal.recording import BOUNDS, Bounds
-from tambomq.rsmq import Rsmq, move_ops
+from tambomq.journal.policy import DEFAULT_BOUNDS, JournalBounds, JournalPolicy
+from tambomq.rsmq import Rsmq
+from tambomq.rsmq.bulk import move as move_ops
 from tambomq.rsmq.keys import Keys
-from tambomq.rsmq.recorded import journal_keys, keys_of
-from tambomq.store import transit
+from tambomq.rsmq.ops.journal import journal_keys, policy_for_queue
 from tambomq.store.sync import Store
-from tambomq.store.transit import Batch, Tally
 from tests.journal.looking import state
 from tests.servers import Server
 from tests.servers.cluster import Cluster
@@ -23,8 +24,15 @@ from tests.servers.cluster import Cluster
 JOURNAL = JournalKeys("rsmq", "a")
 
 
-def take(store: Store, keys: Keys | None = None, *, later: bool = False) -> Batch:
-    return store.run(move_ops.take(keys or Keys(), "a", "m", "run", skip=0, later=later))
+def take(
+    store: Store,
+    keys: Keys | None = None,
+    *,
+    later: bool = False,
+    journal: JournalPolicy | None = None,
+) -> MoveBatch:
+    call = move_ops.take(keys or Keys(), "a", "m", "run", skip=0, later=later, journal=journal)
+    return store.run(call)
 
 
 def moved(db: redis.Redis, journal: JournalKeys = JOURNAL) -> list[str]:
@@ -42,7 +50,9 @@ def sent(url: str, count: int = 2, **options: Any) -> list[str]:
         return client.send_messages("a", [b"body"] * count)
 
 
-def test_who_leaves_is_told_once(each: Store, each_db: redis.Redis, each_server: Server) -> None:
+def test_a_departure_is_recorded_once(
+    each: Store, each_db: redis.Redis, each_server: Server
+) -> None:
     ids = sent(each_server.url, journal=("a",))
     before: Any = each_db.time()
     batch = take(each)
@@ -50,7 +60,7 @@ def test_who_leaves_is_told_once(each: Store, each_db: redis.Redis, each_server:
     assert moved(each_db) == ids
     # Whoever comes after one that was killed finds them in transit.
     assert take(each) == batch
-    each.run(transit.arrived(Keys().move("a", "m"), Keys().transit("a", "m"), 1, Tally()))
+    each.run(moves.arrived(Keys().move("a", "m"), Keys().transit("a", "m"), 1, Tally()))
     assert take(each).rows == []
     assert moved(each_db) == ids
     last: Any = each_db.xrevrange(JOURNAL.journal, count=1)
@@ -60,7 +70,9 @@ def test_who_leaves_is_told_once(each: Store, each_db: redis.Redis, each_server:
     assert (held.entries, held.bytes, held.dropped) == (4, 408, 0)
 
 
-def test_who_is_delayed_is_told_too(store: Store, db: redis.Redis, server: Server) -> None:
+def test_departures_of_delayed_messages_are_recorded(
+    store: Store, db: redis.Redis, server: Server
+) -> None:
     with Rsmq(server.url, journal=("a",)) as client:
         client.create_queue("a")
         id = client.send_message("a", b"late", delay=600)
@@ -82,12 +94,12 @@ def test_a_queue_without_a_journal_gets_none(store: Store, db: redis.Redis, serv
     assert list(db.scan_iter("{tambo:*")) == []
 
 
-def test_a_full_journal_keeps_nobody_and_counts(
+def test_a_full_journal_blocks_no_move_and_counts(
     store: Store, db: redis.Redis, server: Server
 ) -> None:
     ids = sent(server.url, 5, journal=("a",))
-    bounds = Bounds(max_entries=7)
-    assert len(take(store, keys_of("rsmq", "a", bounds)).rows) == 5
+    bounds = JournalBounds(max_entries=7)
+    assert len(take(store, journal=policy_for_queue("rsmq", "a", bounds)).rows) == 5
     assert moved(db) == ids[:2]
     held = state(server.url, "rsmq", "a")
     assert held is not None
@@ -95,7 +107,7 @@ def test_a_full_journal_keeps_nobody_and_counts(
 
 
 @pytest.mark.parametrize("broken", [JOURNAL.journal, JOURNAL.state])
-def test_a_journal_of_another_type_keeps_nobody(
+def test_a_journal_of_another_type_blocks_no_move(
     each: Store, each_db: redis.Redis, each_server: Server, broken: str
 ) -> None:
     sent(each_server.url, journal=("a",))
@@ -107,14 +119,14 @@ def test_a_journal_of_another_type_keeps_nobody(
         assert each_db.hget(JOURNAL.state, "dropped") == b"2"
 
 
-def test_on_a_cluster_nothing_is_told_and_nothing_fails(cluster: Cluster) -> None:
+def test_a_cluster_records_nothing_and_no_move_fails(cluster: Cluster) -> None:
     keys = Keys("{n}")
     journal = journal_keys(keys.ns, "a")
     url = cluster.nodes[0].url
     sent(url, ns=keys.ns)
     store = Store(url)
     try:
-        store.run(journal_ops.append_bounded(journal, BOUNDS, [(1, b"x")]))
+        store.run(journal_ops.append_bounded(journal, DEFAULT_BOUNDS, [(1, b"x")]))
         assert len(take(store, keys).rows) == 2
         assert len(store.run(journal_ops.read(journal))) == 1
     finally:

@@ -10,7 +10,8 @@ import pytest
 import redis
 
 from tambomq.errors import InvalidFormat, WrongType
-from tambomq.rsmq import Rsmq, scan_ops
+from tambomq.rsmq import Rsmq
+from tambomq.rsmq.bulk import scan as scan_ops
 from tambomq.rsmq.keys import Keys
 from tambomq.store.call import Call
 from tambomq.store.sync import Store

@@ -1,4 +1,4 @@
-"""What RSMQ writes into journals: in the same step as the send, or not at all."""
+"""RSMQ's journals: entries are written in the same step as the operation, or not at all."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ from tambomq.errors import (
     WrongType,
 )
 from tambomq.journal.keys import Keys as JournalKeys
-from tambomq.journal.recording import BOUNDS, Bounds
-from tambomq.rsmq import Reject, Rsmq, RsmqWorker, ops
+from tambomq.journal.policy import DEFAULT_BOUNDS, JournalBounds
+from tambomq.rsmq import Reject, Rsmq, RsmqWorker
 from tambomq.rsmq.keys import Keys
-from tambomq.rsmq.recorded import recording_keys
+from tambomq.rsmq.ops import messages as message_ops
+from tambomq.rsmq.ops.journal import journal_policy
 from tambomq.store.call import Script, load_script
 from tests.journal.looking import bodies, commit_all, records, state
 from tests.rsmq.conftest import Connect
@@ -48,23 +49,23 @@ def journalled(connect: Connect) -> Rsmq:
     return client
 
 
-def test_a_life_is_told_from_its_send_to_its_end(journalled: Rsmq, server: Server) -> None:
+def test_a_message_is_journalled_from_its_send_to_its_end(journalled: Rsmq, server: Server) -> None:
     id = journalled.send_message("orders", b"one")
     for _ in range(2):
         assert journalled.receive_message("orders", vt=0) is not None
     (message,) = journalled.receive_messages("orders", 5)
     assert journalled.delete_message("orders", id, receipt=message.receipt)
-    told = records(server.url, "rsmq", "orders")
-    assert [(each.event, each.id, each.attempt) for each in told] == [
+    entries = records(server.url, "rsmq", "orders")
+    assert [(each.event, each.id, each.attempt) for each in entries] == [
         ("sent", id, None),
         ("received", id, 1),
         ("received", id, 2),
         ("received", id, 3),
         ("deleted", id, None),
     ]
-    assert told[0].body == b"one"
-    assert [each.at_ms for each in told] == sorted(each.at_ms for each in told)
-    assert told[0].at_ms > 0
+    assert entries[0].body == b"one"
+    assert [each.at_ms for each in entries] == sorted(each.at_ms for each in entries)
+    assert entries[0].at_ms > 0
 
 
 def test_the_fields_are_as_they_are_described(journalled: Rsmq, db: redis.Redis) -> None:
@@ -85,26 +86,26 @@ def test_the_fields_are_as_they_are_described(journalled: Rsmq, db: redis.Redis)
 def test_a_batch_is_recorded_in_its_order(journalled: Rsmq, server: Server) -> None:
     sent = [b"%d" % n for n in range(1200)]
     ids = journalled.send_messages("orders", sent)
-    told = records(server.url, "rsmq", "orders")
-    assert [each.body for each in told] == sent
-    assert [each.id for each in told] == ids
+    entries = records(server.url, "rsmq", "orders")
+    assert [each.body for each in entries] == sent
+    assert [each.id for each in entries] == ids
 
 
-def test_the_delay_of_a_queue_is_told(connect: Connect, server: Server) -> None:
+def test_the_delay_of_a_queue_is_journalled(connect: Connect, server: Server) -> None:
     client = connect(journal=("audit-*",))
     client.create_queue("audit-1", delay=7)
     client.send_message("audit-1", "x")
     client.send_message("audit-1", "x", delay=0)
-    told = records(server.url, "rsmq", "audit-1")
-    assert [each.delay_ms for each in told] == [7000, None]
+    entries = records(server.url, "rsmq", "audit-1")
+    assert [each.delay_ms for each in entries] == [7000, None]
 
 
-def test_deletions_that_do_nothing_are_not_told(journalled: Rsmq, server: Server) -> None:
+def test_deletions_without_effect_are_not_journalled(journalled: Rsmq, server: Server) -> None:
     ids = journalled.send_messages("orders", ["a", "b"])
     assert journalled.delete_messages("orders", [*ids, "x" * 32]) == [True, True, False]
     assert not journalled.delete_message("orders", ids[0])
-    told = [each.id for each in records(server.url, "rsmq", "orders") if each.event == "deleted"]
-    assert told == ids
+    entries = [each.id for each in records(server.url, "rsmq", "orders") if each.event == "deleted"]
+    assert entries == ids
 
 
 def test_a_pop_is_a_receive_and_a_deletion(journalled: Rsmq, server: Server) -> None:
@@ -112,11 +113,14 @@ def test_a_pop_is_a_receive_and_a_deletion(journalled: Rsmq, server: Server) -> 
     assert journalled.pop_message("orders") is not None
     assert journalled.pop_message("orders") is None
     assert journalled.receive_message("orders") is None
-    told = records(server.url, "rsmq", "orders")
-    assert [(each.event, each.attempt) for each in told[1:]] == [("received", 1), ("deleted", None)]
+    entries = records(server.url, "rsmq", "orders")
+    assert [(each.event, each.attempt) for each in entries[1:]] == [
+        ("received", 1),
+        ("deleted", None),
+    ]
 
 
-async def test_a_worker_tells_why_a_message_is_dead(rsmq: Rsmq, server: Server) -> None:
+async def test_a_worker_journals_why_a_message_is_dead(rsmq: Rsmq, server: Server) -> None:
     rsmq.create_queue("orders")
     id = rsmq.send_message("orders", "x")
 
@@ -125,11 +129,11 @@ async def test_a_worker_tells_why_a_message_is_dead(rsmq: Rsmq, server: Server) 
 
     worker = RsmqWorker("orders", refuse, url=server.url, journal=True)
 
-    def is_told() -> bool:
+    def is_journalled() -> bool:
         return len(records(server.url, "rsmq", "orders")) == 2
 
     task = asyncio.ensure_future(worker.run())
-    await eventually_async(is_told)
+    await eventually_async(is_journalled)
     worker.stop()
     await task
     received, dead = records(server.url, "rsmq", "orders")
@@ -145,14 +149,14 @@ def test_other_queues_leave_no_trace(journalled: Rsmq, db: redis.Redis) -> None:
     assert not db.exists(JOURNAL.journal, JOURNAL.state, JournalKeys("rsmq", "plain").journal)
 
 
-def test_a_queue_without_a_journal_is_asked_by_the_plain_scripts() -> None:
-    chosen = recording_keys("rsmq", ("orders",), BOUNDS)
-    for keys in (Keys(), recording_keys("rsmq", (), BOUNDS), chosen):
-        plain = ops.send(keys, "plain", b"x")
+def test_a_queue_without_a_journal_uses_the_plain_scripts() -> None:
+    keys, chosen = Keys(), journal_policy("rsmq", ("orders",), DEFAULT_BOUNDS)
+    for journal in (None, journal_policy("rsmq", (), DEFAULT_BOUNDS), chosen):
+        plain = message_ops.send(keys, "plain", b"x", journal=journal)
         assert isinstance(plain.verb, Script)
-        assert plain.verb.source == load_script("tambomq.rsmq", "send").source
+        assert plain.verb.source == load_script("tambomq.rsmq.ops", "send").source
         assert plain.keys == keys.of("plain")
-    assert len(ops.send(chosen, "orders", b"x").keys) == 4
+    assert len(message_ops.send(keys, "orders", b"x", journal=chosen).keys) == 4
 
 
 def test_another_namespace_has_a_journal_of_its_own(connect: Connect, server: Server) -> None:
@@ -163,7 +167,7 @@ def test_another_namespace_has_a_journal_of_its_own(connect: Connect, server: Se
     assert bodies(server.url, "rsmq", "orders") == []
 
 
-def test_what_others_see_of_the_queue_is_unchanged(
+def test_the_stored_queue_is_the_same_with_a_journal(
     connect: Connect, rsmq: Rsmq, db: redis.Redis
 ) -> None:
     rsmq.create_queue("orders")
@@ -184,7 +188,7 @@ def test_what_others_see_of_the_queue_is_unchanged(
 
 
 def test_a_full_journal_refuses_and_nothing_is_stored(connect: Connect, server: Server) -> None:
-    client = connect(journal=("orders",), journal_bounds=Bounds(max_entries=3))
+    client = connect(journal=("orders",), journal_bounds=JournalBounds(max_entries=3))
     client.create_queue("orders")
     client.send_messages("orders", "ab")
     with redis.Redis.from_url(server.url) as db:
@@ -206,7 +210,7 @@ def test_a_full_journal_refuses_and_nothing_is_stored(connect: Connect, server: 
 
 
 def test_bytes_fill_a_journal_too(connect: Connect) -> None:
-    bounds = Bounds(max_bytes=2 * (ENTRY + 500))
+    bounds = JournalBounds(max_bytes=2 * (ENTRY + 500))
     client = connect(journal=("orders",), journal_bounds=bounds)
     client.create_queue("orders")
     client.send_message("orders", b"x" * 1000)
@@ -216,7 +220,7 @@ def test_bytes_fill_a_journal_too(connect: Connect) -> None:
 
 
 def test_consumers_go_on_when_the_journal_is_full(connect: Connect, server: Server) -> None:
-    client = connect(journal=("orders",), journal_bounds=Bounds(max_entries=2))
+    client = connect(journal=("orders",), journal_bounds=JournalBounds(max_entries=2))
     client.create_queue("orders")
     client.send_messages("orders", "ab")
     taken = client.receive_messages("orders", 10)
@@ -227,7 +231,7 @@ def test_consumers_go_on_when_the_journal_is_full(connect: Connect, server: Serv
 
 
 def test_a_wrong_send_says_what_is_wrong_even_when_the_journal_is_full(connect: Connect) -> None:
-    client = connect(journal=("*",), journal_bounds=Bounds(max_entries=2))
+    client = connect(journal=("*",), journal_bounds=JournalBounds(max_entries=2))
     client.create_queue("orders", maxsize=1024)
     client.send_messages("orders", "ab")
     with pytest.raises(MessageTooLong):
@@ -310,7 +314,7 @@ def test_the_journal_holds_what_was_confirmed_and_never_more_than_its_bounds(
 ) -> None:
     db.flushall()
     confirmed: list[bytes] = []
-    with Rsmq(server.url, journal=("q",), journal_bounds=Bounds(entries, size)) as client:
+    with Rsmq(server.url, journal=("q",), journal_bounds=JournalBounds(entries, size)) as client:
         client.create_queue("q")
         for batch in sent:
             try:
@@ -344,7 +348,7 @@ def test_a_redis_that_is_killed_has_both_or_neither(private_server: Server) -> N
         assert all(isinstance(each.exception(), StoreUnavailable) for each in sending)
         private_server.restart()
         stored = [each.body for each in client.peek_messages("q", 100_000)]
-    told = bodies(private_server.url, "rsmq", "q")
-    assert Counter(told) == Counter(stored)
+    entries = bodies(private_server.url, "rsmq", "q")
+    assert Counter(entries) == Counter(stored)
     assert set(confirmed) <= set(stored)
-    assert len(set(told)) == len(told)
+    assert len(set(entries)) == len(entries)

@@ -1,4 +1,4 @@
-"""Operations on whole queues, by looking at the calls they would make."""
+"""Operations on whole queues: the calls they make, and their decoded replies."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from tambomq.errors import (
     QueueExists,
     QueueNotFound,
 )
-from tambomq.rsmq import QueueAttributes, queue_ops
+from tambomq.rsmq import QueueAttributes
 from tambomq.rsmq.keys import Keys
+from tambomq.rsmq.ops import queues as queue_ops
 from tambomq.store.call import Call, Script
 from tambomq.store.sync import Store
 
@@ -31,7 +32,7 @@ def script(call: Call[Any]) -> str:
     return call.verb.name
 
 
-def test_a_queue_is_made_by_one_call() -> None:
+def test_a_queue_is_created_by_one_call() -> None:
     call = queue_ops.create(KEYS, "q", vt=30, delay=0, maxsize=65536)
     assert (script(call), call.keys) == ("create", ("ns:QUEUES", "ns:q:Q"))
     assert call.args == ("q", 30, 0, 65536)
@@ -52,7 +53,7 @@ def test_a_queue_is_dropped_by_one_call() -> None:
         call.decode(0)
 
 
-def test_what_a_repetition_would_change_is_not_repeatable() -> None:
+def test_calls_that_are_not_idempotent_are_not_repeatable() -> None:
     assert not queue_ops.create(KEYS, "q", vt=0, delay=0, maxsize=-1).repeatable
     assert not queue_ops.drop(KEYS, "q").repeatable
     assert not queue_ops.purge(KEYS, "q").repeatable
@@ -94,7 +95,7 @@ def test_attributes_are_read_as_numbers() -> None:
 
 @pytest.mark.parametrize("value", [b"abc", b"nan", b"inf", b"-inf", b"0x10", b"1e999"])
 @pytest.mark.parametrize("place", range(2, 7))
-def test_an_attribute_that_is_no_number_is_damage(value: bytes, place: int) -> None:
+def test_an_attribute_that_is_not_a_number_is_damage(value: bytes, place: int) -> None:
     reply = [*ATTRIBUTES[:place], value, *ATTRIBUTES[place + 1 :]]
     with pytest.raises(QueueCorrupt, match="'q' is damaged"):
         queue_ops.attributes(KEYS, "q").decode(reply)
@@ -109,16 +110,16 @@ def test_no_stored_bytes_crash_the_attributes(values: list[bytes | None]) -> Non
     assert isinstance(found.maxsize, int)
 
 
-def test_settings_are_changed_and_told_in_one_trip() -> None:
+def test_settings_are_changed_and_read_in_one_round_trip() -> None:
     plan = queue_ops.set_attributes(KEYS, "q", vt=5, delay=None, maxsize=-1)
-    change, tell = next(plan)
+    change, read = next(plan)
     assert (script(change), change.keys[0]) == ("set_attributes", "ns:q:Q")
     assert change.keys[1].startswith("ns:q:set:")
-    assert change.args == (queue_ops.KNOWN_S, "vt", 5, "maxsize", -1)
-    assert script(tell) == "attributes"
+    assert change.args == (queue_ops.CHANGE_TTL_S, "vt", 5, "maxsize", -1)
+    assert script(read) == "attributes"
     with pytest.raises(StopIteration) as end:
-        plan.send([1, "told"])
-    assert end.value.value == "told"
+        plan.send([1, "attributes"])
+    assert end.value.value == "attributes"
 
 
 def test_names_and_numbers_are_checked_before_anything_is_sent() -> None:
@@ -134,10 +135,10 @@ def test_names_and_numbers_are_checked_before_anything_is_sent() -> None:
             make(KEYS, "QUEUES")
 
 
-def test_a_change_that_is_asked_for_again_undoes_no_other(store: Store) -> None:
+def test_a_repeated_change_does_not_undo_a_later_one(store: Store) -> None:
     store.run(queue_ops.create(KEYS, "q", vt=1, delay=1, maxsize=2048))
     plan = queue_ops.set_attributes(KEYS, "q", vt=10, delay=None, maxsize=None)
-    # What a client sends once more if it has lost the reply.
+    # A client repeats the call if it has lost the reply.
     calls = [*next(plan)]
     assert store.run_all(calls)[-1].vt == 10
     store.follow(queue_ops.set_attributes(KEYS, "q", vt=20, delay=None, maxsize=None))

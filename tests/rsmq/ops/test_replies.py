@@ -1,4 +1,4 @@
-"""Messages with ids that no client of ours makes: whatever they are, they can be let go of."""
+"""Replies: ids in another form than RSMQ's can be shown, settled and deleted."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tambomq.rsmq import Rsmq, RsmqWorker
-from tambomq.rsmq.backoff import Backoff
 from tambomq.rsmq.keys import check_id
-from tambomq.rsmq.replies import id_arg, id_text
+from tambomq.rsmq.ops.replies import id_arg, id_text
+from tambomq.rsmq.worker.backoff import Backoff
 from tests.servers import Server, eventually_async
 
 NO_TEXT = b"\xff\xfe" * 16
@@ -22,13 +22,13 @@ FOREIGN = [NO_TEXT, b"\xc3" + b"a" * 31, rb"a\xff", b"back\\slash\xff", "ñandú
 
 
 @given(st.binary(min_size=1))
-def test_any_id_is_found_again_by_its_text(stored: bytes) -> None:
+def test_any_id_survives_the_round_trip_through_text(stored: bytes) -> None:
     arg = id_arg(id_text(stored))
     assert (arg.encode() if isinstance(arg, str) else arg) == stored
 
 
 @given(st.binary(min_size=1, max_size=100))
-def test_what_is_no_text_may_be_asked_for(stored: bytes) -> None:
+def test_the_text_of_any_id_is_accepted(stored: bytes) -> None:
     with suppress(UnicodeDecodeError):
         if "\\" not in stored.decode():
             return
@@ -61,7 +61,9 @@ def test_a_received_message_can_be_hidden_and_deleted(
     assert (db.zcard("rsmq:q"), db.hexists("rsmq:q:Q", stored)) == (0, False)
 
 
-def test_it_can_be_deleted_by_its_id_alone(client: Rsmq, db: redis.Redis) -> None:
+def test_a_message_with_a_foreign_id_can_be_deleted_by_its_id_alone(
+    client: Rsmq, db: redis.Redis
+) -> None:
     put(db, NO_TEXT)
     (peeked,) = client.peek_messages("q")
     assert client.delete_message("q", peeked.id)
@@ -70,7 +72,7 @@ def test_it_can_be_deleted_by_its_id_alone(client: Rsmq, db: redis.Redis) -> Non
 
 
 @pytest.mark.parametrize("stored", FOREIGN)
-async def test_a_worker_that_fails_with_it_buries_it(
+async def test_a_worker_buries_a_failed_message_with_a_foreign_id(
     server: Server, client: Rsmq, db: redis.Redis, stored: bytes
 ) -> None:
     async def fail(_: object) -> None:

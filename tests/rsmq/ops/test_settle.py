@@ -1,13 +1,14 @@
-"""What becomes of received messages, by looking at the calls that would be made."""
+"""Settling received messages: the calls that are made, and their decoded replies."""
 
 from __future__ import annotations
 
 import pytest
 
 from tambomq.errors import InvalidFormat, InvalidValue, QueueNotFound
-from tambomq.rsmq import Message, settle_ops
+from tambomq.rsmq import Message
 from tambomq.rsmq.keys import Keys
-from tests.rsmq.plans import first_trip, script, told
+from tambomq.rsmq.ops import settle as settle_ops
+from tests.rsmq.plans import first_round_trip, run_plan, script
 
 KEYS = Keys("ns")
 OWN = ("ns:q", "ns:q:Q")
@@ -22,23 +23,25 @@ def test_a_delete_may_carry_a_receipt() -> None:
     assert settle_ops.hide(KEYS, "q", ID, 60, receipt="3-t").args == (60, ID, "3-t")
 
 
-def test_what_settles_a_message_is_safe_to_repeat() -> None:
+def test_settling_calls_are_repeatable() -> None:
     assert settle_ops.delete(KEYS, "q", ID).repeatable
     assert settle_ops.hide(KEYS, "q", ID, 1).repeatable
-    assert all(call.repeatable for call in first_trip(settle_ops.delete_batch(KEYS, "q", [ID])))
+    assert all(
+        call.repeatable for call in first_round_trip(settle_ops.delete_batch(KEYS, "q", [ID]))
+    )
 
 
-def test_a_batch_of_deletes_takes_ids_and_messages_in_one_trip() -> None:
-    one, two = first_trip(settle_ops.delete_batch(KEYS, "q", [HELD, *[ID] * 500]))
+def test_a_batch_of_deletes_takes_ids_and_messages_in_one_round_trip() -> None:
+    one, two = first_round_trip(settle_ops.delete_batch(KEYS, "q", [HELD, *[ID] * 500]))
     assert one.args[:4] == (ID, "3-t", ID, "")
     assert (len(one.args), len(two.args)) == (1000, 2)
-    (hide,) = first_trip(settle_ops.hide_batch(KEYS, "q", [HELD], 0.5))
+    (hide,) = first_round_trip(settle_ops.hide_batch(KEYS, "q", [HELD], 0.5))
     assert hide.args == (0.5, ID, "3-t")
 
 
-def test_a_batch_of_deletes_answers_for_each_in_order() -> None:
+def test_a_batch_of_deletes_reports_each_in_order() -> None:
     flags = [[True] * 500, [False]]
-    assert told(settle_ops.delete_batch(KEYS, "q", [ID] * 501), flags) == [True] * 500 + [False]
+    assert run_plan(settle_ops.delete_batch(KEYS, "q", [ID] * 501), flags) == [True] * 500 + [False]
     with pytest.raises(StopIteration) as end:
         next(settle_ops.delete_batch(KEYS, "q", []))
     assert end.value.value == []
@@ -68,7 +71,7 @@ def test_a_queue_is_never_its_own_dead_letter_queue() -> None:
         settle_ops.bury(KEYS, "q", HELD, "q", "why")
 
 
-def test_a_reason_is_kept_to_a_length_and_in_utf8() -> None:
+def test_a_reason_is_cut_to_a_length_and_encoded_as_utf8() -> None:
     call = settle_ops.bury(KEYS, "q", HELD, "grave", "\udcff" + "x" * 10_000)
     reason = call.args[3]
     assert isinstance(reason, bytes)

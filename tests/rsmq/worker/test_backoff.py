@@ -1,3 +1,5 @@
+"""Delays between retries: growth, jitter and limits."""
+
 from __future__ import annotations
 
 import pytest
@@ -8,7 +10,7 @@ from tambomq.errors import InvalidValue
 from tambomq.rsmq import Backoff
 
 
-def test_waits_double_up_to_the_longest() -> None:
+def test_delays_double_up_to_the_longest() -> None:
     backoff = Backoff(first_s=1, longest_s=5, jitter=0)
     assert [backoff.wait_s(n) for n in (1, 2, 3, 4, 100_000)] == [1, 2, 4, 5, 5]
 
@@ -29,6 +31,6 @@ def test_jitter_only_shortens_and_never_by_more_than_its_share(receives: int) ->
         {"jitter": 2},
     ],
 )
-def test_senseless_waits_are_refused(wrong: dict[str, float]) -> None:
+def test_delays_out_of_range_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(InvalidValue):
         Backoff(**wrong)

@@ -1,4 +1,4 @@
-"""A message stays with the worker that runs it, whatever its handler does."""
+"""The lease of a running message is renewed, whatever its handler does."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 import redis
 
 from tambomq.rsmq import AsyncRsmq, Message, Rsmq, RsmqWorker
-from tambomq.rsmq.heartbeat import RsmqLease, receipts
-from tambomq.store.connect import endpoint
-from tambomq.store.heartbeat import Heartbeat, ProcessHeartbeat, ThreadHeartbeat
+from tambomq.rsmq.worker.lease import RsmqLease, receipts
+from tambomq.runtime.heartbeat import Heartbeat, ProcessHeartbeat, ThreadHeartbeat
+from tambomq.store.endpoint import endpoint
 from tests.rsmq.worker_process import worker_process
 from tests.servers.poll import eventually, eventually_async
 from tests.servers.run import Server
@@ -19,8 +19,8 @@ from tests.servers.run import Server
 KINDS = [ThreadHeartbeat, ProcessHeartbeat]
 
 
-def outlive_its_time(db: redis.Redis, message: Message) -> None:
-    """Return when *message*, had nobody renewed it, would long be visible, and it is not."""
+def outlive_the_lease(db: redis.Redis, message: Message) -> None:
+    """Wait until the first lease of *message* has expired, and check that it was renewed."""
     (score,) = db.zmscore("rsmq:q", [message.id])
 
     def renewed() -> bool:
@@ -41,7 +41,7 @@ async def test_a_handler_that_blocks_the_loop_keeps_its_message(
     rsmq.send_message("q", "heavy")
 
     async def handler(message: Message) -> None:
-        outlive_its_time(db, message)
+        outlive_the_lease(db, message)
 
     worker = RsmqWorker("q", handler, url=server.url)
     task = asyncio.create_task(worker.run())
@@ -56,7 +56,7 @@ async def test_a_thread_that_blocks_keeps_its_message(
 ) -> None:
     rsmq.create_queue("q", vt=1)
     rsmq.send_message("q", "heavy")
-    worker = RsmqWorker("q", lambda message: outlive_its_time(db, message), url=server.url)
+    worker = RsmqWorker("q", lambda message: outlive_the_lease(db, message), url=server.url)
     task = asyncio.create_task(worker.run())
     await eventually_async(lambda: worker.stats.done == 1, within_s=30)
     worker.stop()
@@ -73,7 +73,7 @@ def test_a_handler_that_holds_the_interpreter_keeps_its_message(
     rsmq.send_message("q", "heavy")
     with worker_process(server.url, heartbeat="process", hold_interpreter_s=11) as worker:
         eventually(lambda: db.llen("begun"), within_s=20)
-        # A second consumer that waits all the while gets nothing.
+        # A second consumer that waits all the while receives nothing.
         while not db.llen("ended"):
             assert rsmq.receive_message("q", wait=0.5) is None
         eventually(lambda: rsmq.get_queue_attributes("q").msgs == 0)
@@ -83,27 +83,27 @@ def test_a_handler_that_holds_the_interpreter_keeps_its_message(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_held_messages_are_renewed_until_let_go(
+def test_held_messages_are_renewed_until_released(
     server: Server, rsmq: Rsmq, db: redis.Redis, kind: Callable[[RsmqLease], Heartbeat]
 ) -> None:
     rsmq.create_queue("q", vt=1)
-    rsmq.send_messages("q", ["kept", "let go"])
-    kept, gone = rsmq.receive_messages("q", 2)
-    keeping = kind(RsmqLease(endpoint(server.url), "rsmq", "q", 1))
+    rsmq.send_messages("q", ["kept", "released"])
+    kept, released = rsmq.receive_messages("q", 2)
+    heartbeat = kind(RsmqLease(endpoint(server.url), "rsmq", "q", 1))
     try:
-        keeping.hold(receipts((kept, gone)))
-        keeping.let_go((gone.id,))
-        outlive_its_time(db, kept)
+        heartbeat.hold(receipts((kept, released)))
+        heartbeat.let_go((released.id,))
+        outlive_the_lease(db, kept)
         again = rsmq.receive_message("q", wait=5)
         assert again is not None
-        assert again.id == gone.id
+        assert again.id == released.id
     finally:
-        keeping.close()
+        heartbeat.close()
     eventually(lambda: rsmq.receive_message("q"), within_s=10)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_another_received_is_not_renewed(
+def test_a_message_that_was_received_again_is_not_renewed(
     server: Server, rsmq: Rsmq, kind: Callable[[RsmqLease], Heartbeat]
 ) -> None:
     rsmq.create_queue("q", vt=1)
@@ -111,16 +111,16 @@ def test_what_another_received_is_not_renewed(
     stale, fresh = rsmq.receive_messages("q", 2, vt=0)
     (other,) = rsmq.receive_messages("q", 1, vt=3600)
     assert other.id == stale.id
-    keeping = kind(RsmqLease(endpoint(server.url), "rsmq", "q", 1))
+    heartbeat = kind(RsmqLease(endpoint(server.url), "rsmq", "q", 1))
     try:
-        keeping.hold(receipts((stale, fresh)))
+        heartbeat.hold(receipts((stale, fresh)))
         eventually(lambda: rsmq.peek_messages("q")[0].visible_at > fresh.visible_at)
         assert rsmq.peek_messages("q")[1].visible_at == other.visible_at
     finally:
-        keeping.close()
+        heartbeat.close()
 
 
-async def test_a_stale_worker_cannot_delete_what_another_holds(
+async def test_a_stale_worker_cannot_delete_a_message_that_another_holds(
     server: Server, async_rsmq: AsyncRsmq
 ) -> None:
     await async_rsmq.create_queue("q", vt=1)
@@ -153,7 +153,7 @@ async def test_the_heartbeat_asks_an_async_credential_provider_too(private_serve
         return "", "secret"
 
     async def handler(message: Message) -> None:
-        await asyncio.to_thread(outlive_its_time, db, message)
+        await asyncio.to_thread(outlive_the_lease, db, message)
 
     worker = RsmqWorker("q", handler, url=private_server.url, credentials=credentials)
     task = asyncio.create_task(worker.run())

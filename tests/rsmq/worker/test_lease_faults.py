@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from tambomq.rsmq import Message, Rsmq, RsmqWorker
-from tambomq.store.heartbeat import ProcessHeartbeat
+from tambomq.runtime.heartbeat import ProcessHeartbeat
 from tests.rsmq.working import send, working
 from tests.servers.poll import eventually_async
 from tests.servers.run import Server
@@ -19,12 +19,12 @@ from tests.store.proxy import Proxy
 
 pytestmark = pytest.mark.slow
 
-# So that a renewal is due every two seconds, also on a machine that has other work to do.
+# Long enough that renewals are in time on a busy machine.
 VT = 6
 
 
-class Running:
-    """A handler that goes on until it is told to end."""
+class GatedHandler:
+    """A handler that runs until `go` is set."""
 
     def __init__(self) -> None:
         self.ran: list[str] = []
@@ -40,8 +40,8 @@ def visible_at(db: redis.Redis) -> float:
     return float(found[0][1])
 
 
-async def renewed_thrice(db: redis.Redis, rsmq: Rsmq) -> None:
-    """Return when the message was renewed three times, and nobody else could have it meanwhile."""
+async def renewed_three_times(db: redis.Redis, rsmq: Rsmq) -> None:
+    """Wait until the message was renewed three times; no other consumer can receive it."""
     for _ in range(3):
         before = visible_at(db)
 
@@ -56,17 +56,17 @@ async def test_a_silent_connection_of_the_heartbeat_costs_no_message(
     server: Server, rsmq: Rsmq, db: redis.Redis
 ) -> None:
     await send(server, "long", vt=VT)
-    handler = Running()
+    handler = GatedHandler()
     with Proxy(server.port) as proxy:
         worker = RsmqWorker("q", handler, url=proxy.url)
         async with working(worker):
             await eventually_async(lambda: handler.ran, within_s=20)
             before, received = visible_at(db), proxy.connections
             await eventually_async(lambda: visible_at(db) > before, within_s=20)
-            # The first renewal has made one more.
+            # The first renewal has opened one more.
             assert proxy.connections == received + 1
             proxy.stall(proxy.connections)
-            await renewed_thrice(db, rsmq)
+            await renewed_three_times(db, rsmq)
             handler.go.set()
             await eventually_async(lambda: worker.stats.done == 1, within_s=20)
     assert len(handler.ran) == 1
@@ -76,14 +76,14 @@ async def test_a_killed_process_of_the_heartbeat_costs_no_message(
     server: Server, rsmq: Rsmq, db: redis.Redis
 ) -> None:
     await send(server, "long", vt=VT)
-    handler = Running()
+    handler = GatedHandler()
     worker = RsmqWorker("q", handler, url=server.url, heartbeat="process")
     async with working(worker):
         await eventually_async(lambda: handler.ran, within_s=20)
-        beat: Any = worker._beat
-        assert isinstance(beat, ProcessHeartbeat)
-        os.kill(beat._process.pid, signal.SIGKILL)
-        await renewed_thrice(db, rsmq)
+        heartbeat: Any = worker._heartbeat
+        assert isinstance(heartbeat, ProcessHeartbeat)
+        os.kill(heartbeat._process.pid, signal.SIGKILL)
+        await renewed_three_times(db, rsmq)
         handler.go.set()
         await eventually_async(lambda: worker.stats.done == 1, within_s=20)
     assert len(handler.ran) == 1

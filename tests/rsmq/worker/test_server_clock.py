@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import redis
 
-from tambomq.rsmq import Message, Rsmq, RsmqWorker, ops
+from tambomq.rsmq import Message, Rsmq, RsmqWorker
 from tambomq.rsmq.keys import Keys
-from tambomq.rsmq.server_clock import ServerClock
+from tambomq.rsmq.ops import messages as message_ops
+from tambomq.rsmq.worker.server_clock import ServerClock
 from tambomq.store.sync import Store
 from tests.rsmq.working import working
 from tests.servers import binaries
@@ -24,7 +25,7 @@ STEP_MS = 600_000
 
 
 def set_back(db: Any, queue: str = "q") -> None:
-    """Let all that is stored be from a clock that was set back since."""
+    """Change everything stored as if the server's clock had been set back since."""
     messages, receipts = KEYS.messages(queue), KEYS.receipts(queue)
     for id, score in db.zrange(messages, 0, -1, withscores=True):
         db.zadd(messages, {id: score + STEP_MS})
@@ -37,7 +38,7 @@ def set_back(db: Any, queue: str = "q") -> None:
 
 
 def left_ms(rsmq: Rsmq, db: Any) -> dict[str, int]:
-    """By body, in how many ms a message becomes visible."""
+    """Milliseconds until each message becomes visible, by body."""
     now = int(db.time()[0]) * 1000
     return {m.text: m.visible_at - now for m in rsmq.peek_messages("q", 1000)}
 
@@ -53,56 +54,54 @@ def held(rsmq: Rsmq, db: redis.Redis) -> list[Message]:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_receive_that_finds_nothing_finds_what_a_clock_set_back_keeps_hidden(
+def test_an_empty_receive_re_hides_messages_after_the_clock_went_back(
     rsmq: Rsmq, db: redis.Redis, held: list[Message], count: int
 ) -> None:
     assert min(left_ms(rsmq, db).values()) > STEP_MS
     assert rsmq.receive_messages("q", count) == []
     assert all(left <= 102_000 for left in left_ms(rsmq, db).values())
-    # It is still theirs, and for its whole time.
+    # The consumer still holds them, for the whole visibility timeout.
     assert all(left > 90_000 for left in left_ms(rsmq, db).values())
     assert rsmq.delete_messages("q", held) == [True] * 3
 
 
-def test_what_was_never_received_and_what_others_have_hidden_stays_as_it_is(
+def test_delayed_messages_and_those_hidden_by_other_clients_are_not_changed(
     rsmq: Rsmq, db: redis.Redis, store: Store, held: list[Message]
 ) -> None:
     rsmq.send_message("q", "later", delay=3600)
     db.zadd(KEYS.messages("q"), {held[0].id: held[0].visible_at + 2 * STEP_MS})
     before = left_ms(rsmq, db)
-    assert store.follow(ops.rewind(KEYS, "q")) == 2
+    assert store.follow(message_ops.rewind(KEYS, "q")) == 2
     after = left_ms(rsmq, db)
     assert {body for body in before if after[body] > 102_000} == {"later", "a"}
-    assert store.follow(ops.rewind(KEYS, "q")) == 0
+    assert store.follow(message_ops.rewind(KEYS, "q")) == 0
 
 
-def test_what_is_retried_later_comes_in_its_time_too(
-    rsmq: Rsmq, db: redis.Redis, store: Store
-) -> None:
+def test_a_changed_visibility_is_restored_too(rsmq: Rsmq, db: redis.Redis, store: Store) -> None:
     rsmq.create_queue("q", vt=100)
     rsmq.send_message("q", "x")
     message = rsmq.receive_message("q")
     assert message is not None
     rsmq.change_message_visibility("q", message.id, 50, receipt=message.receipt)
     set_back(db)
-    assert store.follow(ops.rewind(KEYS, "q")) == 1
+    assert store.follow(message_ops.rewind(KEYS, "q")) == 1
     assert left_ms(rsmq, db)["x"] <= 52_000
 
 
-def test_with_the_right_clock_nothing_is_hidden_anew(
+def test_with_the_right_clock_nothing_is_re_hidden(
     rsmq: Rsmq, db: redis.Redis, store: Store
 ) -> None:
     rsmq.create_queue("q", vt=100)
     rsmq.send_messages("q", ["x"] * 1000)
     rsmq.receive_messages("q", 700)
     before = db.zrange(KEYS.messages("q"), 0, -1, withscores=True)
-    assert store.follow(ops.rewind(KEYS, "q")) == 0
+    assert store.follow(message_ops.rewind(KEYS, "q")) == 0
     assert db.zrange(KEYS.messages("q"), 0, -1, withscores=True) == before
     set_back(db)
-    assert store.follow(ops.rewind(KEYS, "q")) == 700
+    assert store.follow(message_ops.rewind(KEYS, "q")) == 700
 
 
-async def test_a_worker_finds_them_behind_what_was_hidden_since(
+async def test_a_worker_restores_them_though_newer_messages_are_due_first(
     server: Server, rsmq: Rsmq, db: redis.Redis, held: list[Message]
 ) -> None:
     for message in held:
@@ -120,8 +119,8 @@ async def test_a_worker_finds_them_behind_what_was_hidden_since(
     assert sorted(seen) == ["a", "b", "c"]
 
 
-class Rewinds:
-    """A store that counts how often messages are looked for."""
+class RewindCounter:
+    """A store that counts the rewinds it is asked for."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -131,22 +130,22 @@ class Rewinds:
         return self.count
 
 
-async def test_a_clock_that_falls_behind_is_noticed_and_one_that_is_set_forward_is_not() -> None:
-    store: Any = Rewinds()
+async def test_a_clock_set_back_triggers_a_rewind_and_one_set_forward_does_not() -> None:
+    store: Any = RewindCounter()
     clock, now_ms = ServerClock(store, KEYS, "q"), 1_800_000_000_000
 
-    async def looked(at_ms: int) -> bool:
-        return await clock.watch(ops.Haul([], None, now_ms + at_ms), 30) > 0
+    async def rewound(at_ms: int) -> bool:
+        return await clock.watch(message_ops.ReceiveResult([], None, now_ms + at_ms), 30) > 0
 
-    # What was before the first look is not known.
-    assert await looked(0)
-    assert not await looked(0)
-    assert not await looked(500_000)
-    assert await looked(-100_000)
-    assert not await looked(-100_000)
+    # The first receive has no reference: the clock may have been set back before.
+    assert await rewound(0)
+    assert not await rewound(0)
+    assert not await rewound(500_000)
+    assert await rewound(-100_000)
+    assert not await rewound(-100_000)
     message = Message("x" * 32, b"", 1, 0, visible_at=now_ms - 200_000 + 30_000)
-    assert await clock.watch(ops.Haul([message]), 30)
-    assert not await clock.watch(ops.Haul([], None), 30)
+    assert await clock.watch(message_ops.ReceiveResult([message]), 30)
+    assert not await clock.watch(message_ops.ReceiveResult([], None), 30)
     assert store.count == 3
 
 
@@ -197,16 +196,16 @@ async def test_a_message_hidden_for_seconds_is_not_hidden_for_minutes_after_a_st
         async with working(RsmqWorker("q", handler, url=clocked.url)):
             first = rsmq.send_message("q", "first")
             await eventually_async(lambda: seen == [first])
-            held = await taken(rsmq, vt=2)
+            held = await received(rsmq, vt=2)
             clocked.step(-600)
             if busy:
-                # What is hidden since becomes visible first: only the worker's own clock can tell.
-                await taken(rsmq, vt=100)
+                # A newer message is due first: only the worker's monotonic clock shows the step.
+                await received(rsmq, vt=100)
             await eventually_async(lambda: held.id in seen, within_s=30)
 
 
-async def taken(rsmq: Rsmq, *, vt: float) -> Message:
-    """A message that a consumer has received before the worker could, and has forgotten."""
+async def received(rsmq: Rsmq, *, vt: float) -> Message:
+    """A message that a consumer received before the worker could, and never settles."""
     held = None
     while held is None:
         rsmq.send_message("q", "x")

@@ -1,4 +1,4 @@
-"""A server that refuses writes for a while ends no worker, and lets nothing run twice."""
+"""Settling while the server refuses writes: the worker survives, and no message runs twice."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.servers.run import Server
 BODIES = [f"m{number}" for number in range(8)]
 
 
-class Ending:
-    """A handler whose messages all end when it is told so; odd ones are rejected."""
+class GatedHandler:
+    """A handler that ends all its calls once `go` is set; odd messages are rejected."""
 
     def __init__(self) -> None:
         self.ran: Counter[str] = Counter()
@@ -40,11 +40,11 @@ def is_settled(rsmq: Rsmq) -> bool:
 
 
 @pytest.mark.parametrize("why", REFUSALS)
-async def test_what_ended_while_writes_were_refused_is_settled_afterwards(
+async def test_messages_handled_while_writes_are_refused_are_settled_afterwards(
     private_server: Server, why: Refusal
 ) -> None:
     await send(private_server, *BODIES)
-    handler = Ending()
+    handler = GatedHandler()
     worker = RsmqWorker("q", handler, url=private_server.url)
     with Rsmq(private_server.url) as rsmq:
         async with working(worker) as task:
@@ -61,7 +61,7 @@ async def test_what_ended_while_writes_were_refused_is_settled_afterwards(
         assert (worker.stats.done, worker.stats.buried, worker.stats.lost) == (4, 4, 0)
 
 
-async def test_a_worker_that_finds_writes_refused_takes_messages_afterwards(
+async def test_a_worker_started_while_writes_are_refused_receives_afterwards(
     private_server: Server,
 ) -> None:
     await send(private_server, "before")
@@ -79,18 +79,18 @@ async def test_a_worker_that_finds_writes_refused_takes_messages_afterwards(
 
 
 @pytest.mark.slow
-async def test_what_writes_were_refused_for_longer_than_its_lease_runs_once(
+async def test_a_message_whose_lease_expires_while_writes_are_refused_runs_once(
     private_server: Server,
 ) -> None:
     await send(private_server, *BODIES, vt=2)
-    handler = Ending()
+    handler = GatedHandler()
     worker = RsmqWorker("q", handler, url=private_server.url)
     with Rsmq(private_server.url) as rsmq, redis.Redis.from_url(private_server.url) as db:
         async with working(worker):
             await eventually_async(lambda: len(handler.ran) == len(BODIES), within_s=20)
             with refusing_writes(private_server, "MISCONF"):
                 handler.go.set()
-                # Until none of them is hidden any more: whoever receives would get them.
+                # Until none of them is hidden any more: any consumer could receive them.
                 await eventually_async(
                     lambda: rsmq.get_queue_attributes("q").hiddenmsgs == 0, within_s=20
                 )
@@ -104,12 +104,12 @@ async def test_a_message_delivered_again_to_the_worker_that_runs_it_is_settled_o
     server: Server, rsmq: Rsmq
 ) -> None:
     await send(server, *BODIES)
-    handler = Ending()
+    handler = GatedHandler()
     worker = RsmqWorker("q", handler, url=server.url, concurrency=20)
     async with working(worker):
         await eventually_async(lambda: len(handler.ran) == len(BODIES), within_s=20)
         for message in rsmq.peek_messages("q", 20):
-            # As if its lease had ended unnoticed.
+            # As if its lease had expired unnoticed.
             rsmq.change_message_visibility("q", message.id, 0)
         await eventually_async(
             lambda: all(message.rc == 2 for message in rsmq.peek_messages("q", 20)), within_s=20
@@ -124,7 +124,7 @@ async def test_without_a_heartbeat_a_message_delivered_again_is_run_again(
     server: Server, rsmq: Rsmq
 ) -> None:
     await send(server, "m0")
-    handler = Ending()
+    handler = GatedHandler()
     worker = RsmqWorker("q", handler, url=server.url, heartbeat=None)
     async with working(worker):
         await eventually_async(lambda: handler.ran["m0"] == 1, within_s=20)

@@ -1,4 +1,4 @@
-"""Plain handlers that hang: what they cost, and what they must not."""
+"""Plain handlers that hang: they occupy their threads, and nothing else."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from tambomq.errors import HandlersStuck
 from tambomq.rsmq import Backoff, Message, Rsmq, RsmqWorker
-from tambomq.rsmq.threads import HandlerThreads
+from tambomq.rsmq.worker.threads import HandlerThreads
 from tests.rsmq.working import AT_ONCE, send, working
 from tests.servers.poll import eventually_async
 from tests.servers.run import Server
@@ -23,13 +23,13 @@ LONG_S = 20.0
 
 @pytest.fixture
 def gate() -> Iterator[threading.Event]:
-    """What hanging handlers wait for; opened at the end, so that no thread is left behind."""
+    """The event that hanging handlers wait for; set at the end, so that no thread is left."""
     event = threading.Event()
     yield event
     event.set()
 
 
-async def test_messages_wait_while_hung_handlers_keep_the_threads(
+async def test_no_message_is_received_while_hung_handlers_occupy_all_threads(
     server: Server, rsmq: Rsmq, gate: threading.Event
 ) -> None:
     await send(server, "hang", "hang", *(f"good {n}" for n in range(6)))
@@ -40,7 +40,7 @@ async def test_messages_wait_while_hung_handlers_keep_the_threads(
         if message.text == "hang":
             gate.wait(LONG_S)
 
-    # Two receives are all that a message has: one that timed out without a thread would be dead.
+    # With two receives allowed, a message that timed out without a thread would be dead-lettered.
     worker = RsmqWorker(
         "q", handler, url=server.url, concurrency=2, timeout_s=0.3, max_receives=2, backoff=AT_ONCE
     )
@@ -69,7 +69,7 @@ async def test_a_worker_whose_threads_all_hang_says_which_messages_they_run(
     assert f"{ids[0]} in rsmq-handler-1" in caplog.text
 
 
-async def test_one_thread_is_enough_to_go_on(server: Server, gate: threading.Event) -> None:
+async def test_one_free_thread_is_enough_to_go_on(server: Server, gate: threading.Event) -> None:
     await send(server, "hang", *"abcdefgh")
     ran: list[str] = []
 
@@ -123,7 +123,7 @@ async def test_the_same_message_may_hang_in_several_threads(
     assert len(set(stuck.value.threads.values())) == 1
 
 
-async def test_stop_does_not_wait_for_what_has_timed_out(
+async def test_stop_does_not_wait_for_handlers_that_timed_out(
     server: Server, gate: threading.Event
 ) -> None:
     await send(server, "hang")
@@ -155,8 +155,8 @@ async def test_a_plain_handler_that_raises_has_failed_with_its_own_error(
     assert reasons == {"RuntimeError: the handler raised StopIteration", "KeyError: 'b'"}
 
 
-async def test_the_time_of_a_handler_begins_when_it_does() -> None:
-    """A thread that is late, as on a busy machine, costs its message nothing."""
+async def test_the_timeout_of_a_handler_counts_from_its_start() -> None:
+    """A thread that starts late, as on a busy machine, does not time its message out."""
     run = list[str]()
     threads = HandlerThreads(lambda message: run.append(message.id), 1, timeout_s=0.05)
     start, loop = threads._start_thread, asyncio.get_running_loop()
@@ -184,6 +184,6 @@ async def test_a_process_whose_handlers_hang_ends_with_an_error(server: Server) 
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", PROGRAM, server.url, stderr=subprocess.PIPE
     )
-    _, said = await asyncio.wait_for(process.communicate(), 50)
+    _, stderr = await asyncio.wait_for(process.communicate(), 50)
     assert process.returncode == 1
-    assert b"HandlersStuck: all 1 threads of the worker on queue 'q'" in said
+    assert b"HandlersStuck: all 1 threads of the worker on queue 'q'" in stderr

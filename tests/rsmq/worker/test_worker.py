@@ -1,4 +1,4 @@
-"""A worker in this process, against a real server."""
+"""The worker in this process, against a real server."""
 
 from __future__ import annotations
 
@@ -68,19 +68,19 @@ async def test_objects_and_partials_are_handlers_too(server: Server) -> None:
 
 async def test_never_more_handlers_than_concurrency(server: Server) -> None:
     await send(server, *map(str, range(60)))
-    running, most = 0, 0
+    running, maximum = 0, 0
 
     async def handler(_: Message) -> None:
-        nonlocal running, most
+        nonlocal running, maximum
         running += 1
-        most = max(most, running)
+        maximum = max(maximum, running)
         await asyncio.sleep(0.005)
         running -= 1
 
     worker = RsmqWorker("q", handler, url=server.url, concurrency=7)
     async with working(worker):
         await eventually_async(lambda: worker.stats.done == 60)
-    assert most == 7
+    assert maximum == 7
 
 
 async def test_a_sent_message_wakes_an_idle_worker(server: Server) -> None:
@@ -98,7 +98,7 @@ async def test_a_sent_message_wakes_an_idle_worker(server: Server) -> None:
         await asyncio.wait_for(handled.wait(), 30)
 
 
-async def test_a_failed_message_is_tried_again_until_it_succeeds(server: Server) -> None:
+async def test_a_failed_message_is_retried_until_it_succeeds(server: Server) -> None:
     await send(server, "shy")
     tries: list[int] = []
 
@@ -127,7 +127,7 @@ async def test_a_failed_message_waits_for_its_backoff(server: Server, rsmq: Rsmq
     assert 90_000 < waiting.visible_at - waiting.fr < 110_000
 
 
-async def test_after_max_receives_the_message_is_a_dead_letter_with_its_reason(
+async def test_after_max_receives_a_message_is_a_dead_letter_with_its_reason(
     server: Server, rsmq: Rsmq
 ) -> None:
     await send(server, "poison")
@@ -155,14 +155,16 @@ async def test_reject_buries_at_once(server: Server, rsmq: Rsmq) -> None:
     def handler(_: Message) -> None:
         raise Reject("no such customer")
 
-    worker = RsmqWorker("q", handler, url=server.url, dead_queue="graveyard")
+    worker = RsmqWorker("q", handler, url=server.url, dead_queue="dead-letters")
     async with working(worker):
         await eventually_async(lambda: worker.stats.buried == 1)
-    (dead,) = rsmq.peek_messages("graveyard")
+    (dead,) = rsmq.peek_messages("dead-letters")
     assert (dead.text, dead.reason) == ("nonsense", "no such customer")
 
 
-async def test_a_message_that_kills_workers_is_buried_unread(server: Server, rsmq: Rsmq) -> None:
+async def test_a_message_that_kills_workers_is_buried_without_running(
+    server: Server, rsmq: Rsmq
+) -> None:
     await send(server, "killer", vt=0)
     for _ in range(3):
         assert rsmq.receive_message("q") is not None
@@ -177,7 +179,7 @@ async def test_a_message_that_kills_workers_is_buried_unread(server: Server, rsm
     assert dead.reason == "received 3 times and never finished"
 
 
-async def test_without_a_limit_a_message_is_tried_for_ever(server: Server) -> None:
+async def test_without_max_receives_a_message_is_retried_for_ever(server: Server) -> None:
     await send(server, "stubborn")
 
     async def handler(message: Message) -> None:
@@ -214,7 +216,7 @@ async def test_a_handler_that_raises_cancelled_error_has_failed(server: Server) 
         await eventually_async(lambda: worker.stats.done == 1)
 
 
-async def test_a_queue_that_is_not_there_is_an_error_at_once(server: Server) -> None:
+async def test_a_queue_that_does_not_exist_is_an_error_at_once(server: Server) -> None:
     with pytest.raises(QueueNotFound):
         await RsmqWorker("nowhere", print, url=server.url).run()
 
@@ -277,7 +279,7 @@ async def test_scripts_may_be_flushed_at_any_time(server: Server, db: redis.Redi
     assert set(seen.values()) == {1}
 
 
-async def test_a_reason_is_kept_whatever_it_quotes(server: Server, rsmq: Rsmq) -> None:
+async def test_a_reason_is_stored_whatever_characters_it_has(server: Server, rsmq: Rsmq) -> None:
     await send(server, "odd")
 
     def handler(_: Message) -> None:
@@ -292,7 +294,7 @@ async def test_a_reason_is_kept_whatever_it_quotes(server: Server, rsmq: Rsmq) -
     assert len(dead.reason) < 5000
 
 
-async def test_a_message_that_cannot_be_settled_costs_no_runner(
+async def test_a_message_that_cannot_be_settled_does_not_stop_its_runner(
     server: Server, rsmq: Rsmq, db: redis.Redis
 ) -> None:
     await send(server, "a", "b", "c")

@@ -1,4 +1,4 @@
-"""What a handler raises is seen: in the log, and where the dead letter is."""
+"""A handler's error is reported: in the log, in the dead letter and in the journal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def no_key(_: Message) -> Any:
     return dict[str, Any]()["to"]
 
 
-async def test_a_dead_letter_tells_what_was_raised_and_where(
+async def test_a_dead_letter_has_the_error_and_its_traceback(
     server: Server, rsmq: Rsmq, db: redis.Redis
 ) -> None:
     await send(server, "poison")
@@ -32,8 +32,8 @@ async def test_a_dead_letter_tells_what_was_raised_and_where(
     assert '["to"]' in dead.traceback
     # The journal has the reason alone.
     rows: Any = db.xrange(JournalKeys("rsmq", "q").journal)
-    told = [fields for _, fields in rows if fields[b"e"] == b"dead"]
-    assert [fields[b"r"] for fields in told] == [b"KeyError: 'to'"]
+    dead_events = [fields for _, fields in rows if fields[b"e"] == b"dead"]
+    assert [fields[b"r"] for fields in dead_events] == [b"KeyError: 'to'"]
 
 
 async def test_failures_are_warnings_and_repeats_are_counted(

@@ -1,4 +1,4 @@
-"""Workers that are killed, servers that go away: every confirmed message is accounted for."""
+"""Killed workers and restarted servers: no confirmed message is lost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_killed_workers_message_is_run_by_another_within_its_lease_and_a_secon
     with worker_process(server.url, hang=True) as first:
         eventually(lambda: db.llen("begun"), within_s=20)
         with worker_process(server.url):
-            # Both listen for notices by now: the second is up, and idle.
+            # Both are subscribed by now: the second worker is up, and idle.
             eventually(lambda: db.pubsub_numsub("rsmq:rt:q")[0][1] == 2, within_s=20)
             first.kill()
             eventually(lambda: db.llen("ended"), within_s=2 + 1)
@@ -65,16 +65,16 @@ def test_workers_killed_under_load_lose_nothing(
     with ExitStack() as crew:
         workers = [crew.enter_context(worker_process(server.url, concurrency=4)) for _ in range(2)]
         for kill in range(4):
-            # Kill when some more work is done, so that it happens in the middle of it.
+            # Kill after some more work is done, so that handlers are running.
             eventually(lambda n=kill: db.llen("ended") > 300 * (n + 1), within_s=30)  # type: ignore[misc]
             workers.pop(0).kill()
             workers.append(crew.enter_context(worker_process(server.url, concurrency=4)))
         eventually(lambda: rsmq.get_queue_attributes("q").msgs == 0, within_s=40)
     assert set(bodies(db, "ended")) == set(sent)
     assert rsmq.list_queues() == ["q"]
-    # What the dead had in hand was run again, and nothing else: four at most each time.
-    twice = [body for body, times in Counter(bodies(db, "begun")).items() if times > 1]
-    assert len(twice) <= 4 * 4 * 2
+    # Only messages in flight in a killed worker ran again: at most four each time.
+    run_twice = [body for body, times in Counter(bodies(db, "begun")).items() if times > 1]
+    assert len(run_twice) <= 4 * 4 * 2
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
@@ -105,7 +105,7 @@ async def test_a_worker_survives_the_restart_of_its_server(
         await eventually_async(empty, within_s=20)
         worker.stop()
         await task
-    # A receive whose reply was lost hides its messages for vt: they come again, uncounted here.
+    # A receive whose reply was lost hides its messages for vt; they are delivered again.
     assert max(seen.values()) <= 3
 
 

@@ -1,4 +1,4 @@
-"""How a worker ends: what has begun is finished, told or given back."""
+"""Stopping a worker: running handlers finish, and their messages are settled or released."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.servers.poll import eventually_async
 from tests.servers.run import Server
 
 
-async def test_stop_finishes_what_has_begun_and_takes_nothing_more(
+async def test_stop_finishes_running_handlers_and_receives_nothing_more(
     server: Server, rsmq: Rsmq
 ) -> None:
     await send(server, *map(str, range(10)))
@@ -38,7 +38,7 @@ async def test_stop_finishes_what_has_begun_and_takes_nothing_more(
 
 
 @pytest.mark.parametrize("how", ["grace", "cancel"])
-async def test_a_handler_that_does_not_end_gives_its_message_back(
+async def test_the_message_of_a_handler_that_does_not_end_is_released(
     server: Server, rsmq: Rsmq, how: str
 ) -> None:
     await send(server, "endless")
@@ -64,7 +64,7 @@ async def test_a_handler_that_does_not_end_gives_its_message_back(
 
 
 @pytest.mark.parametrize("how", ["grace", "cancel"])
-async def test_a_thread_that_does_not_end_keeps_its_message_for_its_time(
+async def test_the_message_of_a_thread_that_does_not_end_stays_hidden_until_its_lease_expires(
     server: Server, rsmq: Rsmq, how: str
 ) -> None:
     await send(server, "endless")
@@ -82,12 +82,12 @@ async def test_a_thread_that_does_not_end_keeps_its_message_for_its_time(
         task.cancel()
     with suppress(asyncio.CancelledError):
         await task
-    # It still runs, so nobody else may run it now.
+    # The handler still runs, so no other worker may run the message now.
     assert rsmq.receive_message("q") is None
     finish.set()
 
 
-async def test_what_is_handled_is_deleted_even_when_the_worker_is_cancelled(
+async def test_handled_messages_are_deleted_even_when_the_worker_is_cancelled(
     server: Server, rsmq: Rsmq
 ) -> None:
     await send(server, "quick", "endless")

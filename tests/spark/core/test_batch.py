@@ -15,22 +15,22 @@ import pytest
 import redis
 from pyspark.sql.datasource import EqualTo, In
 
-from tambomq.chasqui.wire import encode_fresh
+from tambomq.chasqui.wire.envelope import encode_fresh
 from tambomq.errors import QueueNotFound, StoreUnavailable
 from tambomq.rsmq import Rsmq
 from tambomq.rsmq.keys import Keys
-from tambomq.spark.batch import MOST_PLANNED, BatchReader, Part, PushdownReader
-from tambomq.spark.chasqui_tables import Entries
-from tambomq.spark.columns import LONG, TEXT, Column, Columns
-from tambomq.spark.options import Place, Wanted
-from tambomq.spark.paging import MOST_BYTES
-from tambomq.spark.payload import Payload
-from tambomq.spark.rsmq_tables import Messages, Queues
-from tambomq.spark.table import Bounds, Range
+from tambomq.spark.core.batch import MAX_PLANNED, BatchPartition, BatchReader, PushdownReader
+from tambomq.spark.core.columns import LONG, TEXT, Column, Columns
+from tambomq.spark.core.options import QueueSelector, RedisTarget
+from tambomq.spark.core.paging import MAX_BYTES
+from tambomq.spark.core.payload import PayloadDecoder
+from tambomq.spark.core.table import ColumnBounds, Range
+from tambomq.spark.formats.chasqui.streams import StreamTable
+from tambomq.spark.formats.rsmq.tables import MessageTable, QueueTable
 from tambomq.store.sync import Store
 from tests.servers import Server
 
-NOWHERE = Place("redis://127.0.0.1:1")
+NOWHERE = RedisTarget("redis://127.0.0.1:1")
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ class Made:
     """A table of so many rows in each queue."""
 
     sizes: dict[str, int]
-    gone: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
     asked: list[str] = field(default_factory=list)
 
     columns = Columns(Column("place", TEXT, "queue"), Column("n", LONG, "number"))
@@ -54,21 +54,23 @@ class Made:
     def names(self, _: Store) -> Iterator[str]:
         yield from self.sizes
 
-    def cut(self, _: Store, queue: str, __: Bounds, pieces: int) -> list[Range]:
+    def cut(self, _: Store, queue: str, __: ColumnBounds, pieces: int) -> list[Range]:
         self.asked.append(queue)
-        if queue in self.gone or queue not in self.sizes:
+        if queue in self.deleted or queue not in self.sizes:
             raise QueueNotFound(queue)
         size = self.sizes[queue]
         step = max(1, -(-size // pieces))
         return [Range(queue, n, min(n + step, size)) for n in range(0, size, step)]
 
-    def read(self, _: Store, part: Range, __: Bounds) -> Iterator[pa.RecordBatch]:
+    def read(self, _: Store, part: Range, __: ColumnBounds) -> Iterator[pa.RecordBatch]:
         numbers = list(range(part.low, part.high))
         yield self.columns.batch(place=[part.queue] * len(numbers), n=numbers)
 
 
-def reader(table: Any, *patterns: str, parts: int = 4, place: Place = NOWHERE) -> BatchReader:
-    return BatchReader(table, place, Wanted(patterns), parts)
+def reader(
+    table: Any, *patterns: str, partition_count: int = 4, redis_target: RedisTarget = NOWHERE
+) -> BatchReader:
+    return BatchReader(table, redis_target, QueueSelector(patterns), partition_count)
 
 
 def read(reading: BatchReader) -> list[list[tuple[Any, ...]]]:
@@ -102,7 +104,7 @@ def test_a_large_queue_beside_small_ones_is_shared_by_all_tasks() -> None:
 
 
 def test_there_are_no_more_tasks_than_pieces_and_at_least_one() -> None:
-    assert len(read(reader(Made({"a": 2}), "a", parts=8))) == 2
+    assert len(read(reader(Made({"a": 2}), "a", partition_count=8))) == 2
     assert read(reader(Made({"a": 0}), "a")) == [[]]
     assert read(reader(Made({}), "*")) == [[]]
 
@@ -112,12 +114,12 @@ def test_a_named_queue_must_be_there_one_that_matches_may_go() -> None:
         reader(Made({"a": 1}), "b").partitions()
     with pytest.raises(QueueNotFound):
         reader(Made({"a": 1}), "*", "b").partitions()
-    assert flat(read(reader(Made({"a": 1, "b": 1}, gone=("b",)), "*"))) == [("a", 0)]
+    assert flat(read(reader(Made({"a": 1, "b": 1}, deleted=("b",)), "*"))) == [("a", 0)]
 
 
 def test_queues_that_are_filtered_out_are_not_even_cut() -> None:
     table = Made({"a": 1, "b": 1, "c": 1})
-    reading = PushdownReader(table, NOWHERE, Wanted(("*", "a")), 4)
+    reading = PushdownReader(table, NOWHERE, QueueSelector(("*", "a")), 4)
     filters = [In(("place",), ("a", "b")), EqualTo(("place",), "b")]
     assert list(reading.pushFilters(list(filters))) == filters
     assert len(reading.partitions()) == 1
@@ -137,7 +139,7 @@ def test_names_that_come_twice_are_read_once() -> None:
 
 
 def test_too_many_queues_to_name_are_found_by_the_tasks() -> None:
-    sizes = {f"q{n}": n % 3 for n in range(MOST_PLANNED * 5)}
+    sizes = {f"q{n}": n % 3 for n in range(MAX_PLANNED * 5)}
     reading = reader(Made(sizes), "q*", "no*")
     parts: list[Any] = list(reading.partitions())
     assert [part.share for part in parts] == [(n, 4) for n in range(4)]
@@ -153,7 +155,7 @@ def test_tens_of_thousands_of_queues_take_no_room() -> None:
         def names(self, _: Store) -> Iterator[str]:
             yield from (f"queue-{n}" for n in range(20_000))
 
-        def cut(self, _: Store, queue: str, __: Bounds, pieces: int) -> list[Range]:  # noqa: ARG002  (as the others)
+        def cut(self, _: Store, queue: str, __: ColumnBounds, pieces: int) -> list[Range]:  # noqa: ARG002  (as the others)
             return [Range(queue, 0, 1)] if queue.endswith("0000") else []
 
     reading = reader(Endless({}), "*")
@@ -161,11 +163,11 @@ def test_tens_of_thousands_of_queues_take_no_room() -> None:
     try:
         parts = reading.partitions()
         rows = sum(batch.num_rows for part in parts for batch in reading.read(part))
-        most = tracemalloc.get_traced_memory()[1]
+        peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert rows == 1
-    assert most < 1 << 20
+    assert peak < 1 << 20
 
 
 @pytest.mark.slow
@@ -177,7 +179,9 @@ def test_more_real_queues_than_are_planned_are_all_read(server: Server, db: redi
         pipe.hset(f"rsmq:{name}:Q", mapping={"vt": 30, "delay": 0, "maxsize": -1, name: "body"})
         pipe.zadd(f"rsmq:{name}", {name: 1})
     pipe.execute()
-    found = flat(read(reader(Messages(Keys()), "q*", "gone*", place=Place(server.url))))
+    found = flat(
+        read(reader(MessageTable(Keys()), "q*", "gone*", redis_target=RedisTarget(server.url)))
+    )
     assert [row[0] for row in found] == sorted(names)
     assert {row[2] for row in found} == {b"body"}
 
@@ -201,18 +205,23 @@ def test_a_million_queues_that_match_take_no_room(private_server: Server) -> Non
     with redis.Redis.from_url(private_server.url) as db:
         for first in range(0, 1_000_000, 5000):
             db.eval(_MILLION, 0, first, first + 5000)
-    reading = reader(Messages(Keys()), "q*", parts=2000, place=Place(private_server.url))
+    reading = reader(
+        MessageTable(Keys()),
+        "q*",
+        partition_count=2000,
+        redis_target=RedisTarget(private_server.url),
+    )
     tracemalloc.start()
     try:
         parts = reading.partitions()
         assert len(pickle.dumps(parts)) < 1 << 20
         rows = [row for batch in reading.read(parts[7]) for row in batch.to_pylist()]
-        most = tracemalloc.get_traced_memory()[1]
+        peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     mine = [n for n in range(0, 1_000_000, 1000) if crc32(f"q{n}".encode()) % 2000 == 7]
     assert sorted(int(row["body"]) for row in rows) == mine
-    assert most < 4 << 20
+    assert peak < 4 << 20
 
 
 @pytest.mark.slow
@@ -220,10 +229,12 @@ def test_bodies_of_sixteen_megabytes_come_one_by_one(server: Server, db: redis.R
     bodies = [*[b"x"] * 2000, *(bytes([n]) * (16 << 20) for n in range(6)), b"y"]
     for n, body in enumerate(bodies):
         db.xadd("{chasqui:large}:stream", {"d": encode_fresh(str(n), body, n)})
-    reading = reader(Entries("jobs"), "large", parts=1, place=Place(server.url))
+    reading = reader(
+        StreamTable("jobs"), "large", partition_count=1, redis_target=RedisTarget(server.url)
+    )
     seen = 0
     for batch in reading.read(*reading.partitions()):
-        assert batch.num_rows == 1 or batch.nbytes <= MOST_BYTES
+        assert batch.num_rows == 1 or batch.nbytes <= MAX_BYTES
         for row in batch.to_pylist():
             assert row["payload"] == bodies[seen]
             seen += 1
@@ -233,16 +244,16 @@ def test_bodies_of_sixteen_megabytes_come_one_by_one(server: Server, db: redis.R
 def test_rows_are_decoded_before_spark_gets_them(server: Server, rsmq: Rsmq) -> None:
     rsmq.create_queue("q")
     rsmq.send_messages("q", ["[1]", "{"])
-    payload = Payload("json", column="body")
-    table = Messages(Keys())
-    reading = BatchReader(table, Place(server.url), Wanted(("q",)), 1, payload.apply)
+    payload = PayloadDecoder("json", column="body")
+    table = MessageTable(Keys())
+    reading = BatchReader(table, RedisTarget(server.url), QueueSelector(("q",)), 1, payload.apply)
     (task,) = read(reading)
     assert [row[-2] for row in task] == ["[1]", None]
     assert [row[-1] is None for row in task] == [True, False]
 
 
 def test_what_is_wrong_is_told_in_one_line(server: Server, rsmq: Rsmq) -> None:
-    reading = reader(Queues(Keys()), "unknown", place=Place(server.url))
+    reading = reader(QueueTable(Keys()), "unknown", redis_target=RedisTarget(server.url))
     with pytest.raises(QueueNotFound, match="unknown"):
         reading.partitions()
     assert sys.tracebacklimit == 0
@@ -252,7 +263,7 @@ def test_no_connection_is_left_open(server: Server, rsmq: Rsmq, db: redis.Redis)
     rsmq.create_queue("q")
     rsmq.send_messages("q", ["x"] * 100)
     before = len(db.client_list())
-    reading = reader(Messages(Keys()), "*", place=Place(server.url))
+    reading = reader(MessageTable(Keys()), "*", redis_target=RedisTarget(server.url))
     (part,) = reading.partitions()
     begun = reading.read(part)
     next(begun)
@@ -261,7 +272,7 @@ def test_no_connection_is_left_open(server: Server, rsmq: Rsmq, db: redis.Redis)
 
 
 def test_a_part_is_plain() -> None:
-    part: Any = pickle.loads(pickle.dumps(Part([Range("q", 1, 2)])))  # noqa: S301  (our own)
+    part: Any = pickle.loads(pickle.dumps(BatchPartition([Range("q", 1, 2)])))  # noqa: S301  (our own)
     assert (part.ranges, part.share) == ((Range("q", 1, 2),), None)
 
 
@@ -270,11 +281,11 @@ def test_a_server_that_dies_mid_read_is_an_error_not_less_rows(private_server: S
         client.create_queue("q")
         client.send_messages("q", ["x"] * 100)
 
-    class Impatient(Place):
+    class Impatient(RedisTarget):
         def open(self) -> Store:
             return Store(self.url, patience_s=0.2)
 
-    reading = reader(Messages(Keys()), "q", place=Impatient(private_server.url))
+    reading = reader(MessageTable(Keys()), "q", redis_target=Impatient(private_server.url))
     (part,) = reading.partitions()
     begun = reading.read(part)
     assert next(begun).num_rows == 4

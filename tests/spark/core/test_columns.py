@@ -1,4 +1,4 @@
-"""Columns: what Spark is told of them, and what Arrow makes of whatever stands in Redis."""
+"""Columns: their DDL for Spark, and the Arrow values of arbitrary data in Redis."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tambomq.spark import schemas
-from tambomq.spark.columns import (
+from tambomq.spark.core import schemas
+from tambomq.spark.core.columns import (
     BOOL,
     BYTES,
     DOUBLE,
@@ -82,9 +82,9 @@ def test_a_time_that_no_clock_shows_is_null(values: list[int | None]) -> None:
 
 @pytest.mark.parametrize(("kind", "bits"), [(INT, 32), (LONG, 64)])
 def test_a_number_that_has_no_room_is_null(kind: pa.DataType, bits: int) -> None:
-    most, least = 2 ** (bits - 1) - 1, -(2 ** (bits - 1))
-    values = [most, most + 1, least, least - 1, None, 10**40]
-    assert one(kind, values) == [most, None, least, None, None, None]
+    highest, lowest = 2 ** (bits - 1) - 1, -(2 ** (bits - 1))
+    values = [highest, highest + 1, lowest, lowest - 1, None, 10**40]
+    assert one(kind, values) == [highest, None, lowest, None, None, None]
 
 
 def test_an_arrow_array_is_taken_as_it_is() -> None:

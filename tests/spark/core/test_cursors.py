@@ -12,12 +12,12 @@ from tambomq.errors import StoreUnavailable
 from tambomq.journal.keys import Keys as JournalKeys
 from tambomq.rsmq import Rsmq
 from tambomq.rsmq.keys import Keys as RsmqKeys
-from tambomq.spark.batch import BatchReader
-from tambomq.spark.chasqui_tables import Entries
-from tambomq.spark.nodes import pages
-from tambomq.spark.options import Place, Wanted
-from tambomq.spark.rsmq_tables import Messages
-from tambomq.spark.tambo_tables import Journal
+from tambomq.spark.core.batch import BatchReader
+from tambomq.spark.core.cursors import pages
+from tambomq.spark.core.options import QueueSelector, RedisTarget
+from tambomq.spark.formats.chasqui.streams import StreamTable
+from tambomq.spark.formats.rsmq.tables import MessageTable
+from tambomq.spark.formats.tambo.tables import JournalTable
 from tambomq.store.call import Call
 from tambomq.store.sync import Store
 from tests.servers import Server
@@ -50,14 +50,14 @@ def test_a_queue_is_found_once_by_whatever_is_left_of_it(store: Store, db: redis
         db.set(key, "of whichever type")
     db.set(Keys("gone").paused, "1")
     db.set(Keys("gone").result("id"), "1")
-    assert sorted(Entries("jobs").names(store)) == [
+    assert sorted(StreamTable("jobs").names(store)) == [
         *("all", "only-delayed", "only-dlq", "only-events", "only-repeat", "only-stream"),
     ]
 
 
 def test_dead_letters_alone_are_found_by_a_pattern(server: Server, db: redis.Redis) -> None:
     db.xadd(Keys("mail-old").dlq, {"d": "x", "reason": "malformed"})
-    reader = BatchReader(Entries("dlq"), Place(server.url), Wanted(("mail-*",)), 1)
+    reader = BatchReader(StreamTable("dlq"), RedisTarget(server.url), QueueSelector(("mail-*",)), 1)
     rows = [row for part in reader.partitions() for b in reader.read(part) for row in b.to_pylist()]
     assert [(row["queue"], row["reason"]) for row in rows] == [("mail-old", "malformed")]
 
@@ -72,15 +72,17 @@ def test_queues_are_found_on_every_master(formed: Cluster, everywhere: redis.Red
     assert min(sizes) > 0
     for node in formed.nodes:
         store = Store(node.url)
-        assert sorted(Entries("events").names(store)) == sorted(names)
-        assert sorted(Journal("kqueue").names(store)) == sorted(names)
+        assert sorted(StreamTable("events").names(store)) == sorted(names)
+        assert sorted(JournalTable("kqueue").names(store)) == sorted(names)
         store.close()
 
 
 def test_rows_of_all_masters_are_one_table(formed: Cluster, everywhere: redis.RedisCluster) -> None:
     for n in range(20):
         everywhere.xadd(Keys(f"q{n}").stream, {"d": "x"})
-    reader = BatchReader(Entries("jobs"), Place(formed.nodes[2].url), Wanted(("q*",)), 3)
+    reader = BatchReader(
+        StreamTable("jobs"), RedisTarget(formed.nodes[2].url), QueueSelector(("q*",)), 3
+    )
     rows = [row for part in reader.partitions() for b in reader.read(part) for row in b.to_pylist()]
     assert {row["queue"] for row in rows} == {f"q{n}" for n in range(20)}
     assert len(rows) == 20
@@ -92,8 +94,8 @@ def test_a_namespace_with_a_tag_is_read_on_a_cluster(
     with Rsmq(formed.nodes[0].url, ns="{mail}") as client:
         client.create_queue("q")
         client.send_messages("q", ["a", "b"])
-    table = Messages(RsmqKeys("{mail}"))
-    reader = BatchReader(table, Place(formed.nodes[1].url), Wanted(("*",)), 2)
+    table = MessageTable(RsmqKeys("{mail}"))
+    reader = BatchReader(table, RedisTarget(formed.nodes[1].url), QueueSelector(("*",)), 2)
     rows = [row for part in reader.partitions() for b in reader.read(part) for row in b.to_pylist()]
     assert [row["body"] for row in rows] == [b"a", b"b"]
 

@@ -23,8 +23,8 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from tambomq.spark.filters import bounds_of
-from tambomq.spark.table import Bounds
+from tambomq.spark.core.filters import bounds_of
+from tambomq.spark.core.table import ColumnBounds
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NAN = float("nan")
@@ -57,7 +57,7 @@ def lets_through(each: Filter, row: Any) -> bool:
     return bool(COMPARED[type(each)](row, value))
 
 
-def may_be_read(bounds: Bounds, column: str, row: Any) -> bool:
+def may_be_read(bounds: ColumnBounds, column: str, row: Any) -> bool:
     """What a table makes of the bounds. It sees milliseconds where Spark sees times."""
     if row is None:
         return True
@@ -132,8 +132,8 @@ def test_a_time_without_zone_is_one_of_utc() -> None:
 
 @pytest.mark.parametrize("kind", [EqualTo, LessThan, GreaterThan, EqualNullSafe])
 def test_nan_bounds_nothing(kind: Any) -> None:
-    assert bounds_of([kind(("c",), NAN)]) == Bounds()
-    assert bounds_of([In(("c",), (NAN, 1.0))]) == Bounds()
+    assert bounds_of([kind(("c",), NAN)]) == ColumnBounds()
+    assert bounds_of([In(("c",), (NAN, 1.0))]) == ColumnBounds()
 
 
 def test_several_filters_narrow_each_other() -> None:
@@ -157,4 +157,4 @@ def test_a_field_of_a_struct_is_another_column() -> None:
 
 def test_what_is_not_understood_is_left_to_spark() -> None:
     filters = [Not(EqualTo(("c",), 1)), StringStartsWith(("c",), "x"), IsNotNull(("c",))]
-    assert bounds_of(filters) == Bounds()
+    assert bounds_of(filters) == ColumnBounds()

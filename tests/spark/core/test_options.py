@@ -8,17 +8,17 @@ import re
 import pytest
 
 from tambomq.errors import SettingsError
-from tambomq.spark.options import Given, Place, Wanted
+from tambomq.spark.core.options import QueueSelector, RedisTarget, SourceOptions
 
 KNOWN = ("url", "queue", "table", "partitions", "payloadSchema", "flag")
 
 
-def told(**options: str) -> Given:
-    return Given("rsmq", options, KNOWN)
+def options_of(**options: str) -> SourceOptions:
+    return SourceOptions("rsmq", options, KNOWN)
 
 
 def test_names_are_found_however_they_are_spelled() -> None:
-    assert told(PAYLOADSCHEMA="a INT").text("payloadSchema") == "a INT"
+    assert options_of(PAYLOADSCHEMA="a INT").text("payloadSchema") == "a INT"
 
 
 @pytest.mark.parametrize(
@@ -32,41 +32,43 @@ def test_names_are_found_however_they_are_spelled() -> None:
 )
 def test_an_unknown_option_is_refused_with_what_there_is(name: str, hint: str) -> None:
     with pytest.raises(SettingsError, match=re.escape(hint)) as error:
-        told(**{name: "x"})
+        options_of(**{name: "x"})
     assert str(error.value).startswith(f"format 'rsmq': no option {name}; ")
 
 
 @pytest.mark.parametrize("options", [{}, {"queue": ""}])
 def test_a_missing_option_is_named(options: dict[str, str]) -> None:
     with pytest.raises(SettingsError, match="format 'rsmq': the option queue is missing"):
-        told(**options).wanted()
+        options_of(**options).queue_selector()
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1.5", "many", "٣", "10001", "9" * 5000, " 4", "4\n"])
 def test_a_number_of_tasks_that_cannot_be_is_refused(text: str) -> None:
     with pytest.raises(SettingsError, match="partitions must be a whole number from 1 to 10000"):
-        told(partitions=text).parts()
+        options_of(partitions=text).partition_count()
 
 
 def test_a_refusal_is_short_whatever_was_said() -> None:
     with pytest.raises(SettingsError) as error:
-        told(partitions="9" * 5000).parts()
+        options_of(partitions="9" * 5000).partition_count()
     assert len(str(error.value)) < 250
 
 
 def test_numbers_flags_and_words_are_read() -> None:
-    assert told(partitions="12").parts() == 12
-    assert told().parts() == 4
-    assert told(flag="TRUE").flag("flag", default=False) is True
-    assert told().flag("flag", default=True) is True
-    assert told(table="Messages").one_of("table", ("messages", "queues"), "queues") == "messages"
+    assert options_of(partitions="12").partition_count() == 12
+    assert options_of().partition_count() == 4
+    assert options_of(flag="TRUE").flag("flag", default=False) is True
+    assert options_of().flag("flag", default=True) is True
+    assert (
+        options_of(table="Messages").one_of("table", ("messages", "queues"), "queues") == "messages"
+    )
 
 
 def test_a_flag_or_word_that_is_none_is_refused() -> None:
     with pytest.raises(SettingsError, match="flag must be true or false, not 'maybe'"):
-        told(flag="maybe").flag("flag", default=True)
+        options_of(flag="maybe").flag("flag", default=True)
     with pytest.raises(SettingsError, match="table must be one of messages, queues, not 'jobs'"):
-        told(table="jobs").one_of("table", ("messages", "queues"), "queues")
+        options_of(table="jobs").one_of("table", ("messages", "queues"), "queues")
 
 
 @pytest.mark.parametrize(
@@ -81,41 +83,43 @@ def test_a_flag_or_word_that_is_none_is_refused() -> None:
     ],
 )
 def test_queues_are_a_name_names_a_list_or_patterns(text: str, names: tuple[str, ...]) -> None:
-    assert told(queue=text).wanted() == Wanted(names)
+    assert options_of(queue=text).queue_selector() == QueueSelector(names)
 
 
 @pytest.mark.parametrize("text", ["[]", "a,,b", ",", '["a", 1]', '["a"', '[""]', " "])
 def test_queues_that_cannot_be_are_refused(text: str) -> None:
     with pytest.raises(SettingsError, match="queue must be names, or a JSON list of them"):
-        told(queue=text).wanted()
+        options_of(queue=text).queue_selector()
 
 
 def test_patterns_are_told_from_names() -> None:
-    wanted = Wanted(("a", "b*", "c?", "[de]"))
-    assert wanted.names == ("a",)
-    assert wanted.has_patterns
-    assert [name for name in ("a", "A", "bx", "cy", "cyy", "d", "f") if wanted.includes(name)] == [
+    selector = QueueSelector(("a", "b*", "c?", "[de]"))
+    assert selector.names == ("a",)
+    assert selector.has_patterns
+    assert [
+        name for name in ("a", "A", "bx", "cy", "cyy", "d", "f") if selector.includes(name)
+    ] == [
         "a",
         "bx",
         "cy",
         "d",
     ]
-    assert not Wanted(("a", "b")).has_patterns
+    assert not QueueSelector(("a", "b")).has_patterns
 
 
 def test_a_place_shows_no_password_and_travels() -> None:
-    place = told(url="redis://me:secret@10.0.0.1:7000/2").place()
-    assert "secret" not in repr(place)
-    assert "10.0.0.1:7000" in repr(place)
-    assert pickle.loads(pickle.dumps(place)) == place  # noqa: S301  (our own)
+    target = options_of(url="redis://me:secret@10.0.0.1:7000/2").redis_target()
+    assert "secret" not in repr(target)
+    assert "10.0.0.1:7000" in repr(target)
+    assert pickle.loads(pickle.dumps(target)) == target  # noqa: S301  (our own)
 
 
 @pytest.mark.parametrize("url", ["http://x", "redis://:secret@host:port", "redis://h/x"])
 def test_a_url_that_cannot_be_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(SettingsError) as error:
-        told(url=url).place()
+        options_of(url=url).redis_target()
     assert "secret" not in str(error.value)
 
 
 def test_a_place_without_url_is_this_machine() -> None:
-    assert told().place() == Place("redis://127.0.0.1:6379")
+    assert options_of().redis_target() == RedisTarget("redis://127.0.0.1:6379")

@@ -1,4 +1,4 @@
-"""How much is asked for at once, and how much is handed on."""
+"""Sizes of pages and batches."""
 
 from __future__ import annotations
 
@@ -10,69 +10,76 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tambomq.spark.paging import ENOUGH_BYTES, MOST_BYTES, Pace, bounded, gathered, undisturbed
+from tambomq.spark.core.paging import (
+    MAX_BYTES,
+    TARGET_BYTES,
+    PageSizer,
+    gc_disabled,
+    merge_pages,
+    split_large,
+)
 
 
 def test_it_begins_with_few_and_soon_asks_for_all() -> None:
-    pace = Pace(1000)
-    counts = [pace.count]
+    sizer = PageSizer(1000)
+    counts = [sizer.count]
     for _ in range(4):
-        pace.note([b"x" * 100] * pace.count)
-        counts.append(pace.count)
+        sizer.note([b"x" * 100] * sizer.count)
+        counts.append(sizer.count)
     assert counts == [4, 16, 64, 256, 1000]
 
 
 def test_large_ones_come_one_by_one() -> None:
-    pace = Pace(1000)
-    pace.note([b"x" * (16 << 20)])
-    assert pace.count == 1
-    pace.note([b"x"])
-    assert pace.count == 4
+    sizer = PageSizer(1000)
+    sizer.note([b"x" * (16 << 20)])
+    assert sizer.count == 1
+    sizer.note([b"x"])
+    assert sizer.count == 4
 
 
 @given(st.lists(st.lists(st.none() | st.binary(max_size=10), max_size=5)), st.integers(1, 9))
 def test_at_least_one_is_asked_for_and_never_more_than_the_most(
-    answers: list[list[bytes | None]], most: int
+    answers: list[list[bytes | None]], max_count: int
 ) -> None:
-    pace = Pace(most)
+    sizer = PageSizer(max_count)
     for answer in answers:
-        pace.note(answer)
-        assert 1 <= pace.count <= most
+        sizer.note(answer)
+        assert 1 <= sizer.count <= max_count
 
 
 def test_as_much_is_asked_for_as_is_enough() -> None:
-    pace = Pace(1000)
+    sizer = PageSizer(1000)
     for _ in range(6):
-        pace.note([b"x" * (ENOUGH_BYTES // 50)] * pace.count)
-    assert pace.count == 50
+        sizer.note([b"x" * (TARGET_BYTES // 50)] * sizer.count)
+    assert sizer.count == 50
 
 
-def small(pace: Pace) -> None:
-    pace.note([b"x"] * pace.count)
+def small(sizer: PageSizer) -> None:
+    sizer.note([b"x"] * sizer.count)
 
 
 def test_the_first_rows_are_handed_on_at_once_and_later_ones_together() -> None:
-    pace = Pace(1000)
+    sizer = PageSizer(1000)
 
     def pages() -> Iterator[list[int]]:
         for _ in range(10):
-            yield [0] * pace.count
-            small(pace)
+            yield [0] * sizer.count
+            small(sizer)
 
-    assert [len(rows) for rows in gathered(pages(), pace)] == [4, 16, 64, 256, 4000, 2000]
+    assert [len(rows) for rows in merge_pages(pages(), sizer)] == [4, 16, 64, 256, 4000, 2000]
 
 
 def test_pages_of_large_rows_are_handed_on_as_they_come() -> None:
-    pace = Pace(1000)
+    sizer = PageSizer(1000)
     for _ in range(9):
-        pace.note([b"x" * (ENOUGH_BYTES // 10)])
-    assert [len(rows) for rows in gathered([[0] * 10] * 3, pace)] == [10, 10, 10]
+        sizer.note([b"x" * (TARGET_BYTES // 10)])
+    assert [len(rows) for rows in merge_pages([[0] * 10] * 3, sizer)] == [10, 10, 10]
 
 
 @given(st.lists(st.lists(st.integers(), min_size=1)))
 def test_nothing_is_lost_where_pages_are_gathered(pages: list[list[int]]) -> None:
     rows = [row for page in pages for row in page]
-    assert [row for some in gathered(iter(pages), Pace(1000)) for row in some] == rows
+    assert [row for some in merge_pages(iter(pages), PageSizer(1000)) for row in some] == rows
 
 
 @pytest.mark.parametrize(
@@ -90,17 +97,17 @@ def test_nothing_is_lost_where_pages_are_gathered(pages: list[list[int]]) -> Non
 def test_no_batch_is_larger_than_it_may_be_unless_it_is_one_row(
     sizes: list[int], rows: list[int]
 ) -> None:
-    bodies = [bytes(each * MOST_BYTES // 4) for each in sizes]
+    bodies = [bytes(each * MAX_BYTES // 4) for each in sizes]
     batch = pa.RecordBatch.from_pydict({"body": pa.array(bodies, pa.binary())})
-    pieces = list(bounded(batch))
+    pieces = list(split_large(batch))
     assert [len(b) for p in pieces for b in p.column(0).to_pylist()] == list(map(len, bodies))
-    assert all(piece.nbytes <= MOST_BYTES or piece.num_rows == 1 for piece in pieces)
+    assert all(piece.nbytes <= MAX_BYTES or piece.num_rows == 1 for piece in pieces)
     assert [piece.num_rows for piece in pieces] == rows
 
 
 def test_garbage_is_looked_for_again_afterwards() -> None:
     def reading() -> Generator[bool, None, None]:
-        with undisturbed():
+        with gc_disabled():
             yield gc.isenabled()
 
     assert gc.isenabled()
@@ -108,12 +115,12 @@ def test_garbage_is_looked_for_again_afterwards() -> None:
     assert not next(begun)
     begun.close()
     assert gc.isenabled()
-    with pytest.raises(ValueError, match="x"), undisturbed():
+    with pytest.raises(ValueError, match="x"), gc_disabled():
         raise ValueError("x")
     assert gc.isenabled()
     gc.disable()
     try:
-        with undisturbed():
+        with gc_disabled():
             pass
         assert not gc.isenabled()
     finally:

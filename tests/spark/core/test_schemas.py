@@ -1,4 +1,4 @@
-"""What the reference says of tables is what they have."""
+"""The reference documentation of tables agrees with their columns."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tambomq.spark import schemas
-from tambomq.spark.columns import Columns
-from tambomq.spark.sink_rows import fields
+from tambomq.spark.core import schemas
+from tambomq.spark.core.columns import Columns
+from tambomq.spark.sink.rows import fields
 
-REFERENCE = Path(__file__).parents[2] / "docs/reference/spark.md"
+REFERENCE = Path(__file__).parents[3] / "docs/reference/spark.md"
 TABLES = {
     name: found
     for name, found in vars(schemas).items()
@@ -23,12 +23,12 @@ def test_the_reference_has_every_column_of_a_table(name: str) -> None:
     protocol, _, table = name.lower().partition("_")
     section = REFERENCE.read_text().partition(f"**{protocol}: {table}**")[2].partition("\n**")[0]
     rows = [line.split(" | ") for line in section.splitlines() if line.startswith("| `")]
-    told = [(row[0].strip("| `"), row[1], row[2].strip(" |")) for row in rows]
+    documented = [(row[0].strip("| `"), row[1], row[2].strip(" |")) for row in rows]
     columns = TABLES[name]
-    assert [(name, about) for name, _, about in told] == [
+    assert [(name, about) for name, _, about in documented] == [
         (each.name, each.about) for each in columns
     ]
-    for column, kind, _ in told:
+    for column, kind, _ in documented:
         assert f"`{column}` {kind} COMMENT" in columns.ddl
 
 

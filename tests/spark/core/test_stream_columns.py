@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tambomq.chasqui.wire import by_name
-from tambomq.spark.columns import BYTES
-from tambomq.spark.stream_fields import Fields, moments, whole_numbers
+from tambomq.chasqui.wire.envelope import by_name
+from tambomq.spark.core.columns import BYTES
+from tambomq.spark.core.stream_columns import Fields, moments, whole_numbers
 
 NAMES = [b"a", b"b", b"c"]
 
@@ -20,16 +20,18 @@ entries = st.lists(st.lists(st.tuples(st.sampled_from(NAMES), st.binary(max_size
 
 @settings(deadline=None)
 @given(entries)
-def test_columns_are_what_the_entries_say_one_by_one(told: list[list[tuple[bytes, bytes]]]) -> None:
-    page = [[word for pair in entry for word in pair] for entry in told]
+def test_columns_are_what_the_entries_say_one_by_one(
+    records: list[list[tuple[bytes, bytes]]],
+) -> None:
+    page = [[word for pair in entry for word in pair] for entry in records]
     fields = Fields(page)
     for name in NAMES:
         expected = [by_name(entry).get(name) for entry in page]
         assert list(fields.values(name)) == expected
         assert fields.column(name).to_pylist() == expected
-        assert (fields.array(name) is None) == all(name not in dict(entry) for entry in told)
-    assert fields.names == {name for entry in told for name, _ in entry}
-    assert fields.repeat == any(len(dict(entry)) < len(entry) for entry in told)
+        assert (fields.array(name) is None) == all(name not in dict(entry) for entry in records)
+    assert fields.names == {name for entry in records for name, _ in entry}
+    assert fields.repeat == any(len(dict(entry)) < len(entry) for entry in records)
     assert fields.count == len(page)
 
 

@@ -1,4 +1,4 @@
-"""Where streams are cut: everything once, and about as much in each piece."""
+"""Splitting streams: every entry once, and pieces of about equal size."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tambomq.spark.stream_cuts import LAST, Around, cut, number, text
+from tambomq.spark.core.stream_cuts import LAST, Around, cut, number, text
 
 NOON = 1_800_000_000_000
 HOUR = 3_600_000

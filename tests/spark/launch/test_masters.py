@@ -1,4 +1,4 @@
-"""A master that cannot be, or that is not there, is told in one line and at once."""
+"""Invalid or unreachable masters fail at once, with a one-line error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from contextlib import closing
 import pytest
 
 from tambomq.errors import SettingsError
-from tambomq.spark import masters, session
+from tambomq.spark import session
+from tambomq.spark.launch import masters
 
 
 @pytest.fixture
@@ -104,7 +105,7 @@ def test_a_server_of_spark_connect_has_a_host_and_a_port(url: str, endpoint: str
 def test_the_environment_names_a_server_of_spark_connect(
     nobody: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tambomq.spark.driver._is_running", lambda: False)
+    monkeypatch.setattr("tambomq.spark.launch.session._is_running", lambda: False)
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
     monkeypatch.setenv("SPARK_REMOTE", f"sc://127.0.0.1:{nobody}")
     with pytest.raises(SettingsError, match="no Spark Connect server"):

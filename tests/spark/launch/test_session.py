@@ -17,7 +17,8 @@ from pyspark.sql import SparkSession
 from tambomq.errors import SettingsError
 from tambomq.extras import how_to_install
 from tambomq.rsmq import Rsmq
-from tambomq.spark import driver, session
+from tambomq.spark import session
+from tambomq.spark.launch import session as driver
 from tests.servers import Server, binaries
 
 PASSWORD = "hush/hush@home"
@@ -167,7 +168,7 @@ def test_what_spark_refuses_at_its_start_is_told_in_one_line(tmp_path: Path) -> 
     (tmp_path / "conf").mkdir()
     said = run(tmp_path, job=REFUSED)
     assert "master: Spark does not start on local[few]: " in said
-    assert "memory: Spark's Java ended at once; why, it has said itself" in said
+    assert "memory: Spark's Java ended at once; its own output above says why" in said
 
 
 def run(home: Path, *words: str, job: str = JOB) -> str:
@@ -189,7 +190,7 @@ def run(home: Path, *words: str, job: str = JOB) -> str:
 def test_java_is_started_without_a_copy_of_us_and_hears_no_interrupt() -> None:
     look = "import signal; print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
     before = signal.getsignal(signal.SIGINT)
-    with driver.no_copy_of_us():
+    with driver.without_fork():
         start: Any = vars(java_gateway)["Popen"]
         child = start(
             [sys.executable, "-c", look],

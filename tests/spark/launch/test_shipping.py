@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tambomq
-from tambomq.spark import shipping
+from tambomq.spark.launch import shipping
 
 ROOT = Path(tambomq.__file__).parents[1]
 
@@ -23,7 +23,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_zip_holds_what_is_installed(cache: Path) -> None:
     with zipfile.ZipFile(shipping.zipped()) as packed:
         names = set(packed.namelist())
-    assert {"tambomq/__init__.py", "tambomq/spark/rsmq.py", "pyspark_rsmq.py"} <= names
+    source = "tambomq/spark/formats/rsmq/source.py"
+    assert {"tambomq/__init__.py", source, "pyspark_rsmq.py"} <= names
     assert {f"tambomq/{path.relative_to(ROOT / 'tambomq')}" for path in scripts()} <= names
     assert not [name for name in names if "__pycache__" in name]
 

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from tambomq.spark import needs
+from tambomq.spark.launch import worker_requirements as needs
 
 
 @pytest.fixture

@@ -12,18 +12,16 @@ from msgspec import structs
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from tambomq.chasqui import BlockingQueue
-from tambomq.chasqui.lease_ops import Group
 from tambomq.errors import EntriesLost, LeaseTaken, QueueError, SettingsError
-from tambomq.gomq import ops
-from tambomq.gomq.model import Options
+from tambomq.gomq.ops import messages as message_ops
 from tambomq.rsmq import Rsmq
 from tambomq.rsmq.keys import Keys
-from tambomq.spark.leased import LeasedReader, Limits
-from tambomq.spark.leased_chasqui import LeasedJobs
-from tambomq.spark.leased_gomq import LeasedKey
-from tambomq.spark.leased_rsmq import LeasedMessages
-from tambomq.spark.leases import SOURCES, Leases
-from tambomq.spark.options import Place
+from tambomq.spark.core.options import RedisTarget
+from tambomq.spark.formats.chasqui.leased import LeasedJobs
+from tambomq.spark.formats.gomq.leased import LeasedKey
+from tambomq.spark.formats.rsmq.leased import LeasedMessages
+from tambomq.spark.lease.admin import SOURCES, Leases
+from tambomq.spark.lease.reader import LeasedReader, LeaseOptions
 from tambomq.store.sync import Store
 from tests.servers import Server
 from tests.spark.fake_spark import die, read
@@ -31,8 +29,8 @@ from tests.spark.fake_spark import die, read
 START = {"claim": 0, "mark": ""}
 LEASED: dict[str, Any] = {
     "rsmq": LeasedMessages(Keys()),
-    "chasqui": LeasedJobs(Group()),
-    "gomq": LeasedKey(Options()),
+    "chasqui": LeasedJobs(),
+    "gomq": LeasedKey(),
 }
 
 
@@ -47,7 +45,7 @@ def fill(source: str, url: str) -> None:
             queue.add_bulk([{"name": "n", "data": n} for n in range(3)])
     else:
         store = Store(url)
-        store.run(ops.push("q", [b'{"id": "1"}', b'{"id": "2"}', b'{"id": "3"}']))
+        store.run(message_ops.push("q", [b'{"id": "1"}', b'{"id": "2"}', b'{"id": "3"}']))
         store.close()
 
 
@@ -65,7 +63,7 @@ def leases(source: str, server: Server) -> Iterator[Leases]:
 
 
 def reader(source: str, url: str, lease: str = "l") -> LeasedReader:
-    return LeasedReader(LEASED[source], Place(url), "q", lease, Limits())
+    return LeasedReader(LEASED[source], RedisTarget(url), "q", lease, LeaseOptions())
 
 
 def test_a_running_query_is_shown_and_left_alone(
@@ -97,7 +95,7 @@ def test_what_a_query_had_that_was_stopped_is_for_others_at_once_if_asked(
     theirs = other.latestOffset(other.initialOffset(), ReadMaxRows(9))
     assert len(read(other, START, theirs)) == 3
     back = reader(source, server.url)
-    with pytest.raises(EntriesLost, match="claim 1 of lease 'l' on queue 'q' was given up"):
+    with pytest.raises(EntriesLost, match="claim 1 of lease 'l' on queue 'q' is no longer open"):
         back.partitions(START, end)
     for each in (back, other):
         each.stop()
@@ -124,15 +122,15 @@ def test_a_query_that_is_seen_to_be_dead_need_not_be_waited_for(
 ) -> None:
     killed = reader(source, server.url)
     killed.latestOffset(killed.initialOffset(), ReadMaxRows(2))
-    lease: Any = killed._lease
+    holder: Any = killed._held
     die(killed)
     with Popen(["true"]) as ended:
         ended.wait()
-    gone = re.sub(r"process \d+", f"process {ended.pid}", lease.term.label)
-    term = structs.replace(lease.term, owner="other", label=gone)
-    attach = LEASED[source].ops.attach(LEASED[source].keys, term, gone=lease.term.label)
+    killed_holder = holder.request.holder
+    dead_holder = re.sub(r"process \d+", f"process {ended.pid}", killed_holder)
+    request = structs.replace(holder.request, owner="other", holder=dead_holder)
     store = Store(server.url)
-    assert store.run(attach).ours
+    assert store.run(LEASED[source].ops.attach(request, dead_holder=killed_holder)).granted
     store.close()
     assert [(each.state, each.size) for each in leases.of("q")] == [("away", 2)]
     assert leases.release("q", "l") == 2

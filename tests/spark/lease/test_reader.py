@@ -12,9 +12,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from tambomq.errors import EntriesLost, LeaseLost, LeaseTaken, QueueNotFound
 from tambomq.rsmq import Rsmq
 from tambomq.rsmq.keys import Keys
-from tambomq.spark.leased import LeasedReader, Limits
-from tambomq.spark.leased_rsmq import LeasedMessages
-from tambomq.spark.options import Place
+from tambomq.spark.core.options import RedisTarget
+from tambomq.spark.formats.rsmq.leased import LeasedMessages
+from tambomq.spark.lease.reader import LeasedReader, LeaseOptions
 from tests.servers import Server, eventually
 from tests.spark.fake_spark import die, read
 
@@ -28,9 +28,9 @@ def make(server: Server) -> Iterator[Make]:
     """A function from options to a reader of queue ``q``, stopped after the test."""
     made: list[LeasedReader] = []
 
-    def new(*, place: Any = None, lease: str = "l", **options: Any) -> LeasedReader:
-        where, limits = place or Place(server.url), Limits(**options)
-        made.append(LeasedReader(LeasedMessages(KEYS), where, "q", lease, limits))
+    def new(*, redis_target: Any = None, lease: str = "l", **options: Any) -> LeasedReader:
+        target, lease_options = redis_target or RedisTarget(server.url), LeaseOptions(**options)
+        made.append(LeasedReader(LeasedMessages(KEYS), target, "q", lease, lease_options))
         return made[-1]
 
     yield new
@@ -67,7 +67,7 @@ def lapse(db: redis.Redis, queue: Rsmq) -> None:
 
 def test_a_batch_is_deleted_when_the_next_is_asked_for(make: Make, queue: Rsmq) -> None:
     sent = queue.send_messages("q", [b"a", b"b", b"c"])
-    reader = make(parts=2)
+    reader = make(partition_count=2)
     end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(2))
     rows = read(reader, START, end)
     assert [row["id"] for row in rows] == sent[:2]
@@ -85,12 +85,18 @@ def test_a_batch_is_deleted_when_the_next_is_asked_for(make: Make, queue: Rsmq) 
 
 def test_parts_are_equal_and_none_is_empty(make: Make, queue: Rsmq) -> None:
     queue.send_messages("q", [b"x"] * 10)
-    reader = make(parts=3)
+    reader = make(partition_count=3)
     end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(10))
-    parts: Any = reader.partitions(START, end)
-    assert [(part.first, part.count) for part in parts] == [(0, 3), (3, 3), (6, 4)]
+    partition_count: Any = reader.partitions(START, end)
+    assert [(each.part.first, each.part.count) for each in partition_count] == [
+        (0, 3),
+        (3, 3),
+        (6, 4),
+    ]
     assert reader.partitions(end, end) == []
-    assert len(make(parts=9, place=None, lease="other").partitions(START, START)) == 0
+    assert (
+        len(make(partition_count=9, redis_target=None, lease="other").partitions(START, START)) == 0
+    )
 
 
 def test_what_comes_later_is_for_the_next_run(make: Make, queue: Rsmq) -> None:
@@ -154,7 +160,7 @@ def test_a_zombie_reads_nothing_claims_nothing_and_ends_nothing(
     ):
         with pytest.raises(LeaseLost, match="is lost: process"):
             act()
-    with pytest.raises(LeaseLost, match="another query's by now"):
+    with pytest.raises(LeaseLost, match="no longer open for this query"):
         list(zombie.read(part))
     assert len(read(heir, START, end)) == 1
     assert len(queue.peek_messages("q", 9)) == 2
@@ -173,9 +179,9 @@ def test_a_keeper_that_finds_another_stops(make: Make, queue: Rsmq, db: redis.Re
     reader = make(lease_s=0.3)
     reader.initialOffset()
     db.hset(KEYS.ledger("q", "l"), mapping={"owner": "x", "label": "me", "until": 2**50})
-    assert reader._lease is not None
-    keeper = reader._lease._keeper
-    eventually(lambda: not keeper.is_alive())
+    assert reader._held is not None
+    thread = reader._held._thread
+    eventually(lambda: not thread.is_alive())
     with pytest.raises(LeaseLost, match="lost: me has it now"):
         reader.initialOffset()
 
@@ -189,7 +195,7 @@ def test_who_comes_back_too_late_is_told_that_others_have_its_messages(
     theirs = other.latestOffset(other.initialOffset(), ReadMaxRows(2))
     assert len(read(other, START, theirs)) == 2
     with pytest.raises(
-        EntriesLost, match="claim 1 of lease 'l' on queue 'q' was given up: this query"
+        EntriesLost, match="claim 1 of lease 'l' on queue 'q' is no longer open: this query"
     ):
         make().partitions(START, end)
     is_over(db, "until")
@@ -238,14 +244,14 @@ def test_a_claim_nobody_has_seen_leaves_out_what_others_have(
 def test_a_body_that_vanished_or_changed_is_a_row_that_says_so(
     make: Make, queue: Rsmq, db: redis.Redis
 ) -> None:
-    gone, changed, sound = queue.send_messages("q", [b"gone", b"changed", b"sound"])
+    deleted, changed, sound = queue.send_messages("q", [b"gone", b"changed", b"sound"])
     reader = make()
     end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(3))
-    queue.delete_message("q", gone)
+    queue.delete_message("q", deleted)
     db.hset(KEYS.data("q"), changed, b"else")
     rows = read(reader, START, end)
     assert [(row["id"], row["body"], row["fault"]) for row in rows] == [
-        (gone, None, "gone"),
+        (deleted, None, "gone"),
         (changed, b"else", "changed"),
         (sound, b"sound", None),
     ]
@@ -260,7 +266,9 @@ def test_a_claim_outlives_its_server(private_server: Server) -> None:
     with Rsmq(private_server.url) as client:
         client.create_queue("q")
         sent = client.send_messages("q", [b"a", b"b"])
-        reader = LeasedReader(LeasedMessages(KEYS), Place(private_server.url), "q", "l", Limits())
+        reader = LeasedReader(
+            LeasedMessages(KEYS), RedisTarget(private_server.url), "q", "l", LeaseOptions()
+        )
         end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(2))
         private_server.kill()
         private_server.restart()

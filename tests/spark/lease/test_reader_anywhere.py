@@ -1,4 +1,4 @@
-"""Wherever drivers die, each message is delivered once: for all protocols alike."""
+"""Drivers that crash at any step: each message is delivered once, in all protocols."""
 
 from __future__ import annotations
 
@@ -14,26 +14,31 @@ from hypothesis import strategies as st
 
 from tambomq.chasqui import BlockingQueue
 from tambomq.chasqui.keys import Keys as ChasquiKeys
-from tambomq.chasqui.lease_ops import Group
 from tambomq.gomq import keys as gomq_keys
 from tambomq.gomq import wire
-from tambomq.gomq.model import Options
 from tambomq.rsmq import Rsmq
 from tambomq.rsmq.keys import Keys as RsmqKeys
-from tambomq.spark.lease import Leased
-from tambomq.spark.leased import LeasedReader, Limits
-from tambomq.spark.leased_chasqui import LeasedJobs
-from tambomq.spark.leased_gomq import LeasedKey
-from tambomq.spark.leased_rsmq import LeasedMessages
+from tambomq.spark.formats.chasqui.leased import LeasedJobs
+from tambomq.spark.formats.gomq.leased import LeasedKey
+from tambomq.spark.formats.rsmq.leased import LeasedMessages
+from tambomq.spark.lease.leased_source import LeasedSource
+from tambomq.spark.lease.reader import LeasedReader, LeaseOptions
 from tests.servers import Server
-from tests.spark.fake_spark import Checkpoint, Died, Life, MortalPlace, die, run_until_empty
+from tests.spark.fake_spark import (
+    Checkpoint,
+    CrashingTarget,
+    DriverCrash,
+    StepsUntilCrash,
+    die,
+    run_until_empty,
+)
 
 
 @dataclass(frozen=True)
-class Kind:
+class ProtocolCase:
     """A protocol: how to fill its queue ``q``, and what is left there."""
 
-    source: Leased
+    source: LeasedSource
     ledger: str
     fill: Callable[[str, int], Sequence[str]]
     left: Callable[[Any], int]
@@ -66,19 +71,19 @@ def _left_in_gomq(db: Any) -> int:
 
 
 KINDS = {
-    "rsmq": Kind(
+    "rsmq": ProtocolCase(
         LeasedMessages(RsmqKeys()),
         RsmqKeys().ledger("q", "l"),
         _fill_rsmq,
         lambda db: db.zcard(RsmqKeys().messages("q")),
     ),
-    "chasqui": Kind(
-        LeasedJobs(Group()),
+    "chasqui": ProtocolCase(
+        LeasedJobs(),
         ChasquiKeys("q").ledger("l"),
         _fill_chasqui,
         lambda db: db.xlen(ChasquiKeys("q").stream),
     ),
-    "gomq": Kind(LeasedKey(Options()), gomq_keys.ledger("q", "l"), _fill_gomq, _left_in_gomq),
+    "gomq": ProtocolCase(LeasedKey(), gomq_keys.ledger("q", "l"), _fill_gomq, _left_in_gomq),
 }
 
 
@@ -88,29 +93,29 @@ KINDS = {
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
-    lives=st.lists(st.tuples(st.integers(1, 45), st.booleans()), max_size=6),
+    lifetimes=st.lists(st.tuples(st.integers(1, 45), st.booleans()), max_size=6),
     messages=st.integers(0, 25),
-    most=st.integers(1, 12),
+    max_count=st.integers(1, 12),
 )
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_wherever_drivers_die_each_message_is_delivered_once(
     server: Server,
     db: redis.Redis,
-    kind: Kind,
-    lives: list[tuple[int, bool]],
+    kind: ProtocolCase,
+    lifetimes: list[tuple[int, bool]],
     messages: int,
-    most: int,
+    max_count: int,
 ) -> None:
     db.flushall()
     sent = kind.fill(server.url, messages)
     checkpoint = Checkpoint()
-    for steps, does_the_last in [*lives, (1_000_000, True)]:
-        life = Life(steps, does_the_last)
-        place: Any = MortalPlace(server.url, life)
-        reader = LeasedReader(kind.source, place, "q", "l", Limits(lease_s=3600))
+    for steps, does_the_last in [*lifetimes, (1_000_000, True)]:
+        life = StepsUntilCrash(steps, does_the_last)
+        redis_target: Any = CrashingTarget(server.url, life)
+        reader = LeasedReader(kind.source, redis_target, "q", "l", LeaseOptions(lease_s=3600))
         try:
-            run_until_empty(reader, checkpoint, life, most)
-        except Died:
+            run_until_empty(reader, checkpoint, life, max_count)
+        except DriverCrash:
             pass
         finally:
             die(reader)

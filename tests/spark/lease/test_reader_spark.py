@@ -12,8 +12,8 @@ from pyspark.sql import functions as f
 
 from tambomq.errors import SettingsError
 from tambomq.rsmq import Rsmq
-from tambomq.spark import schemas
-from tambomq.spark.verdict import settle
+from tambomq.spark.core import schemas
+from tambomq.spark.lease.verdicts import settle
 from tests.servers import Server
 
 
@@ -24,8 +24,8 @@ def queue(rsmq: Rsmq) -> Rsmq:
 
 
 def stream(spark: SparkSession, server: Server, **options: Any) -> DataFrame:
-    wanted = {"url": server.url, "queue": "q", "lease": "l", **options}
-    return spark.readStream.format("rsmq").options(**wanted).load()
+    selector = {"url": server.url, "queue": "q", "lease": "l", **options}
+    return spark.readStream.format("rsmq").options(**selector).load()
 
 
 def run(rows: DataFrame, folder: Path, act: Any) -> None:
@@ -89,12 +89,12 @@ def test_a_second_query_with_the_same_lease_is_refused(
     query = first.option("checkpointLocation", str(tmp_path / "first")).start()
     try:
         query.processAllAvailable()
-        told = refusal(stream(spark, server), tmp_path)
-        assert "lease 'l' on queue 'q' is held by process" in told
+        error = refusal(stream(spark, server), tmp_path)
+        assert "lease 'l' on queue 'q' is held by process" in error
     finally:
         query.stop()
 
 
 def test_a_source_without_verdicts_is_told(spark: SparkSession) -> None:
-    with pytest.raises(SettingsError, match="GOMQ knows neither retries nor dead letters"):
+    with pytest.raises(SettingsError, match="GOMQ has neither retries nor dead letters"):
         settle(spark.range(1), lease="l", source="gomq")

@@ -8,8 +8,8 @@ import pytest
 import redis
 
 from tambomq.errors import LocalProtocolError
-from tambomq.spark import fence
-from tambomq.spark.fence import Task
+from tambomq.spark.sink import fence
+from tambomq.spark.sink.fence import Task
 from tambomq.store.sync import Store
 from tests.spark.sinking import Context
 
@@ -19,7 +19,7 @@ KEY = "some:fence"
 def test_a_token_names_query_batch_partition_and_chunk() -> None:
     task = fence.stream_task(Context(partition=3, query="q", batch=7))
     assert task == Task("q", 7, 3)
-    assert task.mark(5, "digest") == (7, "7/3/5", "digest", fence.WEEK_S)
+    assert task.chunk_token(5, "digest") == (7, "7/3/5", "digest", fence.WEEK_S)
 
 
 def test_a_batch_write_is_named_by_its_run() -> None:

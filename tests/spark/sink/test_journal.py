@@ -13,9 +13,9 @@ import redis
 from tambomq.clock import now_ms
 from tambomq.errors import LocalProtocolError, SettingsError
 from tambomq.journal.keys import Keys
-from tambomq.spark.sink import StreamWriter
-from tambomq.spark.table import Bounds
-from tambomq.spark.tambo_tables import Journal
+from tambomq.spark.core.table import ColumnBounds
+from tambomq.spark.formats.tambo.tables import JournalTable
+from tambomq.spark.sink.writer import StreamWriter
 from tambomq.store.sync import Store
 from tests.chasqui.stored import rows as entries
 from tests.servers import Server
@@ -33,10 +33,10 @@ def tracebacks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def read(server: Server, queue: str = "q", protocol: str = "rsmq") -> list[dict[str, Any]]:
     """The journal as the format's table has it."""
-    store, journal = Store(server.url), Journal(protocol)
+    store, journal = Store(server.url), JournalTable(protocol)
     try:
-        [part] = journal.cut(store, queue, Bounds(), 1)
-        return [row for b in journal.read(store, part, Bounds()) for row in b.to_pylist()]
+        [part] = journal.cut(store, queue, ColumnBounds(), 1)
+        return [row for b in journal.read(store, part, ColumnBounds()) for row in b.to_pylist()]
     finally:
         store.close()
 

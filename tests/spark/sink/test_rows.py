@@ -16,9 +16,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from tambomq.errors import SettingsError
-from tambomq.spark import sink_rows
-from tambomq.spark.chasqui_sink import as_packed
-from tambomq.spark.sink_rows import MOST_BYTES, MOST_ROWS, Field, Layout, layout
+from tambomq.spark.formats.chasqui.sink import as_packed
+from tambomq.spark.sink import rows as sink_rows
+from tambomq.spark.sink.rows import MAX_BYTES, MAX_ROWS, Field, Layout, layout
 from tests.spark.sinking import batches, sink, table
 
 FIELDS = (Field("body", "STRING or BINARY", sink_rows.as_bytes), Field("queue", "STRING"))
@@ -44,8 +44,8 @@ def test_chunks_do_not_depend_on_how_rows_are_handed_over(sizes: list[int], at_o
         start += size
     once = list(places.chunks(batches(rows, 10_000)))
     assert list(places.chunks(handed)) == once
-    assert [len(each) for each in once[:-1]] == [MOST_ROWS] * len(once[:-1])
-    assert [each.first for each in once] == [MOST_ROWS * n for n in range(len(once))]
+    assert [len(each) for each in once[:-1]] == [MAX_ROWS] * len(once[:-1])
+    assert [each.first for each in once] == [MAX_ROWS * n for n in range(len(once))]
     found = [body for each in once for body in each.get("body")]
     assert found == [b"%d" % n for n in range(sum(sizes))]
 
@@ -64,14 +64,14 @@ def test_a_chunk_ends_where_the_next_row_has_no_place(
         expected[-1].append(body)
         size += length
     rows = table(body=(bodies, pa.binary()))
-    places = replace(laid_out(rows), most_rows=7)
-    with mock.patch.object(sink_rows, "MOST_BYTES", 40):
+    places = replace(laid_out(rows), max_rows=7)
+    with mock.patch.object(sink_rows, "MAX_BYTES", 40):
         found = [each.get("body") for each in places.chunks(batches(rows, at_once))]
     assert found == expected
 
 
 def test_large_rows_make_short_chunks_and_the_largest_one_of_their_own() -> None:
-    sizes = [10, MOST_BYTES // 2, MOST_BYTES // 2, MOST_BYTES + 1, 10, MOST_BYTES - 10, 1]
+    sizes = [10, MAX_BYTES // 2, MAX_BYTES // 2, MAX_BYTES + 1, 10, MAX_BYTES - 10, 1]
     rows = table(body=[b"x" * size for size in sizes], queue=[str(n) for n in range(7)])
     for at_once in (1, 3, 100):
         found = list(laid_out(rows).chunks(batches(rows, at_once)))

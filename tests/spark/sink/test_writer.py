@@ -25,7 +25,7 @@ from tambomq.gomq import keys as gomq_keys
 from tambomq.gomq import wire
 from tambomq.rsmq import Rsmq
 from tambomq.rsmq.keys import Keys
-from tambomq.spark.sink import StreamWriter, Written
+from tambomq.spark.sink.writer import StreamWriter, WriteResult
 from tambomq.store.sync import Store
 from tests.chasqui.stored import delayed, jobs
 from tests.servers import Server
@@ -202,9 +202,9 @@ def test_what_was_left_out_is_logged_when_the_batch_is_committed(
     done = stream("rsmq", rows, **options)
     with caplog.at_level(logging.WARNING):
         StreamWriter(sink("rsmq", rows, **options), Context()).commit([done], 0)
-    [told] = caplog.messages
-    assert told.startswith("rsmq: 20 rows were left out, such as 'row 1: body is null; row 2")
-    assert "row 6" not in told
+    [logged] = caplog.messages
+    assert logged.startswith("rsmq: 20 rows were left out, such as 'row 1: body is null; row 2")
+    assert "row 6" not in logged
     assert bodies(queues) == [b"a"]
 
 
@@ -228,18 +228,18 @@ def test_a_queue_that_is_deleted_meanwhile_takes_nothing(queues: Rsmq, server: S
 def test_a_server_that_is_away_is_told_without_its_password(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tambomq.spark.options.Store", partial(Store, patience_s=0.1))
+    monkeypatch.setattr("tambomq.spark.core.options.Store", partial(Store, patience_s=0.1))
     rows = numbered(1)
     made = sink("rsmq", rows, url="redis://:secret@127.0.0.1:1", queue="q")
     assert "secret" not in repr(made)
-    with pytest.raises(StoreUnavailable) as told:
+    with pytest.raises(StoreUnavailable) as error:
         StreamWriter(made, Context()).write(iter(batches(rows, 1)))
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(error.value)
 
 
 def test_no_rows_write_nothing_and_need_no_server() -> None:
     done = stream("rsmq", numbered(0), url="redis://127.0.0.1:1", queue="q")
-    assert done == Written("query")
+    assert done == WriteResult("query")
 
 
 @pytest.mark.parametrize("source", SINKS)

@@ -1,4 +1,4 @@
-"""Whatever dies while rows are being written, each is in the queue once in the end."""
+"""Crashes during a write: in the end each row is in the queue once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tambomq.rsmq import Rsmq
 from tambomq.rsmq.keys import Keys
 from tests.servers import Server
 from tests.spark import sampling
-from tests.spark.dying import Doom, Event, run
+from tests.spark.dying import CrashPlan, Event, run
 
 JOB = "tests.spark.sink_job"
 FILES, LINES = 6, 2500
@@ -42,15 +42,15 @@ def test_a_query_that_was_killed_goes_on_and_writes_each_row_once(
     rsmq: Rsmq, server: Server, tmp_path: Path, lines: list[str]
 ) -> None:
     rsmq.create_queue("q")
-    told = {"url": server.url, "folder": str(tmp_path)}
+    args = {"url": server.url, "folder": str(tmp_path)}
     for batch, point in enumerate(sampling.some("sinks", ("between chunks", "in sink commit"), 1)):
-        doom = Doom(str(tmp_path), (Event(point, batch),))
-        status, log = run(JOB, tmp_path, {**told, "doom": doom.told()})
+        doom = CrashPlan(str(tmp_path), (Event(point, batch),))
+        status, log = run(JOB, tmp_path, {**args, "doom": doom.to_json()})
         assert status != 0
         assert doom.has_come(), log
         # The batches before, and of this one as much as was written before the end came.
         assert 1000 <= len(bodies(rsmq)) - batch * 2 * LINES <= 2 * LINES
-    status, log = run(JOB, tmp_path, {**told, "doom": Doom(str(tmp_path)).told()})
+    status, log = run(JOB, tmp_path, {**args, "doom": CrashPlan(str(tmp_path)).to_json()})
     assert status == 0, log
     assert bodies(rsmq) == lines
 
@@ -62,8 +62,8 @@ def test_a_task_that_is_run_again_writes_its_rows_once(
     rsmq: Rsmq, server: Server, tmp_path: Path, db: redis.Redis
 ) -> None:
     rsmq.create_queue("q")
-    told = {"url": server.url, "folder": str(tmp_path), "retry": True}
-    status, log = run(JOB, tmp_path, told)
+    args = {"url": server.url, "folder": str(tmp_path), "retry": True}
+    status, log = run(JOB, tmp_path, args)
     assert status == 0, log
     assert len(list(tmp_path.glob("failed-*"))) == 2
     assert bodies(rsmq) == sorted(str(n) for n in range(10_000))

@@ -1,4 +1,4 @@
-"""Whatever a sink is handed, a row is written once, or told with its reason and not written."""
+"""Arbitrary input to a sink: a row is written once, or refused with its reason."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tambomq.gomq import keys as gomq_keys
 from tambomq.journal.keys import Keys as JournalKeys
 from tambomq.rsmq import Rsmq
 from tambomq.rsmq.keys import Keys as RsmqKeys
-from tambomq.spark.sink import StreamWriter
+from tambomq.spark.sink.writer import StreamWriter
 from tambomq.store.sync import Store
 from tests.chasqui.stored import delayed, jobs
 from tests.servers import Server, binaries
@@ -42,7 +42,7 @@ def tracebacks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits long for a server."""
-    monkeypatch.setattr("tambomq.spark.options.Store", partial(Store, patience_s=0.2))
+    monkeypatch.setattr("tambomq.spark.core.options.Store", partial(Store, patience_s=0.2))
 
 
 def make(url: str) -> None:
@@ -195,9 +195,9 @@ def test_a_password_that_is_wrong_does_not_show(source: str) -> None:
         url = f"redis://:hush-hush@127.0.0.1:{server.port}"
         rows = numbered(source, 1)
         made = sink(source, rows, url=url, queue="q")
-        with pytest.raises(StoreRefused) as told:
+        with pytest.raises(StoreRefused) as error:
             StreamWriter(made, Context()).write(iter(batches(rows, 1)))
-    assert "hush" not in str(told.value) + repr(told.value) + repr(made)
+    assert "hush" not in str(error.value) + repr(error.value) + repr(made)
 
 
 @pytest.mark.parametrize("source", SINKS)

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from tambomq.chasqui.keys import Keys as ChasquiKeys
-from tambomq.chasqui.packing import encode_payload
+from tambomq.chasqui.wire.msgpack import encode_payload
 from tambomq.errors import JournalFull, SettingsError, StoreError
 from tambomq.gomq import keys as gomq_keys
 from tambomq.gomq import wire
@@ -59,7 +59,7 @@ def held(db: redis.Redis) -> Callable[[str], Pairs]:
 
 
 @pytest.fixture
-def told(server: Server) -> Callable[[str], Pairs]:
+def journalled(server: Server) -> Callable[[str], Pairs]:
     """Return ids and bodies that the journal says were sent, in order."""
 
     def look(source: str) -> Pairs:
@@ -75,14 +75,14 @@ Look = Callable[[str], Pairs]
 
 @pytest.mark.parametrize("source", FORMATS)
 def test_the_journal_says_what_was_written(
-    options: dict[str, Any], held: Look, told: Look, source: str
+    options: dict[str, Any], held: Look, journalled: Look, source: str
 ) -> None:
     rows = numbered(source, 2500)
     assert stream(source, rows, **options).written == 2500
-    assert told(source) == held(source)
-    assert len(told(source)) == 2500
+    assert journalled(source) == held(source)
+    assert len(journalled(source)) == 2500
     assert stream(source, rows, **options).repeated == 2500
-    assert len(told(source)) == 2500
+    assert len(journalled(source)) == 2500
 
 
 @pytest.mark.parametrize("source", FORMATS)
@@ -120,21 +120,21 @@ def test_delays_and_names_are_recorded(options: dict[str, Any], server: Server) 
 
 
 def test_an_id_that_counts_once_is_recorded_once(
-    options: dict[str, Any], held: Look, told: Look
+    options: dict[str, Any], held: Look, journalled: Look
 ) -> None:
     rows = table(data=[1, 2, 3, 4], id=["x", "x", "y", "y"], delay_ms=[0, 0, 60_000, 60_000])
     stream("chasqui", rows, **options)
-    assert told("chasqui") == held("chasqui") == [("x", b"\x01"), ("y", b"\x03")]
+    assert journalled("chasqui") == held("chasqui") == [("x", b"\x01"), ("y", b"\x03")]
 
 
 @pytest.mark.parametrize("source", FORMATS)
 def test_a_full_journal_keeps_the_whole_chunk_out_until_there_is_room(
-    options: dict[str, Any], server: Server, held: Look, told: Look, source: str
+    options: dict[str, Any], server: Server, held: Look, journalled: Look, source: str
 ) -> None:
     rows, options = numbered(source, 1500), {**options, "journalMaxEntries": "1400"}
     with pytest.raises(JournalFull, match="journal of queue 'q' is full: 1400 entries"):
         stream(source, rows, **options)
-    before = told(source)
+    before = journalled(source)
     assert (before, len(before)) == (held(source), 1000)
     found = state(server.url, source, "q")
     assert found is not None
@@ -142,7 +142,7 @@ def test_a_full_journal_keeps_the_whole_chunk_out_until_there_is_room(
     commit_all(server.url, source, "q")
     done = stream(source, rows, **options)
     assert (done.written, done.repeated) == (500, 1000)
-    assert before + told(source)[1:] == held(source)
+    assert before + journalled(source)[1:] == held(source)
 
 
 def test_bytes_are_bounded_too(options: dict[str, Any], held: Look) -> None:
@@ -153,7 +153,7 @@ def test_bytes_are_bounded_too(options: dict[str, Any], held: Look) -> None:
 
 @pytest.mark.parametrize("source", FORMATS)
 def test_a_task_that_is_killed_anywhere_is_recorded_once(
-    options: dict[str, Any], db: redis.Redis, held: Look, told: Look, source: str
+    options: dict[str, Any], db: redis.Redis, held: Look, journalled: Look, source: str
 ) -> None:
     rows = numbered(source, 2500)
     for trips in range(10):
@@ -162,10 +162,10 @@ def test_a_task_that_is_killed_anywhere_is_recorded_once(
         work = partial(stream, source, rows, context, **options)
         before = len(held(source))
         killed = dies_after(trips, work)
-        assert told(source) == held(source)[before:], trips
+        assert journalled(source) == held(source)[before:], trips
         work()
-        assert told(source) == held(source)[before:], trips
-        assert len(told(source)) == 2500, trips
+        assert journalled(source) == held(source)[before:], trips
+        assert len(journalled(source)) == 2500, trips
         if not killed:
             assert trips > 1
             return

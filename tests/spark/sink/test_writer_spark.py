@@ -1,4 +1,4 @@
-"""Rows of Spark become messages: at once and in streams, and what does not fit is told."""
+"""Rows written by Spark become messages, in batches and streams; invalid ones are refused."""
 
 from __future__ import annotations
 
@@ -111,9 +111,9 @@ def test_a_write_that_cannot_be_is_refused_in_one_line(
     fault: str,
 ) -> None:
     rsmq.create_queue("q")
-    with pytest.raises(PySparkException, match=fault) as told:
+    with pytest.raises(PySparkException, match=fault) as error:
         save(spark.sql(query), "rsmq", server, **options)
-    assert "Traceback" not in str(told.value)
+    assert "Traceback" not in str(error.value)
     assert bodies(rsmq) == []
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tambomq.chasqui.keys import Keys as ChasquiKeys
-from tambomq.chasqui.packing import decode_payload
+from tambomq.chasqui.wire.msgpack import decode_payload
 from tambomq.gomq import keys as gomq_keys
 from tambomq.gomq import wire
 from tambomq.journal.keys import Keys as JournalKeys
@@ -179,7 +179,7 @@ def test_what_cannot_be_written_is_told_in_one_line_without_a_password(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     fill(tmp_path, 1)
-    told = []
+    texts = []
     with Server(binaries.valkey(), password="hush-hush") as server:
         wrong = f"redis://:hush-nobody@127.0.0.1:{server.port}"
         for source in SINKS:
@@ -192,17 +192,17 @@ def test_what_cannot_be_written_is_told_in_one_line_without_a_password(
             ):
                 with pytest.raises(PySparkException, match=fault) as refused:
                     rows.mode(mode).save()
-                told.append(str(refused.value))
+                texts.append(str(refused.value))
         with pytest.raises(StreamingQueryException, match="WRONGPASS") as failed:
             run(spark, "gomq", wrong, tmp_path)
-        told.append(str(failed.value))
+        texts.append(str(failed.value))
         away = server.url
     rows = spark.sql("SELECT 'a' AS payload").write.format("gomq").options(url=away, queue="q")
     with pytest.raises(PySparkException, match="cannot reach") as refused:
         rows.mode("append").save()
-    told.append(str(refused.value))
+    texts.append(str(refused.value))
     # What Spark's own page would show.
     java: Any = spark._jsparkSession
     shown = java.sharedState().statusStore().executionsList()
-    told += [shown.apply(place).toString() for place in range(shown.size())]
-    assert "hush" not in "".join(told)
+    texts += [shown.apply(index).toString() for index in range(shown.size())]
+    assert "hush" not in "".join(texts)

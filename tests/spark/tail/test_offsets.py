@@ -8,25 +8,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tambomq.spark.stream_cuts import LAST, number
-from tambomq.spark.tail_offsets import (
+from tambomq.spark.core.stream_cuts import LAST, number
+from tambomq.spark.tail.offsets import (
     START,
-    Mark,
-    Stream,
-    at_most,
+    StreamOffset,
+    StreamState,
+    advance,
+    backlog_bound,
     before,
+    clip,
+    decode,
+    encode,
     lag_ms,
     lost,
-    moved,
-    read,
-    shares,
+    share_rows,
     starting,
-    within,
-    written,
 )
 
-marks = st.builds(
-    Mark,
+offsets = st.builds(
+    StreamOffset,
     id=st.integers(0, LAST),
     added=st.none() | st.integers(0, 2**63 - 1),
     lost=st.integers(0, 2**40),
@@ -34,15 +34,15 @@ marks = st.builds(
 queues = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 
 
-@given(st.dictionaries(queues, marks))
-def test_an_offset_comes_back_as_it_was(found: dict[str, Mark]) -> None:
-    assert read(written(found)) == found
+@given(st.dictionaries(queues, offsets))
+def test_an_offset_comes_back_as_it_was(found: dict[str, StreamOffset]) -> None:
+    assert decode(encode(found)) == found
 
 
-@given(st.dictionaries(queues, marks, min_size=2))
-def test_equal_marks_are_equal_text(found: dict[str, Mark]) -> None:
+@given(st.dictionaries(queues, offsets, min_size=2))
+def test_equal_offsets_are_equal_text(found: dict[str, StreamOffset]) -> None:
     turned = dict(reversed(found.items()))
-    assert list(written(found).items()) == list(written(turned).items())
+    assert list(encode(found).items()) == list(encode(turned).items())
 
 
 @pytest.mark.parametrize(
@@ -69,24 +69,24 @@ def test_equal_marks_are_equal_text(found: dict[str, Mark]) -> None:
 )
 def test_what_is_no_offset_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match="'q'"):
-        read({"q": value})
+        decode({"q": value})
 
 
 def test_a_query_begins_where_it_is_told() -> None:
     assert starting("Earliest") == "earliest"
     assert starting("latest") == "latest"
-    told = '{"a": "latest", "b": "7-1", "c": {"id": "5", "added": 3}}'
-    assert starting(told) == {
+    given = '{"a": "latest", "b": "7-1", "c": {"id": "5", "added": 3}}'
+    assert starting(given) == {
         "a": "latest",
-        "b": Mark(number("7-1")),
-        "c": Mark(number("5-0"), 3),
+        "b": StreamOffset(number("7-1")),
+        "c": StreamOffset(number("5-0"), 3),
     }
 
 
-@pytest.mark.parametrize("told", ["", "first", "[]", '"latest"', '{"q": "soon"}', "{"])
-def test_a_beginning_that_is_none_is_refused(told: str) -> None:
+@pytest.mark.parametrize("given", ["", "first", "[]", '"latest"', '{"q": "soon"}', "{"])
+def test_a_beginning_that_is_none_is_refused(given: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        starting(told)
+        starting(given)
 
 
 def test_lag_is_that_of_the_queue_furthest_behind() -> None:
@@ -95,7 +95,7 @@ def test_lag_is_that_of_the_queue_furthest_behind() -> None:
     assert lag_ms({"a": "900-0", "b": "1000-5"}, latest) == 0
 
 
-# ── what is gone ─────────────────────────────────────────────────────────────
+# ── lost entries ──────────────────────────────────────────────────────────────
 
 
 class Simulated:
@@ -109,18 +109,20 @@ class Simulated:
         self.ever.append((self.ever[-1] if self.ever else 0) + gap)
         self.kept.append(self.ever[-1])
 
-    def seen(self) -> Stream:
+    def seen(self) -> StreamState:
         last = self.ever[-1] if self.ever else 0
-        return Stream(self.kept[0] if self.kept else None, last, len(self.kept), len(self.ever))
+        return StreamState(
+            self.kept[0] if self.kept else None, last, len(self.kept), len(self.ever)
+        )
 
-    def mark(self, place: int) -> Mark:
-        """A mark as a reader makes it: at the end, or just before an entry that is there."""
-        if place >= len(self.kept):
+    def offset(self, index: int) -> StreamOffset:
+        """An offset as a reader makes it: at the end, or just before an existing entry."""
+        if index >= len(self.kept):
             return self.seen().end
-        return Mark(self.kept[place] - 1)
+        return StreamOffset(self.kept[index] - 1)
 
-    def unread_and_gone(self, mark: Mark) -> int:
-        return len([id for id in self.ever if id > mark.id and id not in self.kept])
+    def unread_and_removed(self, offset: StreamOffset) -> int:
+        return len([id for id in self.ever if id > offset.id and id not in self.kept])
 
 
 gaps = st.lists(st.integers(1, 3), min_size=1, max_size=12)
@@ -128,73 +130,73 @@ gaps = st.lists(st.integers(1, 3), min_size=1, max_size=12)
 
 @given(gaps, st.integers(0, 12), gaps, st.integers(0, 24))
 def test_trimming_is_seen_exactly_when_it_took_what_was_unread(
-    first: list[int], place: int, then: list[int], trimmed: int
+    first: list[int], index: int, then: list[int], trimmed: int
 ) -> None:
     stream = Simulated()
     for gap in first:
         stream.add(gap)
-    mark = stream.mark(place)
+    offset = stream.offset(index)
     for gap in then:
         stream.add(gap)
     del stream.kept[:trimmed]
-    gone = stream.unread_and_gone(mark)
-    if not mark.id:
-        assert lost(mark, stream.seen()) == 0
-    elif mark.added is None:
-        assert lost(mark, stream.seen()) == min(1, gone)
+    removed = stream.unread_and_removed(offset)
+    if not offset.id:
+        assert lost(offset, stream.seen()) == 0
+    elif offset.added is None:
+        assert lost(offset, stream.seen()) == min(1, removed)
     else:
-        assert lost(mark, stream.seen()) == gone
+        assert lost(offset, stream.seen()) == removed
 
 
 @given(gaps, st.integers(0, 12), gaps, st.sets(st.integers(0, 23)))
 def test_deleting_what_was_read_is_no_loss(
-    first: list[int], place: int, then: list[int], deleted: set[int]
+    first: list[int], index: int, then: list[int], deleted: set[int]
 ) -> None:
     stream = Simulated()
     for gap in first:
         stream.add(gap)
-    mark = stream.mark(place)
+    offset = stream.offset(index)
     for gap in then:
         stream.add(gap)
     stream.kept = [id for at, id in enumerate(stream.kept) if at not in deleted]
-    assert lost(mark, stream.seen()) <= stream.unread_and_gone(mark)
+    assert lost(offset, stream.seen()) <= stream.unread_and_removed(offset)
 
 
 def test_a_stream_that_was_made_anew_has_lost_only_what_it_lost_since() -> None:
-    mark = Mark(number("100-0"), added=50)
-    assert lost(mark, Stream(number("200-0"), number("300-0"), 10, 10)) == 0
-    assert lost(mark, Stream(number("200-0"), number("300-0"), 10, 13)) == 3
+    offset = StreamOffset(number("100-0"), added=50)
+    assert lost(offset, StreamState(number("200-0"), number("300-0"), 10, 10)) == 0
+    assert lost(offset, StreamState(number("200-0"), number("300-0"), 10, 13)) == 3
 
 
 def test_a_stream_that_is_gone_has_lost_nothing_that_anybody_knows() -> None:
-    assert lost(Mark(number("100-0"), added=50), Stream()) == 0
+    assert lost(StreamOffset(number("100-0"), added=50), StreamState()) == 0
 
 
 # ── where a batch ends ───────────────────────────────────────────────────────
 
 
 @given(gaps, st.integers(0, 12))
-def test_nobody_expects_less_than_there_is(all_gaps: list[int], place: int) -> None:
+def test_the_backlog_is_never_underestimated(all_gaps: list[int], index: int) -> None:
     stream = Simulated()
     for gap in all_gaps:
         stream.add(gap)
-    mark = stream.mark(place)
-    waiting = len([id for id in stream.kept if id > mark.id])
-    assert at_most(mark, stream.seen()) >= waiting
-    assert bool(at_most(mark, stream.seen())) == (mark.id < stream.ever[-1])
+    offset = stream.offset(index)
+    waiting = len([id for id in stream.kept if id > offset.id])
+    assert backlog_bound(offset, stream.seen()) >= waiting
+    assert bool(backlog_bound(offset, stream.seen())) == (offset.id < stream.ever[-1])
 
 
 @given(st.dictionaries(queues, st.integers(0, 1000)), st.integers(1, 500))
-def test_rows_are_dealt_out_in_full_and_to_all(backlog: dict[str, int], most: int) -> None:
-    dealt = shares({}, backlog, most)
-    assert sum(dealt.values()) == min(most, sum(backlog.values()))
+def test_rows_are_dealt_out_in_full_and_to_all(backlog: dict[str, int], max_rows: int) -> None:
+    dealt = share_rows({}, backlog, max_rows)
+    assert sum(dealt.values()) == min(max_rows, sum(backlog.values()))
     assert all(0 < rows <= backlog[queue] for queue, rows in dealt.items())
     waiting = sum(1 for count in backlog.values() if count)
-    assert len(dealt) == min(waiting, most)
+    assert len(dealt) == min(waiting, max_rows)
 
 
 def test_a_small_backlog_leaves_its_share_to_the_others() -> None:
-    assert shares({}, {"big": 100, "huge": 1000, "small": 2}, 50) == {
+    assert share_rows({}, {"big": 100, "huge": 1000, "small": 2}, 50) == {
         "small": 2,
         "big": 24,
         "huge": 24,
@@ -202,27 +204,27 @@ def test_a_small_backlog_leaves_its_share_to_the_others() -> None:
 
 
 def test_where_rows_are_fewer_than_queues_those_furthest_behind_come_first() -> None:
-    places = {"a": Mark(3), "b": Mark(1), "c": Mark(2)}
-    assert shares(places, {"a": 9, "b": 9, "c": 9}, 2) == {"b": 1, "c": 1}
+    places = {"a": StreamOffset(3), "b": StreamOffset(1), "c": StreamOffset(2)}
+    assert share_rows(places, {"a": 9, "b": 9, "c": 9}, 2) == {"b": 1, "c": 1}
 
 
 def test_a_batch_ends_before_the_next_entry_and_never_behind_its_goal() -> None:
-    goal = Mark(100, 7)
-    assert before(50, goal) == Mark(49)
-    assert before(100, goal) == Mark(99)
+    goal = StreamOffset(100, 7)
+    assert before(50, goal) == StreamOffset(49)
+    assert before(100, goal) == StreamOffset(99)
     assert before(101, goal) is goal
     assert before(LAST, goal) is goal
 
 
-def test_a_mark_moves_forward_only_and_keeps_count_of_what_was_lost() -> None:
-    start = Mark(50, 5, lost=2)
-    assert moved(start, Mark(60, 9), 3) == Mark(60, 9, lost=5)
-    assert moved(start, Mark(40, 4), 0) == start
+def test_an_offset_moves_forward_only_and_keeps_count_of_what_was_lost() -> None:
+    start = StreamOffset(50, 5, lost=2)
+    assert advance(start, StreamOffset(60, 9), 3) == StreamOffset(60, 9, lost=5)
+    assert advance(start, StreamOffset(40, 4), 0) == start
 
 
 def test_a_range_is_where_entries_can_be() -> None:
-    seen = Stream(10, 20, 5, 5)
-    assert within(START.id, seen, 15) == (10, 15)
-    assert within(12, seen, 40) == (13, 20)
-    assert within(20, seen, 40) is None
-    assert within(0, Stream(None, 20, 0, 5), 40) is None
+    seen = StreamState(10, 20, 5, 5)
+    assert clip(START.id, seen, 15) == (10, 15)
+    assert clip(12, seen, 40) == (13, 20)
+    assert clip(20, seen, 40) is None
+    assert clip(0, StreamState(None, 20, 0, 5), 40) is None

@@ -12,12 +12,12 @@ import redis
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from tambomq.errors import InvalidFormat, QueueError, SettingsError, WrongType
-from tambomq.spark.chasqui_tables import Entries
-from tambomq.spark.options import Given
-from tambomq.spark.stream_cuts import number
-from tambomq.spark.tail import TailReader, tail_reader
-from tambomq.spark.tail_offsets import Mark
-from tambomq.spark.tail_options import OPTIONS
+from tambomq.spark.core.options import SourceOptions
+from tambomq.spark.core.stream_cuts import number
+from tambomq.spark.formats.chasqui.streams import StreamTable
+from tambomq.spark.tail.offsets import StreamOffset
+from tambomq.spark.tail.options import OPTIONS
+from tambomq.spark.tail.reader import TailReader, tail_reader
 from tests.servers import Server
 from tests.spark.tailing import JOURNAL, Query, bodies, column, fill, key, reader, spread
 
@@ -54,7 +54,7 @@ def texts(numbers: range) -> list[str]:
 
 
 def test_every_entry_comes_once_and_in_order(follow: Follow, db: redis.Redis) -> None:
-    query = Query(follow("q", parts=1))
+    query = Query(follow("q", partition_count=1))
     fill(db, "q", range(2500))
     assert bodies(query.batch() or []) == texts(range(2500))
     assert query.batch() is None
@@ -72,18 +72,18 @@ def test_a_stream_that_is_not_there_yet_is_waited_for(follow: Follow, db: redis.
 
 def test_tasks_share_a_batch_and_no_row_is_in_two(follow: Follow, db: redis.Redis) -> None:
     fill(db, "q", range(5000), ids=spread(1_000, 7))
-    query = Query(follow("q", parts=4))
+    query = Query(follow("q", partition_count=4))
     rows = bodies(query.batch() or [])
     assert sorted(rows, key=int) == texts(range(5000))
-    parts = query.source.partitions(*query.batches[-1])
-    sizes = [len(bodies(query.source.read(part))) for part in parts]
+    partition_count = query.source.partitions(*query.batches[-1])
+    sizes = [len(bodies(query.source.read(part))) for part in partition_count]
     assert len(sizes) == 4
     assert max(sizes) < 2 * min(sizes)
 
 
 def test_a_batch_that_is_read_again_has_the_same_rows(follow: Follow, db: redis.Redis) -> None:
     fill(db, "q", range(3000))
-    query = Query(follow("q", parts=3))
+    query = Query(follow("q", partition_count=3))
     first = sorted(bodies(query.batch() or []), key=int)
     fill(db, "q", range(3000, 3100))
     assert sorted(bodies(query.again(-1)), key=int) == first
@@ -107,7 +107,7 @@ def test_a_pattern_finds_queues_that_appear_later(follow: Follow, db: redis.Redi
 def test_too_many_queues_are_refused(
     follow: Follow, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tambomq.spark.tail.MOST_QUEUES", 3)
+    monkeypatch.setattr("tambomq.spark.tail.reader.MAX_QUEUES", 3)
     for queue in "abcd":
         fill(db, queue, [1])
     with pytest.raises(SettingsError, match="more than 3"):
@@ -119,7 +119,7 @@ def test_too_many_queues_are_refused(
 
 def test_exact_rows_are_exact(follow: Follow, db: redis.Redis) -> None:
     fill(db, "q", range(2750))
-    query = Query(follow("q", most_rows=1100, exact_rows=True, parts=1))
+    query = Query(follow("q", max_rows=1100, exact_rows=True, partition_count=1))
     assert [bodies(rows) for rows in query.all()] == [
         texts(range(1100)),
         texts(range(1100, 2200)),
@@ -129,7 +129,7 @@ def test_exact_rows_are_exact(follow: Follow, db: redis.Redis) -> None:
 
 def test_a_limit_of_rows_holds_about(follow: Follow, db: redis.Redis) -> None:
     fill(db, "q", range(10_000), ids=spread(1_000, 3))
-    query = Query(follow("q", most_rows=1000, parts=1))
+    query = Query(follow("q", max_rows=1000, partition_count=1))
     found = [bodies(rows) for rows in query.all()]
     assert [each for rows in found for each in rows] == texts(range(10_000))
     assert max(map(len, found)) <= 1100
@@ -146,7 +146,7 @@ def test_a_limit_of_rows_holds_about_where_traffic_comes_in_bursts(
             range(burst * 2000, burst * 2000 + 2000),
             ids=spread((burst + 1) * 3_600_000, 1),
         )
-    query = Query(follow("q", most_rows=1000, parts=1))
+    query = Query(follow("q", max_rows=1000, partition_count=1))
     found = [bodies(rows) for rows in query.all()]
     assert [each for rows in found for each in rows] == texts(range(10_000))
     assert max(map(len, found)) <= 2000
@@ -155,7 +155,7 @@ def test_a_limit_of_rows_holds_about_where_traffic_comes_in_bursts(
 def test_a_limit_of_rows_is_shared_by_all_queues(follow: Follow, db: redis.Redis) -> None:
     for queue in ("a", "b", "c"):
         fill(db, queue, range(500))
-    query = Query(follow("a", "b", "c", most_rows=300, exact_rows=True))
+    query = Query(follow("a", "b", "c", max_rows=300, exact_rows=True))
     first = column(query.batch() or [], "queue")
     assert {queue: first.count(queue) for queue in "abc"} == {"a": 100, "b": 100, "c": 100}
     assert sum(len(bodies(rows)) for rows in query.all()) == 1200
@@ -163,14 +163,14 @@ def test_a_limit_of_rows_is_shared_by_all_queues(follow: Follow, db: redis.Redis
 
 def test_a_trigger_may_ask_for_all_in_spite_of_the_limit(follow: Follow, db: redis.Redis) -> None:
     fill(db, "q", range(500))
-    source = follow("q", most_rows=10)
+    source = follow("q", max_rows=10)
     assert source.getDefaultReadLimit() == ReadMaxRows(10)
     assert len(bodies(Query(source).batch(ReadAllAvailable()) or [])) == 500
 
 
 def test_available_now_ends_with_what_was_there(follow: Follow, db: redis.Redis) -> None:
     fill(db, "a", range(50))
-    source = follow("*", most_rows=20, exact_rows=True)
+    source = follow("*", max_rows=20, exact_rows=True)
     source.prepareForTriggerAvailableNow()
     query = Query(source)
     rows = bodies(query.batch() or [])
@@ -187,7 +187,7 @@ def test_available_now_ends_with_what_was_there(follow: Follow, db: redis.Redis)
 
 def test_the_latest_offset_shows_how_much_is_left(follow: Follow, db: redis.Redis) -> None:
     ids = fill(db, "q", range(30))
-    query = Query(follow("q", most_rows=10, exact_rows=True))
+    query = Query(follow("q", max_rows=10, exact_rows=True))
     query.batch()
     latest = query.source.reportLatestOffset()
     assert latest == {"q": {"id": ids[-1], "added": 30}}
@@ -222,7 +222,7 @@ def test_a_query_begins_behind_the_ids_it_is_given(follow: Follow, db: redis.Red
     ids = fill(db, "a", range(10))
     fill(db, "b", range(10))
     fill(db, "c", range(10))
-    begin = {"a": Mark(number(ids[6])), "b": "latest"}
+    begin = {"a": StreamOffset(number(ids[6])), "b": "latest"}
     query = Query(follow("a", "b", "c", starting=begin))
     query.batch()
     rows = query.batch() or []
@@ -234,7 +234,7 @@ def test_a_query_begins_behind_the_ids_it_is_given(follow: Follow, db: redis.Red
 def test_an_id_that_is_no_entry_is_as_good_a_beginning(follow: Follow, db: redis.Redis) -> None:
     fill(db, "q", range(10), ids=spread(1_000, 10))
     for id, left in (("1-0", 10), ("1055-7", 4), ("1090-0", 0), ("9000-0", 0)):
-        query = Query(follow("q", starting={"q": Mark(number(id))}))
+        query = Query(follow("q", starting={"q": StreamOffset(number(id))}))
         assert query.batch() == []
         assert len(bodies(query.batch() or [])) == left
 
@@ -257,7 +257,7 @@ def test_trimming_up_to_a_limit_of_rows_is_no_loss(
     follow: Follow, db: redis.Redis, exact: bool
 ) -> None:
     fill(db, "q", range(2000), ids=spread(1_000, 1))
-    query = Query(follow("q", most_rows=100, exact_rows=exact, parts=1))
+    query = Query(follow("q", max_rows=100, exact_rows=exact, partition_count=1))
     rows: list[str] = []
     while (batch := query.batch()) is not None:
         rows += bodies(batch)
@@ -312,7 +312,7 @@ def test_entries_that_are_trimmed_while_they_are_read_are_an_error(
     follow: Follow, db: redis.Redis
 ) -> None:
     fill(db, "q", range(10))
-    query = Query(follow("q", parts=1))
+    query = Query(follow("q", partition_count=1))
     query.batch()
     fill(db, "q", range(10, 3010))
     query.batch()
@@ -345,16 +345,18 @@ def test_a_stream_that_was_deleted_and_made_anew_is_read_on(
 
 @pytest.mark.parametrize("kind", ["events", "dlq"])
 def test_streams_of_chasqui_are_followed_too(follow: Follow, db: redis.Redis, kind: str) -> None:
-    table = Entries(kind)
-    query = Query(follow("emails", table=table, parts=1))
-    for place in range(1500):
-        db.xadd(table.key("emails"), {"e": "waiting", "id": f"j{place}", "ts": "5", "d": "x"})
+    table = StreamTable(kind)
+    query = Query(follow("emails", table=table, partition_count=1))
+    for redis_target in range(1500):
+        db.xadd(
+            table.key("emails"), {"e": "waiting", "id": f"j{redis_target}", "ts": "5", "d": "x"}
+        )
     ids = column(query.batch() or [], table.columns.arrow.names[1])
     assert len(set(ids)) == 1500
     assert query.batch() is None
 
 
-def test_a_key_of_another_type_is_told(follow: Follow, db: redis.Redis) -> None:
+def test_a_key_of_another_type_is_an_error(follow: Follow, db: redis.Redis) -> None:
     db.set(key("q"), "x")
     with pytest.raises(WrongType):
         Query(follow("q")).batch()
@@ -371,9 +373,11 @@ def test_a_key_of_another_type_is_told(follow: Follow, db: redis.Redis) -> None:
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, str], said: str) -> None:
-    told = Given("tambo", {"queue": "q", **options}, ("url", "queue", "partitions", *OPTIONS))
+    given = SourceOptions(
+        "tambo", {"queue": "q", **options}, ("url", "queue", "partitions", *OPTIONS)
+    )
     with pytest.raises(SettingsError, match=said):
-        tail_reader(told, JOURNAL)
+        tail_reader(given, JOURNAL)
 
 
 def test_a_name_that_no_queue_can_have_is_refused(follow: Follow) -> None:

@@ -7,11 +7,11 @@ import logging
 import pytest
 import redis
 
-from tambomq.spark.chasqui_tables import Entries
+from tambomq.spark.formats.chasqui.streams import StreamTable
 from tests.servers import Server
 from tests.spark.tailing import Query, column, reader
 
-TABLE = Entries("dlq")
+TABLE = StreamTable("dlq")
 
 
 def bury(db: redis.Redis, queue: str) -> None:
@@ -29,8 +29,8 @@ def test_a_queue_that_is_found_and_is_no_stream_stops_no_other(
         assert column(query.batch() or [], "queue") == ["orders"]
         bury(db, "orders")
         assert column(query.batch() or [], "queue") == ["orders"]
-    told = [each for each in caplog.messages if "queue 'damaged' is left out" in each]
-    assert len(told) == 1
+    logged = [each for each in caplog.messages if "queue 'damaged' is left out" in each]
+    assert len(logged) == 1
     # It is followed once it is one.
     db.delete(TABLE.key("damaged"))
     bury(db, "damaged")

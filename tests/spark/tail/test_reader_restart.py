@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from tests.servers import Server
 from tests.spark import crash_job, sampling
-from tests.spark.crash_kinds import JOB, told
-from tests.spark.dying import Doom, Event, holds, killed, raises, run
+from tests.spark.crash_kinds import JOB, job_args
+from tests.spark.dying import CrashPlan, Event, holds, killed, raises, run
 from tests.spark.tail_job import TAILS, committed
 from tests.spark.tailing import PROTOCOL, fill
 
@@ -33,7 +33,7 @@ def test_a_query_that_fails_inside_a_batch_goes_on_though_the_server_restarted(
     crash_job.register(spark)
 
     def follow(*events: Event) -> str:
-        case = tail.told(tmp_path, *events, **LIMITS)
+        case = tail.query_spec(tmp_path, *events, **LIMITS)
         return crash_job.ended(crash_job.start(spark, private_server.url, case, jvm=0))
 
     tail = TAILS["journal"]
@@ -51,7 +51,7 @@ POINTS = sampling.some("tails", ("after claim", "in read", "in sink write", "bet
 IN_COMMIT = sampling.some("commits of tails", [*TAILS], 1)
 
 
-def lives() -> Iterator[dict[str, tuple[Event, ...]]]:
+def crash_plans() -> Iterator[dict[str, tuple[Event, ...]]]:
     """Where each query is, in each life, when the JVM is killed."""
     for batch, point in enumerate(POINTS, 1):
         yield {name: (holds(point, batch),) for name in TAILS}
@@ -69,17 +69,18 @@ def test_queries_that_are_killed_at_each_point_leave_no_gap_and_no_double(
 ) -> None:
     for tail in TAILS.values():
         tail.fill(db, range(5000))
-    for events in lives():
+    for events in crash_plans():
         queries = [
-            tail.told(tmp_path / name, *events[name], **LIMITS) for name, tail in TAILS.items()
+            tail.query_spec(tmp_path / name, *events[name], **LIMITS)
+            for name, tail in TAILS.items()
         ]
-        dooms = [Doom(str(tmp_path / name), events[name]) for name in TAILS]
-        job = told(server.url, *queries, master="local[8]")
+        dooms = [CrashPlan(str(tmp_path / name), events[name]) for name in TAILS]
+        job = job_args(server.url, *queries, master="local[8]")
         killed(JOB, tmp_path, job, dooms, within_s=WITHIN_S)
     for tail in TAILS.values():
         tail.fill(db, range(5000, 5500))
-    queries = [tail.told(tmp_path / name, **LIMITS) for name, tail in TAILS.items()]
-    status, log = run(JOB, tmp_path, told(server.url, *queries))
+    queries = [tail.query_spec(tmp_path / name, **LIMITS) for name, tail in TAILS.items()]
+    status, log = run(JOB, tmp_path, job_args(server.url, *queries))
     assert status == 0, log
     for name, tail in TAILS.items():
         assert tail.rows(tmp_path / name) == list(map(str, range(5500))), name

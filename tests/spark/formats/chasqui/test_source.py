@@ -12,18 +12,18 @@ from pyspark.sql.types import StructType
 
 from tambomq.chasqui.job import Envelope
 from tambomq.chasqui.keys import Keys
-from tambomq.chasqui.wire import encode_envelope
+from tambomq.chasqui.wire.envelope import encode_envelope
 from tambomq.errors import SettingsError
-from tambomq.spark import schemas
-from tambomq.spark.chasqui import OPTIONS, TABLES, ChasquiSource
+from tambomq.spark.core import schemas
+from tambomq.spark.formats.chasqui.source import OPTIONS, TABLES, ChasquiSource
 from tests.servers import Server
 from tests.spark.chasqui_filling import KEYS, NOW, envelope, fill, put
 
 
 def read(spark: SparkSession, server: Server, **options: Any) -> DataFrame:
     """The table that *options* say, of the queue ``mail`` if they do not say another."""
-    told = {"url": server.url, "queue": "mail", **options}
-    return spark.read.format("chasqui").options(**told).load()
+    given = {"url": server.url, "queue": "mail", **options}
+    return spark.read.format("chasqui").options(**given).load()
 
 
 def ids(found: DataFrame) -> list[str]:
@@ -129,11 +129,11 @@ def test_payloads_become_columns(spark: SparkSession, server: Server, db: redis.
         ({"queue": "q", "table": "events", "payload": "json"}, "not for this table"),
     ],
 )
-def test_options_that_make_no_sense_are_told(options: dict[str, str], fault: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, str], fault: str) -> None:
     source = ChasquiSource(options)
-    with pytest.raises(SettingsError) as told:
+    with pytest.raises(SettingsError) as error:
         source.reader(from_arrow_schema(schemas.CHASQUI_JOBS.arrow))
-    assert fault in str(told.value)
+    assert fault in str(error.value)
 
 
 @pytest.mark.parametrize("table", sorted(TABLES.keys() - {"events", "dlq", "jobs"}))

@@ -10,10 +10,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from tambomq.errors import SettingsError
-from tambomq.gomq import ops, wire
+from tambomq.gomq import wire
 from tambomq.gomq.model import Options
-from tambomq.spark import schemas
-from tambomq.spark.gomq import GomqSource
+from tambomq.gomq.ops import messages as message_ops
+from tambomq.spark.core import schemas
+from tambomq.spark.formats.gomq.source import GomqSource
 from tambomq.store.sync import Store
 from tests.servers import Server
 
@@ -44,8 +45,8 @@ def test_columns_have_their_comments(spark: SparkSession, server: Server) -> Non
 
 @pytest.mark.slow
 def test_main_queues_are_a_table(spark: SparkSession, server: Server, store: Store) -> None:
-    store.run(ops.push("a", messages(*(b"%d" % n for n in range(2500)))))
-    store.run(ops.push("b", [b"no message"]))
+    store.run(message_ops.push("a", messages(*(b"%d" % n for n in range(2500)))))
+    store.run(message_ops.push("b", [b"no message"]))
     found = table(spark, server, queue="*", payload="text")
     assert found.where("key = 'a'").count() == 2500
     assert found.where("error IS NULL").selectExpr("sum(cast(value AS INT)) AS s").first().s == sum(  # type: ignore[union-attr]
@@ -61,7 +62,9 @@ def test_payloads_of_msgpack_are_read_by_a_schema(
     spark: SparkSession, server: Server, store: Store
 ) -> None:
     encode = msgspec.msgpack.encode
-    store.run(ops.push("k", messages(encode({"n": 1, "b": b"x"}), encode({"n": "?"}), b"\xc1")))
+    store.run(
+        message_ops.push("k", messages(encode({"n": 1, "b": b"x"}), encode({"n": "?"}), b"\xc1"))
+    )
     found = table(spark, server, queue="k", payload="msgpack", payloadSchema="n INT, b BINARY")
     good, wrong, broken = found.orderBy("position").collect()
     assert (good.value.n, bytes(good.value.b), good.error) == (1, b"x", None)
@@ -75,9 +78,9 @@ def test_dedicated_queues_and_subscriptions_are_tables_in_sql(
     spark: SparkSession, server: Server, store: Store
 ) -> None:
     for consumer in ("c", "d"):
-        store.run(ops.subscribe("k", consumer, P, Options()))
-    store.run(ops.push("k", messages(b"1", b"2")))
-    store.run(ops.dispatch("k"))
+        store.run(message_ops.subscribe("k", consumer, P, Options()))
+    store.run(message_ops.push("k", messages(b"1", b"2")))
+    store.run(message_ops.dispatch("k"))
     for name in ("dedicated", "subscriptions"):
         spark.sql(
             f"CREATE OR REPLACE TEMPORARY VIEW {name} USING gomq "
@@ -104,7 +107,7 @@ def test_what_was_written_is_read(spark: SparkSession, server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "fault"),
     [
         ({}, "the option queue is missing"),
         ({"queue": "k", "ns": "x"}, "no option ns"),
@@ -112,8 +115,8 @@ def test_what_was_written_is_read(spark: SparkSession, server: Server) -> None:
         ({"queue": "k", "table": "subscriptions", "payload": "text"}, "no payload in it"),
     ],
 )
-def test_options_that_make_no_sense_are_told(options: dict[str, str], told: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, str], fault: str) -> None:
     source = GomqSource(options)
     with pytest.raises(SettingsError) as error:
         source.reader(from_arrow_schema(schemas.GOMQ_MAIN.arrow))
-    assert told in str(error.value)
+    assert fault in str(error.value)

@@ -13,12 +13,13 @@ import redis
 
 from tambomq.clock import unix_date
 from tambomq.errors import InvalidFormat, WrongType
-from tambomq.gomq import ops, wire
+from tambomq.gomq import wire
 from tambomq.gomq.model import Options
+from tambomq.gomq.ops import messages as message_ops
 from tambomq.ids import Xids
-from tambomq.spark.gomq_dates import published_ms
-from tambomq.spark.gomq_tables import Dedicated, Main, Subscriptions
-from tambomq.spark.table import Bounds, Range, Table
+from tambomq.spark.core.table import ColumnBounds, Range, Table
+from tambomq.spark.formats.gomq.dates import published_ms
+from tambomq.spark.formats.gomq.tables import DedicatedQueueTable, MainQueueTable, SubscriptionTable
 from tambomq.store.sync import Store
 
 P, Q = "127.0.0.1:5467", "127.0.0.1:5468"
@@ -32,9 +33,9 @@ def element(n: int = 0) -> bytes:
 
 
 def rows(
-    store: Store, table: Table, key: str, bounds: Bounds | None = None, pieces: int = 1
+    store: Store, table: Table, key: str, bounds: ColumnBounds | None = None, pieces: int = 1
 ) -> list[dict[str, Any]]:
-    bounds = bounds or Bounds()
+    bounds = bounds or ColumnBounds()
     found = []
     for part in table.cut(store, key, bounds, pieces):
         for batch in table.read(store, part, bounds):
@@ -47,8 +48,8 @@ def rows(
 
 
 def test_a_message_is_a_row(store: Store) -> None:
-    store.run(ops.push("k", [element(7)]))
-    assert rows(store, Main(), "k") == [
+    store.run(message_ops.push("k", [element(7)]))
+    assert rows(store, MainQueueTable(), "k") == [
         {
             "key": "k",
             "position": 0,
@@ -63,15 +64,15 @@ def test_a_message_is_a_row(store: Store) -> None:
 
 
 def test_a_key_that_nobody_published_to_has_no_rows(store: Store) -> None:
-    assert rows(store, Main(), "nobody") == []
-    assert rows(store, Dedicated(), "nobody") == []
-    assert rows(store, Subscriptions(), "nobody") == []
+    assert rows(store, MainQueueTable(), "nobody") == []
+    assert rows(store, DedicatedQueueTable(), "nobody") == []
+    assert rows(store, SubscriptionTable(), "nobody") == []
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"[1]", b'{"id": 5}', b'{"payload": "?"}', b"\xff"])
 def test_what_is_no_message_keeps_its_bytes_and_says_why(store: Store, raw: bytes) -> None:
-    store.run(ops.push("k", [element(1), raw, element(2)]))
-    first, wrong, last = rows(store, Main(), "k")
+    store.run(message_ops.push("k", [element(1), raw, element(2)]))
+    first, wrong, last = rows(store, MainQueueTable(), "k")
     assert (first["payload"], last["payload"]) == (b"1", b"2")
     assert wrong["raw"] == raw
     assert wrong["error"].startswith("no message of GOMQ's: ")
@@ -80,8 +81,8 @@ def test_what_is_no_message_keeps_its_bytes_and_says_why(store: Store, raw: byte
 
 
 def test_empty_fields_are_left_out_and_no_error(store: Store) -> None:
-    store.run(ops.push("k", [b"{}", wire.encode(XID, "", b"")]))
-    first, second = rows(store, Main(), "k")
+    store.run(message_ops.push("k", [b"{}", wire.encode(XID, "", b"")]))
+    first, second = rows(store, MainQueueTable(), "k")
     assert (first["id"], first["payload"], first["error"]) == (None, b"", None)
     assert (second["id"], second["payload"], second["error"]) == (XID, b"", None)
 
@@ -89,32 +90,32 @@ def test_empty_fields_are_left_out_and_no_error(store: Store) -> None:
 @pytest.mark.parametrize("pieces", [1, 2, 3, 7])
 def test_pieces_make_up_the_whole(store: Store, pieces: int) -> None:
     count = 4321
-    store.run(ops.push("k", [element(n) for n in range(count)]))
-    parts = Main().cut(store, "k", Bounds(), pieces)
+    store.run(message_ops.push("k", [element(n) for n in range(count)]))
+    parts = MainQueueTable().cut(store, "k", ColumnBounds(), pieces)
     assert len(parts) == min(pieces, 5)
-    found = rows(store, Main(), "k", pieces=pieces)
+    found = rows(store, MainQueueTable(), "k", pieces=pieces)
     assert [row["payload"] for row in found] == [b"%d" % n for n in range(count)]
     assert [row["position"] for row in found] == list(range(count))
 
 
 def test_a_small_queue_is_one_piece(store: Store) -> None:
-    store.run(ops.push("k", [element()] * 1000))
-    assert Main().cut(store, "k", Bounds(), 100) == [Range("k", 0)]
+    store.run(message_ops.push("k", [element()] * 1000))
+    assert MainQueueTable().cut(store, "k", ColumnBounds(), 100) == [Range("k", 0)]
 
 
 def test_large_payloads_come_in_small_pages(store: Store) -> None:
     payload = os.urandom(3 << 20)
-    store.run(ops.push("k", [wire.encode("", "", payload)] * 20))
+    store.run(message_ops.push("k", [wire.encode("", "", payload)] * 20))
     sizes = []
-    for batch in Main().read(store, Range("k", 0, 20), Bounds()):
+    for batch in MainQueueTable().read(store, Range("k", 0, 20), ColumnBounds()):
         sizes.append(batch.num_rows)
         assert batch.column("payload").to_pylist() == [payload] * batch.num_rows
     assert sizes == [4, *[1] * 16]
 
 
 def test_a_list_that_shrinks_meanwhile_ends_the_read(store: Store, db: redis.Redis) -> None:
-    store.run(ops.push("k", [element(n) for n in range(3000)]))
-    reading = Main().read(store, Range("k", 0, 3000), Bounds())
+    store.run(message_ops.push("k", [element(n) for n in range(3000)]))
+    reading = MainQueueTable().read(store, Range("k", 0, 3000), ColumnBounds())
     assert next(reading).num_rows > 0
     db.ltrim("QUEUE_k", 2990, -1)
     assert sum(batch.num_rows for batch in reading) <= 10
@@ -124,20 +125,20 @@ def test_a_list_that_shrinks_meanwhile_ends_the_read(store: Store, db: redis.Red
 def test_a_plan_shows_what_comes_later(store: Store, count: int) -> None:
     elements = [element(n) for n in range(count + 7)]
     if count:
-        store.run(ops.push("k", elements[:count]))
-    parts = Main().cut(store, "k", Bounds(), 2)
-    store.run(ops.push("k", elements[count:]))
-    batches = [b for part in parts for b in Main().read(store, part, Bounds())]
+        store.run(message_ops.push("k", elements[:count]))
+    parts = MainQueueTable().cut(store, "k", ColumnBounds(), 2)
+    store.run(message_ops.push("k", elements[count:]))
+    batches = [b for part in parts for b in MainQueueTable().read(store, part, ColumnBounds())]
     assert sum(b.num_rows for b in batches) == count + 7
 
 
 def test_names_are_those_with_messages(store: Store, db: redis.Redis) -> None:
-    store.run(ops.push("a_b", [element()]))
-    store.run(ops.subscribe("k", "c", P, Options()))
+    store.run(message_ops.push("a_b", [element()]))
+    store.run(message_ops.subscribe("k", "c", P, Options()))
     db.set("QUEUE_text", "no list")
-    assert list(Main().names(store)) == ["a_b"]
-    assert list(Dedicated().names(store)) == ["k"]
-    assert list(Subscriptions().names(store)) == ["k"]
+    assert list(MainQueueTable().names(store)) == ["a_b"]
+    assert list(DedicatedQueueTable().names(store)) == ["k"]
+    assert list(SubscriptionTable().names(store)) == ["k"]
 
 
 # ── dedicated queues and subscriptions ───────────────────────────────────────
@@ -145,15 +146,17 @@ def test_names_are_those_with_messages(store: Store, db: redis.Redis) -> None:
 
 def subscribed(store: Store) -> None:
     for consumer, peer in (("c", P), ("c", Q), ("d", P)):
-        store.run(ops.subscribe("k", consumer, peer, Options()))
-    store.run(ops.push("k", [element(1), element(2)]))
-    store.run(ops.dispatch("k"))
-    store.run(ops.observe("c", Q, Options(), limit=1))
+        store.run(message_ops.subscribe("k", consumer, peer, Options()))
+    store.run(message_ops.push("k", [element(1), element(2)]))
+    store.run(message_ops.dispatch("k"))
+    store.run(message_ops.observe("c", Q, Options(), limit=1))
 
 
 def test_what_waits_for_each_peer_is_a_row(store: Store) -> None:
     subscribed(store)
-    found = [(r["consumer"], r["peer"], r["payload"]) for r in rows(store, Dedicated(), "k")]
+    found = [
+        (r["consumer"], r["peer"], r["payload"]) for r in rows(store, DedicatedQueueTable(), "k")
+    ]
     assert found == [
         ("c", P, b"1"),
         ("c", P, b"2"),
@@ -161,15 +164,15 @@ def test_what_waits_for_each_peer_is_a_row(store: Store) -> None:
         ("d", P, b"1"),
         ("d", P, b"2"),
     ]
-    assert rows(store, Main(), "k") == []
+    assert rows(store, MainQueueTable(), "k") == []
 
 
 def test_only_the_lists_that_are_wanted_are_read(store: Store) -> None:
     subscribed(store)
-    bounds = Bounds(only={"consumer": frozenset("c"), "peer": frozenset((P,))})
-    found = [(r["consumer"], r["peer"]) for r in rows(store, Dedicated(), "k", bounds)]
+    bounds = ColumnBounds(only={"consumer": frozenset("c"), "peer": frozenset((P,))})
+    found = [(r["consumer"], r["peer"]) for r in rows(store, DedicatedQueueTable(), "k", bounds)]
     assert found == [("c", P), ("c", P)]
-    (only,) = rows(store, Subscriptions(), "k", bounds)
+    (only,) = rows(store, SubscriptionTable(), "k", bounds)
     assert (only["consumer"], only["peer"]) == ("c", P)
 
 
@@ -180,7 +183,7 @@ def test_subscribers_are_rows(store: Store, db: redis.Redis) -> None:
     db.sadd("CONSUMERS_k", "silent")
     found = [
         (r["consumer"], r["peer"], r["last_action_at"], r["waiting"])
-        for r in rows(store, Subscriptions(), "k")
+        for r in rows(store, SubscriptionTable(), "k")
     ]
     seen = datetime.fromtimestamp(1_500_000_000, UTC)
     assert found == [
@@ -196,8 +199,8 @@ def test_thousands_of_peers_are_all_found(store: Store, db: redis.Redis) -> None
     db.sadd("CONSUMERS_k", "c")
     db.sadd("PEERS_c", *(f"p{n}" for n in range(2500)))
     db.rpush("MESSAGES_k_c_p7", element())
-    assert len(rows(store, Subscriptions(), "k")) == 2500
-    (only,) = rows(store, Dedicated(), "k", pieces=4)
+    assert len(rows(store, SubscriptionTable(), "k")) == 2500
+    (only,) = rows(store, DedicatedQueueTable(), "k", pieces=4)
     assert only["peer"] == "p7"
 
 
@@ -207,12 +210,12 @@ def test_thousands_of_peers_are_all_found(store: Store, db: redis.Redis) -> None
 @pytest.mark.parametrize(
     ("name", "table"),
     [
-        ("QUEUE_k", Main()),
-        ("CONSUMERS_k", Dedicated()),
-        ("PEERS_c", Dedicated()),
-        (f"MESSAGES_k_c_{P}", Dedicated()),
-        ("CONSUMERS_k", Subscriptions()),
-        ("PEERS_c", Subscriptions()),
+        ("QUEUE_k", MainQueueTable()),
+        ("CONSUMERS_k", DedicatedQueueTable()),
+        ("PEERS_c", DedicatedQueueTable()),
+        (f"MESSAGES_k_c_{P}", DedicatedQueueTable()),
+        ("CONSUMERS_k", SubscriptionTable()),
+        ("PEERS_c", SubscriptionTable()),
     ],
 )
 def test_a_key_of_another_type_is_named(
@@ -230,11 +233,11 @@ def test_a_subscriber_whose_list_is_none_is_shown(store: Store, db: redis.Redis)
     for name in (f"MESSAGES_k_c_{P}", f"LASTACTION_{P}"):
         db.delete(name)
         db.hset(name, "of another", "type")
-    first, *_ = rows(store, Subscriptions(), "k")
+    first, *_ = rows(store, SubscriptionTable(), "k")
     assert (first["peer"], first["waiting"], first["last_action_at"]) == (P, None, None)
 
 
-@pytest.mark.parametrize("table", [Main(), Dedicated(), Subscriptions()])
+@pytest.mark.parametrize("table", [MainQueueTable(), DedicatedQueueTable(), SubscriptionTable()])
 def test_a_key_that_no_key_can_be_is_refused(store: Store, table: Table) -> None:
     with pytest.raises(InvalidFormat):
         rows(store, table, "x" * 20_000)
@@ -242,9 +245,9 @@ def test_a_key_that_no_key_can_be_is_refused(store: Store, table: Table) -> None
 
 def test_reading_changes_nothing_and_tables_travel(store: Store, db: redis.Redis) -> None:
     subscribed(store)
-    store.run(ops.push("k", [element(3)]))
+    store.run(message_ops.push("k", [element(3)]))
     before = {name: db.dump(name) for name in db.scan_iter()}
-    for table in (Main(), Dedicated(), Subscriptions()):
+    for table in (MainQueueTable(), DedicatedQueueTable(), SubscriptionTable()):
         again: Any = pickle.loads(pickle.dumps(table))  # noqa: S301  (our own)
         assert rows(store, again, "k")
     assert {name: db.dump(name) for name in db.scan_iter()} == before

@@ -13,8 +13,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from tambomq.errors import TamboError
 from tambomq.rsmq import Rsmq
-from tambomq.spark import schemas
-from tambomq.spark.rsmq import RsmqSource
+from tambomq.spark.core import schemas
+from tambomq.spark.formats.rsmq.source import RsmqSource
 from tests.servers import Server
 
 
@@ -143,7 +143,7 @@ def test_bodies_without_a_schema_are_json_text(
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "fault"),
     [
         ({"queue": "q", "tabel": "x"}, "no option tabel; did you mean table?"),
         ({"queue": "unknown"}, "unknown"),
@@ -156,15 +156,15 @@ def test_bodies_without_a_schema_are_json_text(
     ],
 )
 def test_what_is_wrong_is_told_in_a_line(
-    spark: SparkSession, server: Server, queue: Rsmq, options: dict[str, str], told: str
+    spark: SparkSession, server: Server, queue: Rsmq, options: dict[str, str], fault: str
 ) -> None:
     with pytest.raises(PySparkException) as error:
         table(spark, server.url, **options).collect()
-    assert told in reason(error)
+    assert fault in reason(error)
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "fault"),
     [
         ({}, "the option queue is missing"),
         ({"queue": "q", "table": "jobs"}, "table must be one of messages, queues, not 'jobs'"),
@@ -173,11 +173,11 @@ def test_what_is_wrong_is_told_in_a_line(
         ({"queue": "q", "table": "queues", "payload": "json"}, "no body in it"),
     ],
 )
-def test_options_that_make_no_sense_are_told(options: dict[str, str], told: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, str], fault: str) -> None:
     source = RsmqSource(options)
     with pytest.raises(TamboError) as error:
         source.reader(from_arrow_schema(schemas.RSMQ_MESSAGES.arrow))
-    assert told in str(error.value)
+    assert fault in str(error.value)
 
 
 def test_a_url_that_cannot_be_is_told_without_its_password(spark: SparkSession) -> None:

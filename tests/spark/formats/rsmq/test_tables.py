@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from tambomq.errors import InvalidFormat, QueueNotFound, WrongType
 from tambomq.rsmq import Rsmq
 from tambomq.rsmq.keys import Keys
-from tambomq.spark.rsmq_tables import Messages, Queues
-from tambomq.spark.table import Bounds, Range, Table
+from tambomq.spark.core.table import ColumnBounds, Range, Table
+from tambomq.spark.formats.rsmq.tables import MessageTable, QueueTable
 from tambomq.store.sync import Store
 
-MESSAGES, QUEUES = Messages(Keys()), Queues(Keys())
-VISIBLE = Bounds(only={"state": frozenset(("visible",))})
+MESSAGES, QUEUES = MessageTable(Keys()), QueueTable(Keys())
+VISIBLE = ColumnBounds(only={"state": frozenset(("visible",))})
 
 
 @pytest.fixture
@@ -32,9 +32,9 @@ def queue(rsmq: Rsmq) -> Rsmq:
 
 
 def rows(
-    store: Store, table: Table = MESSAGES, bounds: Bounds | None = None, pieces: int = 1
+    store: Store, table: Table = MESSAGES, bounds: ColumnBounds | None = None, pieces: int = 1
 ) -> list[dict[str, Any]]:
-    bounds = bounds or Bounds()
+    bounds = bounds or ColumnBounds()
     found = []
     for part in table.cut(store, "q", bounds, pieces):
         for batch in table.read(store, part, bounds):
@@ -108,7 +108,7 @@ def test_a_queue_is_a_row(store: Store, queue: Rsmq) -> None:
 def test_pieces_make_up_the_whole(store: Store, queue: Rsmq, db: redis.Redis, pieces: int) -> None:
     expected = {f"{n:05}": n // 7 for n in range(4321)}
     put(db, expected)
-    assert len(MESSAGES.cut(store, "q", Bounds(), pieces)) == pieces
+    assert len(MESSAGES.cut(store, "q", ColumnBounds(), pieces)) == pieces
     assert ids(rows(store, pieces=pieces)) == sorted(expected)
 
 
@@ -116,23 +116,26 @@ def test_pieces_are_about_as_large_whatever_the_times(
     store: Store, queue: Rsmq, db: redis.Redis
 ) -> None:
     put(db, {f"{n:05}": n if n < 4900 else n * 1_000_000 for n in range(5000)})
-    parts = MESSAGES.cut(store, "q", Bounds(), 5)
-    sizes = [sum(b.num_rows for b in MESSAGES.read(store, part, Bounds())) for part in parts]
+    partition_count = MESSAGES.cut(store, "q", ColumnBounds(), 5)
+    sizes = [
+        sum(b.num_rows for b in MESSAGES.read(store, part, ColumnBounds()))
+        for part in partition_count
+    ]
     assert sizes == [1000] * 5
 
 
 @pytest.mark.parametrize("count", [0, 10, 2500])
 def test_a_plan_shows_what_comes_later(store: Store, queue: Rsmq, count: int) -> None:
     queue.send_messages("q", ["x"] * count)
-    parts = MESSAGES.cut(store, "q", Bounds(), 2)
+    partition_count = MESSAGES.cut(store, "q", ColumnBounds(), 2)
     queue.send_messages("q", ["x"] * 7)
-    batches = [b for part in parts for b in MESSAGES.read(store, part, Bounds())]
+    batches = [b for part in partition_count for b in MESSAGES.read(store, part, ColumnBounds())]
     assert sum(b.num_rows for b in batches) == count + 7
 
 
 def test_a_small_queue_is_one_piece(store: Store, queue: Rsmq, db: redis.Redis) -> None:
     put(db, {f"{n:05}": n for n in range(1000)})
-    assert MESSAGES.cut(store, "q", Bounds(), 100) == [Range("q", "-inf", "+inf")]
+    assert MESSAGES.cut(store, "q", ColumnBounds(), 100) == [Range("q", "-inf", "+inf")]
 
 
 @pytest.mark.parametrize("score", [5.0, 2.5, -1.5, float("inf"), float("-inf"), 2.0**60])
@@ -169,17 +172,17 @@ def test_what_stays_is_read_though_others_go_meanwhile(
 ) -> None:
     expected = [f"{n:05}" for n in range(6000)]
     put(db, dict.fromkeys(expected, 5.0))
-    found, gone = [], set[str]()
-    for batch in MESSAGES.read(store, Range("q", "-inf", "+inf"), Bounds()):
+    found, deleted = [], set[str]()
+    for batch in MESSAGES.read(store, Range("q", "-inf", "+inf"), ColumnBounds()):
         found += batch.column("id").to_pylist()
         # A consumer receives the first ones, which are those that were read already.
-        going = [id for id in expected if id not in gone][:300] if len(gone) < 3000 else []
-        gone.update(going)
+        going = [id for id in expected if id not in deleted][:300] if len(deleted) < 3000 else []
+        deleted.update(going)
         if going:
             db.zadd("rsmq:q", dict.fromkeys(going, 1e15))
     times = Counter(found)
-    assert len(gone) < len(expected)
-    assert all(times[id] == 1 for id in expected if id not in gone)
+    assert len(deleted) < len(expected)
+    assert all(times[id] == 1 for id in expected if id not in deleted)
 
 
 def test_what_is_deleted_meanwhile_is_no_row_and_what_lost_its_body_is(
@@ -187,7 +190,7 @@ def test_what_is_deleted_meanwhile_is_no_row_and_what_lost_its_body_is(
 ) -> None:
     put(db, {f"{n:05}": n for n in range(40)})
     db.hdel("rsmq:q:Q", "00030")
-    reading = MESSAGES.read(store, Range("q", "-inf", "+inf"), Bounds())
+    reading = MESSAGES.read(store, Range("q", "-inf", "+inf"), ColumnBounds())
     assert next(reading).num_rows == 4
     db.zrem("rsmq:q", "00020")
     db.hdel("rsmq:q:Q", "00020")
@@ -200,7 +203,7 @@ def test_large_bodies_come_in_small_pages(store: Store, queue: Rsmq, db: redis.R
     body = os.urandom(2 << 20)
     put(db, {f"{n:05}": n for n in range(20)})
     db.hset("rsmq:q:Q", mapping={f"{n:05}": body for n in range(20)})
-    sizes = [b.num_rows for b in MESSAGES.read(store, Range("q", "-inf", "+inf"), Bounds())]
+    sizes = [b.num_rows for b in MESSAGES.read(store, Range("q", "-inf", "+inf"), ColumnBounds())]
     assert sizes == [4, *[2] * 8]
 
 
@@ -225,7 +228,7 @@ def test_little_more_is_read_than_what_a_range_of_times_allows(
     put(db, {"a": 10, "b": 20, "c": 20.5, "d": 30, "e": -20.5})
     lowest = {} if low is None else {"visible_at": low}
     highest = {} if high is None else {"visible_at": high}
-    assert "".join(ids(rows(store, bounds=Bounds(lowest, highest)))) == found
+    assert "".join(ids(rows(store, bounds=ColumnBounds(lowest, highest)))) == found
 
 
 # ── names and damage ─────────────────────────────────────────────────────────
@@ -242,9 +245,9 @@ def test_names_that_no_queue_can_have_are_left_out(
 @pytest.mark.parametrize("table", [MESSAGES, QUEUES])
 def test_an_unknown_queue_is_an_error(store: Store, table: Table) -> None:
     with pytest.raises(QueueNotFound):
-        table.cut(store, "unknown", Bounds(), 2)
+        table.cut(store, "unknown", ColumnBounds(), 2)
     with pytest.raises(InvalidFormat):
-        table.cut(store, "no name", Bounds(), 2)
+        table.cut(store, "no name", ColumnBounds(), 2)
 
 
 def test_an_empty_queue_has_no_messages(store: Store, queue: Rsmq) -> None:
@@ -267,12 +270,12 @@ def test_damaged_fields_are_null_or_nothing(store: Store, queue: Rsmq, db: redis
 def test_a_queue_that_is_damaged_or_gone_has_no_row(
     store: Store, queue: Rsmq, db: redis.Redis
 ) -> None:
-    parts = QUEUES.cut(store, "q", Bounds(), 1)
+    partition_count = QUEUES.cut(store, "q", ColumnBounds(), 1)
     db.hset("rsmq:q:Q", "vt", "soon")
-    assert list(QUEUES.read(store, parts[0], Bounds())) == []
+    assert list(QUEUES.read(store, partition_count[0], ColumnBounds())) == []
     queue.delete_queue("q")
-    assert list(QUEUES.read(store, parts[0], Bounds())) == []
-    assert list(MESSAGES.read(store, Range("q", "-inf", "+inf"), Bounds())) == []
+    assert list(QUEUES.read(store, partition_count[0], ColumnBounds())) == []
+    assert list(MESSAGES.read(store, Range("q", "-inf", "+inf"), ColumnBounds())) == []
 
 
 @pytest.mark.parametrize("name", ["rsmq:q", "rsmq:q:Q"])

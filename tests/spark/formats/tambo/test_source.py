@@ -16,9 +16,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tambomq.errors import SettingsError
-from tambomq.spark import schemas
-from tambomq.spark.tail_offsets import lag_ms
-from tambomq.spark.tambo import TamboSource
+from tambomq.spark.core import schemas
+from tambomq.spark.formats.tambo.source import TamboSource
+from tambomq.spark.tail.offsets import lag_ms
 from tests.servers import Server, eventually
 from tests.spark.tail_job import committed
 from tests.spark.tailing import PROTOCOL, fill, key, spread
@@ -27,17 +27,17 @@ WITHIN_S = 40
 
 
 def read(spark: SparkSession, server: Server, queue: str = "q", **options: Any) -> DataFrame:
-    return spark.read.format("tambo").options(**told(server, queue, **options)).load()
+    return spark.read.format("tambo").options(**source_options(server, queue, **options)).load()
 
 
-def told(server: Server, queue: str = "q", **options: Any) -> dict[str, Any]:
+def source_options(server: Server, queue: str = "q", **options: Any) -> dict[str, Any]:
     return {"url": server.url, "protocol": PROTOCOL, "queue": queue, **options}
 
 
 def follow(
     spark: SparkSession, server: Server, name: str, home: Path, *, once: bool, **options: Any
 ) -> StreamingQuery:
-    source = spark.readStream.format("tambo").options(**told(server, **options)).load()
+    source = spark.readStream.format("tambo").options(**source_options(server, **options)).load()
     writer = source.writeStream.queryName(name).format("parquet" if once else "memory")
     if once:
         writer = writer.option("path", str(home / "out"))
@@ -95,7 +95,7 @@ def test_sql_asks_all_journals_and_only_for_the_time_it_wants(
 ) -> None:
     for queue in ("a", "b"):
         fill(db, queue, range(3000), ids=spread(1_700_000_000_000, 1000))
-    pairs = ", ".join(f"'{k}' '{v}'" for k, v in told(server, "*").items())
+    pairs = ", ".join(f"'{k}' '{v}'" for k, v in source_options(server, "*").items())
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW journal USING tambo OPTIONS ({pairs})")
     asked = "SELECT queue, count(*) n, count(DISTINCT entry_id) d FROM journal "
     found = spark.sql(asked + "GROUP BY queue ORDER BY queue").collect()
@@ -114,7 +114,7 @@ def test_sql_asks_all_journals_and_only_for_the_time_it_wants(
         ({"maxRows": "5"}, "did you mean maxRowsPerBatch"),
     ],
 )
-def test_options_that_make_no_sense_are_told(options: dict[str, str], said: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, str], said: str) -> None:
     source = TamboSource({"protocol": PROTOCOL, "queue": "q", **options})
     with pytest.raises(SettingsError, match=said):
         source.reader(from_arrow_schema(schemas.TAMBO_JOURNAL.arrow))
