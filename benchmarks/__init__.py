@@ -1,1 +1,1 @@
-"""What TamboMQ does in a second, beside what others do. ``make bench`` runs it."""
+"""Benchmarks: the throughput of TamboMQ compared with other implementations (``make bench``)."""

@@ -28,7 +28,7 @@ ROUNDS, QUICK_ROUNDS = 5, 3
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure what *argv* names; 0, or 1 when told to be strict and a floor was missed."""
+    """Measure what *argv* names; return 1 with ``--strict`` if a floor was missed, else 0."""
     parser = _parser()
     options = parser.parse_args(argv)
     if unknown := set(options.subjects) - SUBJECTS.keys():
@@ -42,9 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         for name in options.subjects or SUBJECTS:
             subject = SUBJECTS[name](rounds, quick=options.quick)
-            with place(options.server) as where:
-                found[name] = measure(subject, where)
-                versions |= dict.fromkeys(each.version for each in (where, *servers()))
+            with place(options.server) as server:
+                found[name] = measure(subject, server)
+                versions |= dict.fromkeys(each.version for each in (server, *servers()))
             lines += [line(name, row, found[name].turns) for row in subject.rows]
     except NoServer as missing:
         print(missing, file=sys.stderr)
@@ -83,7 +83,7 @@ def _show(lines: Sequence[Line], around: Sequence[str], failures: Sequence[str])
 def _save(
     path: Path, lines: Sequence[Line], around: Sequence[str], found: dict[str, Measured]
 ) -> None:
-    told = {
+    record = {
         "around": list(around),
         "lines": [asdict(each) for each in lines],
         "turns": {
@@ -91,7 +91,7 @@ def _save(
             for name, each in found.items()
         },
     }
-    path.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+    path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""KqueueMsgQ: our server beside nats-server, under one generator that speaks to both.
+"""KqueueMsgQ benchmarks: our server compared with nats-server, under the same load generator.
 
-Bytes are built before the clock starts and compared as they come out, so what is measured is the
-server and the kernel. Rates are delivered messages: one that goes to ten consumers counts ten.
+Frames are built before the clock starts and compared as they arrive, so the server and the kernel
+are measured. Rates are delivered messages: one that goes to ten consumers counts ten.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 from benchmarks.model import Bout, Contender, Limit, Player, Ratio, Subject
 
 MIB = 1024 * 1024
-# Bytes on their way to the slowest consumer. Half of what our server buffers for one and a
-# sixteenth of what nats-server does: nobody drops, and neither gets faster with more.
+# Bytes in flight to the slowest consumer. Half of what our server buffers for one and a sixteenth
+# of what nats-server does: no message is dropped, and neither gets faster with more.
 WINDOW = 4 * MIB
-# A slow reader may cost its buffer; beside it, what is on its way to the fast ones.
+# Memory bound: the write buffer of the slow reader, and the bytes in flight to the fast ones.
 MEMORY_WINDOW, MAX_BUFFER, FAST = MIB // 4, 8 * MIB, 50
 WARM_MS, TIMED_MS = 250, 750
 
@@ -35,7 +35,7 @@ Part: TypeAlias = tuple[Sequence[Bout], Sequence[Ratio | Limit]]
 
 
 def subject(rounds: int, *, quick: bool) -> Subject:
-    """What is measured, with *rounds* turns of each; *quick* is a shorter time for each."""
+    """The measurements, with *rounds* rounds of each; *quick* is a shorter time for each."""
     part = 4 if quick else 1
     bouts: list[Bout] = []
     rows: list[Ratio | Limit] = []
@@ -70,9 +70,9 @@ def _compared(rounds: int, part: int) -> Part:
     bouts: list[Bout] = []
     rows: list[Ratio | Limit] = []
     for title, shape, floor, aim in (
-        ("bulk, 1 to 1", {}, 1.5, 2),
-        ("bulk, 1 to 10", {"consumers": 10}, 2.5, 4),
-        ("1,000 names in turn, 1 to 1", {"names": 1000}, 0.5, 1.2),
+        ("bulk, 1 to 1", {}, 1.8, 3),
+        ("bulk, 1 to 10", {"consumers": 10}, 4, 6),
+        ("1,000 names in turn, 1 to 1", {"names": 1000}, 1.1, 2),
     ):
         ours = _contender(title, OURS, part, shape)
         nats = _contender(title, NATS, part, shape)
@@ -124,7 +124,7 @@ def _memory(part: int) -> Part:
         who = _contender(title, OURS, part, {**shape, **times, "slow": policy}, "memory")
         rows += [
             Limit(f"{title}: memory before", who, "before", "MB"),
-            Limit(f"{title}: growth at the peak", who, "growth", "MB", at_most=bound_mb),
+            Limit(f"{title}: growth at the peak", who, "growth", "MB", limit=bound_mb),
             Limit(f"{title}: rate", who, "rate", "/s"),
         ]
         bouts.append(Bout((who,), 1))

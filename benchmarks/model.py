@@ -1,4 +1,4 @@
-"""What a subject declares and what measuring it yields, as values."""
+"""The values of a benchmark: what a subject declares, and what measuring it yields."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A value of ours that stays below *at_most*; without one it is only told."""
+    """A value of ours with an upper *limit*; without a limit it is only shown."""
 
     title: str
     ours: Contender
     what: str
     unit: str
-    at_most: float | None = None
+    limit: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Subject:
 class Turn:
     """What one turn brought, and the share of all cores that others used meanwhile."""
 
-    told: Mapping[str, Any]
+    values: Mapping[str, Any]
     disturbed: float
     is_quiet: bool
 
@@ -116,7 +116,7 @@ def line(subject: str, row: Ratio | Limit, turns: Mapping[str, Sequence[Turn]]) 
     """Sum up the *turns* of a row's contenders."""
     who = [row.ours.name] + ([row.peer.name] if isinstance(row, Ratio) else [])
     taken = [turns.get(name, ()) for name in who]
-    values = [[float(turn.told[row.what]) for turn in each] for each in taken]
+    values = [[float(turn.values[row.what]) for turn in each] for each in taken]
     noisy = sum(not turn.is_quiet for each in taken for turn in each)
     counted = noisy, sum(map(len, taken))
     if not all(values):
@@ -128,7 +128,7 @@ def line(subject: str, row: Ratio | Limit, turns: Mapping[str, Sequence[Turn]]) 
 
 def _empty(subject: str, row: Ratio | Limit, ours: Sequence[float]) -> Line:
     unit = "" if isinstance(row, Ratio) else row.unit
-    floor = row.floor if isinstance(row, Ratio) else row.at_most
+    floor = row.floor if isinstance(row, Ratio) else row.limit
     aim = row.aim if isinstance(row, Ratio) else None
     own = median(ours) if ours else None
     return Line(subject, row.title, own, None, None, None, None, floor, aim, unit, 0, 0, UNKNOWN)
@@ -136,10 +136,10 @@ def _empty(subject: str, row: Ratio | Limit, ours: Sequence[float]) -> Line:
 
 def _limit(subject: str, row: Limit, values: Sequence[float], counted: tuple[int, int]) -> Line:
     value = median(values)
-    mark = UNKNOWN if row.at_most is None else HELD if value <= row.at_most else MISSED
+    mark = UNKNOWN if row.limit is None else HELD if value <= row.limit else MISSED
     spread = min(values), max(values)
     return Line(
-        subject, row.title, value, None, value, *spread, row.at_most, None, row.unit, *counted, mark
+        subject, row.title, value, None, value, *spread, row.limit, None, row.unit, *counted, mark
     )
 
 

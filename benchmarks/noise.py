@@ -1,4 +1,4 @@
-"""How much of the machine others used while we measured. Linux only; elsewhere it says nothing."""
+"""The share of the machine that other processes used during a measurement. Linux only."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ def _family(pid: int) -> Iterator[int]:
 def _own_s(pid: int) -> float:
     """User and system time of a process and of the children it has waited for."""
     try:
-        told = Path(f"/proc/{pid}/stat").read_text()
+        stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return 0.0
     # The name stands in parentheses and may hold anything; the times are fields 14 to 17.
-    fields = told.rpartition(")")[2].split()
+    fields = stat.rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")

@@ -58,9 +58,9 @@ class Process:
             ready.register(stdout, selectors.EVENT_READ)
             if not ready.select(_TURN_WITHIN_S):
                 raise PlayerFailed(f"{self._name} took more than {_TURN_WITHIN_S:.0f} s")
-        if not (told := stdout.readline()):
+        if not (line := stdout.readline()):
             raise PlayerFailed(f"{self._name} has ended")
-        answer: Mapping[str, Any] = json.loads(told)
+        answer: Mapping[str, Any] = json.loads(line)
         if "error" in answer:
             raise PlayerFailed(f"{self._name}: {answer['error']}")
         return answer

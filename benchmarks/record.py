@@ -34,9 +34,9 @@ def write(table: str, around: Iterable[str], page: Path = PAGE) -> None:
 
 
 def _processor() -> str:
-    told = Path("/proc/cpuinfo")
-    if told.exists():
-        for line in told.read_text().splitlines():
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
             name, _, value = line.partition(":")
             if name.strip() == "model name":
                 return value.strip()

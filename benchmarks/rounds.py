@@ -83,11 +83,11 @@ def _turn(bout: Bout, who: Contender, running: Mapping[str, Process], place: Pla
     pids += [each.pid for each in running.values()]
     before = Reading.take(pids)
     try:
-        told = process.ask(order)
+        values = process.ask(order)
         disturbed = Reading.take(pids).others_since(before)
     finally:
         bout.after(place.url, who)
-    return Turn(told, disturbed, disturbed < QUIET_BELOW)
+    return Turn(values, disturbed, disturbed < QUIET_BELOW)
 
 
 def _names(contenders: Sequence[Contender]) -> str:

@@ -1,6 +1,6 @@
-"""RSMQ: our clients beside PyRSMQ and npm's rsmq, and how they bear a long queue.
+"""RSMQ benchmarks: our clients compared with PyRSMQ and npm's rsmq, and with a long queue.
 
-One client: the blocking `Rsmq`, which is quicker than `AsyncRsmq` when only one
+One client: the blocking `Rsmq`, which is faster than `AsyncRsmq` when only one
 operation is in flight. 16 in flight: `AsyncRsmq` on uvloop. Receive+delete are
 two operations, by id. All send the same body of 100 bytes.
 """
@@ -42,7 +42,7 @@ def _contender(name: str, player: Player, task: str, size: int, **more: Any) -> 
 
 
 def subject(rounds: int, *, quick: bool) -> Subject:
-    """What is measured, with *rounds* turns of each; *quick* is a tenth of the work."""
+    """The measurements, with *rounds* rounds of each; *quick* is a tenth of the work."""
     part = 10 if quick else 1
     bouts: list[Bout] = []
     rows: list[Ratio | Limit] = []
@@ -66,11 +66,11 @@ def _one_client(rounds: int, part: int) -> tuple[Sequence[Bout], Sequence[Ratio 
     receive_npm = _contender("npm receive+delete", NPM, "receive", 2000 // part)
     bulk = _contender("bulk send", OURS, "send_bulk", max(20_000 // part, 5000), warm=1000)
     rows = [
-        Ratio("send, one client ÷ PyRSMQ", send, send_py, 3.5, 4),
-        Ratio("receive+delete, one client ÷ PyRSMQ", receive, receive_py, 3, 5),
-        Ratio("bulk send ÷ PyRSMQ loop", bulk, send_py, 15, 30),
-        Ratio("send, one client ÷ npm rsmq", send, send_npm, 1.3, 2),
-        Ratio("receive+delete, one client ÷ npm rsmq", receive, receive_npm, 1.3, 2),
+        Ratio("send, one client ÷ PyRSMQ", send, send_py, 5, 8),
+        Ratio("receive+delete, one client ÷ PyRSMQ", receive, receive_py, 4.5, 7),
+        Ratio("bulk send ÷ PyRSMQ loop", bulk, send_py, 50, 100),
+        Ratio("send, one client ÷ npm rsmq", send, send_npm, 2.2, 4),
+        Ratio("receive+delete, one client ÷ npm rsmq", receive, receive_npm, 2.2, 4),
     ]
     contenders = (send, send_py, bulk, send_npm, receive, receive_py, receive_npm)
     return [Bout(contenders, rounds, _fresh, _drop)], rows
@@ -96,7 +96,7 @@ def _wake(part: int) -> tuple[Sequence[Bout], Sequence[Ratio | Limit]]:
     wake = _contender("wake", OURS, "wake", max(500 // part, 100))
     rows = [
         Limit("a send wakes a waiting receiver, p50", wake, "p50", "ms"),
-        Limit("a send wakes a waiting receiver, p99", wake, "p99", "ms", at_most=50),
+        Limit("a send wakes a waiting receiver, p99", wake, "p99", "ms", limit=50),
     ]
     return [Bout((wake,), 2, _fresh, _drop)], rows
 
@@ -113,7 +113,7 @@ def _deep(rounds: int, part: int) -> tuple[Sequence[Bout], Sequence[Ratio | Limi
     rows: list[Ratio | Limit] = [
         Ratio(f"send, {shown} stored ÷ none", send_deep, send, 0.67),
         Ratio(f"receive+delete, {shown} stored ÷ few", receive_deep, receive, 0.67),
-        Limit(f"worker's growth over {shown} messages", worker, "growth", "MB", at_most=5),
+        Limit(f"worker's growth over {shown} messages", worker, "growth", "MB", limit=5),
         Limit(f"worker's rate over {shown} messages", worker, "rate", "/s"),
     ]
     bout = Bout((send, send_deep, receive, receive_deep), rounds, _fresh, _drop)
@@ -121,7 +121,7 @@ def _deep(rounds: int, part: int) -> tuple[Sequence[Bout], Sequence[Ratio | Limi
 
 
 def _fresh(url: str, who: Contender) -> Mapping[str, Any]:
-    """A queue for one turn, filled with what will be received; or the long one."""
+    """A queue for one round, filled with the messages to receive; or the long queue."""
     with Rsmq(url) as rsmq:
         if stored := who.options.get("stored"):
             if _DEEP not in rsmq.list_queues():

@@ -67,9 +67,9 @@ def _binary(kind: str) -> Path:
 
 def _version(url: str) -> str:
     store = Store(url)
-    told = store.run(Call("INFO", (), ("server",), lambda reply: str(reply, "utf-8")))
+    info = store.run(Call("INFO", (), ("server",), lambda reply: str(reply, "utf-8")))
     store.close()
-    known = dict(line.split(":", 1) for line in told.splitlines() if ":" in line)
+    known = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
     if "valkey_version" in known:
         return f"Valkey {known['valkey_version']}"
     return f"Redis {known['redis_version']}"

@@ -24,6 +24,7 @@ _QUEUE, _LARGE = "bench-table", "bench-large"
 _BATCHES = {20_000: 10, 100_000: 4, 500_000: 1}
 """How many batches of each size a tail is given."""
 _COLUMNS = {"rsmq": "body", "chasqui": "payload", "gomq": "payload"}
+_SINK_BOUNDS = {"rsmq": (5, 8), "chasqui": (3, 5), "gomq": (3, 5)}
 _serial = count()
 
 SPARK = Player("tambomq on Spark", (sys.executable, "-m", "benchmarks.players.spark_tables"))
@@ -79,7 +80,7 @@ def _jobs(rounds: int, part: int) -> Part:
         return {}
 
     rows: list[Ratio | Limit] = [
-        Ratio("a stream of jobs, read once ÷ redis-py → pandas", ours, pandas, 2, 3),
+        Ratio("a stream of jobs, read once ÷ redis-py → pandas", ours, pandas, 3, 5),
         Limit("the same by hiredis, without DataFrames", raw, "rate", "/s"),
     ]
     return [Bout((ours, pandas, raw), rounds, fill)], rows
@@ -96,8 +97,8 @@ def _messages(rounds: int, part: int) -> Part:
         return {}
 
     rows: list[Ratio | Limit] = [
-        Limit("messages of RSMQ, read once", ours, "rate", "/s"),
-        *_beside("the same", pandas, raw),
+        Ratio("messages of RSMQ, read once ÷ redis-py → pandas", ours, pandas, 2.5, 5),
+        Limit("the same by hiredis, without DataFrames", raw, "rate", "/s"),
     ]
     return [Bout((ours, pandas, raw), rounds, fill)], rows
 
@@ -105,13 +106,13 @@ def _messages(rounds: int, part: int) -> Part:
 def _tails(rounds: int, part: int) -> Part:
     ours: list[Contender] = []
     rows: list[Ratio | Limit] = []
-    for most, batches in _BATCHES.items():
-        size = most * batches // part
-        name, limit = f"tail {most}", str(most // part)
-        queue = f"{_QUEUE}-{most}"
+    for batch_rows, batches in _BATCHES.items():
+        size = batch_rows * batches // part
+        name, limit = f"tail {batch_rows}", str(batch_rows // part)
+        queue = f"{_QUEUE}-{batch_rows}"
         options = {"queue": queue, "table": "events", "maxRowsPerBatch": limit}
         ours.append(_spark(name, "stream", "chasqui", size, **options))
-        title = f"a tail of events, {most // part:,} rows a batch"
+        title = f"a tail of events, {batch_rows // part:,} rows a batch"
         rows.append(Limit(title, ours[-1], "rate", "/s"))
     size, queue = ours[-1].options["count"], ours[-1].options["with"]["queue"]
     events = Keys(queue).events
@@ -140,7 +141,7 @@ def _leased(rounds: int, part: int) -> Part:
         return {"key": zset, "with": {**who.options["with"], "queue": queue}}
 
     title = "a leased stream of RSMQ ÷ one PyRSMQ receive+delete loop"
-    return [Bout((ours, peer), rounds, fill, _drop)], [Ratio(title, ours, peer, 6, 20)]
+    return [Bout((ours, peer), rounds, fill, _drop)], [Ratio(title, ours, peer, 15, 40)]
 
 
 def _sinks(rounds: int, part: int) -> Part:
@@ -150,7 +151,8 @@ def _sinks(rounds: int, part: int) -> Part:
         ours = Contender(name, SPARK, "write", {**order, "count": 400_000 // part})
         peer = Contender(f"plain {name}", PLAIN, "write", {**order, "count": 40_000 // part})
         bouts.append(Bout((ours, peer), rounds, _fresh, _drop))
-        rows.append(Ratio(f"sink, {name} ÷ a pipeline of redis-py", ours, peer, 2.5, 3.5))
+        title = f"sink, {name} ÷ a pipeline of redis-py"
+        rows.append(Ratio(title, ours, peer, *_SINK_BOUNDS[name]))
     return bouts, rows
 
 

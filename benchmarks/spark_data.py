@@ -11,7 +11,7 @@ from tambomq.store.call import Call
 from tambomq.store.sync import Store
 
 _PER_SCRIPT: Final = 200
-_PER_TRIP: Final = 50
+_CALLS_AT_ONCE: Final = 50
 _PER_SEND: Final = 5000
 _BORN_MS: Final = 1_790_000_000_000
 
@@ -87,8 +87,8 @@ def _fill(url: str, key: str, script: str, count: int, last: bytes | int) -> Non
             _call("EVAL", script, 1, key, first, min(first + _PER_SCRIPT, count), last)
             for first in firsts
         ]
-        for at in range(0, len(calls), _PER_TRIP):
-            store.run_all(calls[at : at + _PER_TRIP])
+        for at in range(0, len(calls), _CALLS_AT_ONCE):
+            store.run_all(calls[at : at + _CALLS_AT_ONCE])
 
     _with(url, fill)
 

@@ -31,13 +31,13 @@ int main(int count, char **words) {
     struct sockaddr_in where = {.sin_family = AF_INET};
     where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t size = sizeof where;
-    int door = socket(AF_INET, SOCK_STREAM, 0);
-    if (bind(door, (struct sockaddr *)&where, size) || listen(door, MOST)) return 1;
-    getsockname(door, (struct sockaddr *)&where, &size);
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    if (bind(listener, (struct sockaddr *)&where, size) || listen(listener, MOST)) return 1;
+    getsockname(listener, (struct sockaddr *)&where, &size);
     printf("%d\n", ntohs(where.sin_port));
     fflush(stdout);
     for (int i = 0; i <= consumers; i++) {
-        fds[i] = accept(door, NULL, NULL);
+        fds[i] = accept(listener, NULL, NULL);
         setsockopt(fds[i], IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     }
     if (recv(fds[consumers], data, ROLE, MSG_WAITALL) != ROLE) return 1;

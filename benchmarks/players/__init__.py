@@ -1,1 +1,1 @@
-"""Who is measured: each file runs in a process, and an environment, of its own."""
+"""The contenders of benchmarks. Each file runs in a process, and an environment, of its own."""

@@ -1,4 +1,4 @@
-"""What many idle queues cost `tambo serve`, and how late a due job of one of them starts."""
+"""The cost of many idle queues for `tambo serve`, and the delay of a due job in one of them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ SETTLE_S: Final = 3.0
 
 
 def about(_: Mapping[str, Any]) -> dict[str, str]:
-    """What is measured here."""
+    """Return the version that is measured."""
     return {"version": f"TamboMQ {version('tambomq')}"}
 
 
 def idle(order: Mapping[str, Any]) -> dict[str, float]:
-    """CPU seconds per second of the process that leads so many queues, in percent."""
+    """Return the CPU load, in percent, of the process that leads all these queues."""
     names = [f"{order['queue']}-{n}" for n in range(order["queues"])]
     store = Store(order["url"])
     for name in names:

@@ -1,8 +1,8 @@
-"""What a player of ChasquiMQ is asked to do, with whichever Queue and Worker it has.
+"""The benchmark tasks of ChasquiMQ, for any package with its `Queue` and `Worker`.
 
-The engine's own package and ours have the same names and options, so both are
-measured by these very lines, on uvloop. Foreign environments import this file
-too: it must not know TamboMQ, and key names come with the order.
+The engine's own package and TamboMQ have the same names and options, so the same code measures
+both, on uvloop. Environments without TamboMQ import this file too: it must not import TamboMQ,
+and key names come with the order.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from redis.asyncio import Redis
 from benchmarks.players.talk import Task
 
 Order: TypeAlias = Mapping[str, Any]
-Told: TypeAlias = dict[str, float]
+Measurements: TypeAlias = dict[str, float]
 Handler: TypeAlias = Callable[[Any], Awaitable[None]]
 
 NAME = "job"
 BULK = 1000
 _LONGEST_S = 300.0
-# How often an end is looked for: well under what a turn lasts, and no load on the server.
-_LOOK_EVERY_S = 0.001
+# Polling interval for the end of a task: far shorter than a task, and no load on the server.
+_POLL_EVERY_S = 0.001
 _SLOW_US, _SLOW_KEPT = 1000, 100_000
 
 
 @dataclass(slots=True)
 class Calls:
-    """A handler that does nothing but count, and notes when the last call was."""
+    """A handler that only counts its calls and keeps the last job."""
 
     expected: int
     made: int = 0
@@ -75,18 +75,18 @@ class Chasqui:
 
     # ── adding ───────────────────────────────────────────────────────────────
 
-    async def add(self, order: Order) -> Told:
+    async def add(self, order: Order) -> Measurements:
         """Add jobs one by one, each awaited, with as many adders as *flights*."""
         data, flights = order["data"], order["flights"]
         return await self._rate(
             order, lambda queue, size: _several(lambda: queue.add(NAME, data), size, flights)
         )
 
-    async def add_bulk(self, order: Order) -> Told:
+    async def add_bulk(self, order: Order) -> Measurements:
         """Add jobs a thousand at a time."""
         return await self._rate(order, lambda queue, size: _bulk(queue, order["data"], size))
 
-    async def _rate(self, order: Order, add: Callable[[Any, int], Awaitable[None]]) -> Told:
+    async def _rate(self, order: Order, add: Callable[[Any, int], Awaitable[None]]) -> Measurements:
         count, warm = order["count"], order["warm"]
         async with self._open(order) as queue:
             await add(queue, warm)
@@ -96,7 +96,7 @@ class Chasqui:
         await _expect(order, "stream", count + warm)
         return {"rate": count / took_s}
 
-    async def fill(self, order: Order) -> Told:
+    async def fill(self, order: Order) -> Measurements:
         """Add all jobs and leave them there."""
         async with self._open(order) as queue:
             await _bulk(queue, order["data"], order["count"])
@@ -105,8 +105,8 @@ class Chasqui:
 
     # ── handling ─────────────────────────────────────────────────────────────
 
-    async def drain(self, order: Order) -> Told:
-        """From a worker's start, with no group there, until the stream is empty again."""
+    async def drain(self, order: Order) -> Measurements:
+        """Measure from a worker's start, without a group, until the stream is empty."""
         warming = {**order, **order["warming"], "count": order["warm"]}
         for part in (warming, order):
             await self.fill(part)
@@ -117,7 +117,7 @@ class Chasqui:
         return {"rate": order["count"] / took_s}
 
     async def _drain(self, order: Order, calls: Calls, handle: Handler) -> float:
-        async with _look(order) as server:
+        async with _connect(order) as server:
             before = await _events(server, order)
             began = time.perf_counter()
             async with self._working(order, handle):
@@ -128,8 +128,8 @@ class Chasqui:
             _check_events(await _events(server, order) - before, order)
         return took_s
 
-    async def latency(self, order: Order) -> Told:
-        """From before an add until its handler runs; producer and worker share process and loop."""
+    async def latency(self, order: Order) -> Measurements:
+        """Measure from an add until its handler runs; producer and worker share a loop."""
         count, warm = order["count"], order["warm"]
         began_s, took_ms = [0.0] * (warm + count), []
         done = asyncio.Event()
@@ -151,8 +151,8 @@ class Chasqui:
         p50, p99 = counted[count // 2], counted[count * 99 // 100]
         return {"p50": p50, "p99": p99, "inverse": 1000 / p50}
 
-    async def memory(self, order: Order) -> Told:
-        """How much a worker grows from a tenth of the way to the end. The queue is full already."""
+    async def memory(self, order: Order) -> Measurements:
+        """Measure the growth of a worker from a tenth of the jobs to the end, on a filled queue."""
         count = order["count"]
         calls, resident_mb = Calls(count), []
 
@@ -166,10 +166,10 @@ class Chasqui:
 
     # ── delayed ──────────────────────────────────────────────────────────────
 
-    async def promote(self, order: Order) -> Told:
-        """How long jobs due in one millisecond take into the stream, and the slowest script.
+    async def promote(self, order: Order) -> Measurements:
+        """Measure how long promoting jobs due in one millisecond takes, and the slowest script.
 
-        No handler returns before all are there, so that promotion is measured and nothing else.
+        No handler returns before all are promoted, so that nothing else is measured.
         """
         count, data = order["count"], order["data"]
         calls, gate = Calls(count), asyncio.Event()
@@ -184,7 +184,7 @@ class Chasqui:
             await _several(lambda: queue.add(NAME, data, delay_ms=due), count, order["flights"])
         await _expect(order, "delayed", count)
         await asyncio.sleep(max(0.0, due_s - time.time()))
-        async with _look(order) as server:
+        async with _connect(order) as server:
             await _watch_scripts(server)
             began = time.perf_counter()
             async with self._working(order, handle):
@@ -199,7 +199,7 @@ class Chasqui:
     # ── opening ──────────────────────────────────────────────────────────────
 
     def _open(self, order: Order) -> Any:
-        # The cap is far away: trimmed jobs would never be handled.
+        # A cap far above the number of jobs: trimmed jobs would never be handled.
         return self._queue(
             order["queue"],
             redis_url=order["url"],
@@ -208,7 +208,7 @@ class Chasqui:
 
     @asynccontextmanager
     async def _working(self, order: Order, handle: Handler) -> AsyncIterator[None]:
-        """A worker that runs inside; one that ends early raises at once."""
+        """Run a worker inside the block; raise at once if it ends early."""
         worker = self._worker(
             order["queue"],
             handle,
@@ -224,7 +224,7 @@ class Chasqui:
                 await worker.close()
 
 
-def _on_uvloop(task: Callable[[Order], Coroutine[Any, Any, Told]]) -> Task:
+def _on_uvloop(task: Callable[[Order], Coroutine[Any, Any, Measurements]]) -> Task:
     return lambda order: uvloop.run(task(order))
 
 
@@ -244,20 +244,20 @@ async def _bulk(queue: Any, data: object, count: int) -> None:
         await queue.add_bulk(jobs[: count - first])
 
 
-# ── what the server knows ────────────────────────────────────────────────────
+# ── checks on the server ─────────────────────────────────────────────────────
 
 
-def _look(order: Order) -> Redis:
+def _connect(order: Order) -> Redis:
     return Redis.from_url(order["url"])
 
 
 async def _until(left: Callable[[], Awaitable[int]]) -> None:
     while await left():  # noqa: ASYNC110  (only the server knows)
-        await asyncio.sleep(_LOOK_EVERY_S)
+        await asyncio.sleep(_POLL_EVERY_S)
 
 
 async def _expect(order: Order, key: str, count: int) -> None:
-    async with _look(order) as server:
+    async with _connect(order) as server:
         size = server.zcard if key == "delayed" else server.xlen
         if (found := await size(order[key])) != count:
             raise RuntimeError(f"{found} jobs in {key}, not {count}")
@@ -268,27 +268,27 @@ async def _events(server: Redis, order: Order) -> int:
     return (await server.xinfo_stream(order["events"]))["entries-added"] if there else 0
 
 
-def _check_events(told: int, order: Order) -> None:
-    """Raise unless each job was announced as active and completed, or nothing was."""
-    if told < 2 * order["count"] if order["events_enabled"] else told:
-        raise RuntimeError(f"{told} events for {order['count']} jobs")
+def _check_events(emitted: int, order: Order) -> None:
+    """Raise unless each job has an active and a completed event, or events are off and none has."""
+    if emitted < 2 * order["count"] if order["events_enabled"] else emitted:
+        raise RuntimeError(f"{emitted} events for {order['count']} jobs")
 
 
 async def _watch_scripts(server: Redis) -> None:
-    """Let the server note what takes longer than a millisecond. It is ours, and stays so."""
+    """Let the server log commands slower than a millisecond. It is the benchmark's own server."""
     await server.config_set("slowlog-log-slower-than", _SLOW_US)
     await server.config_set("slowlog-max-len", _SLOW_KEPT)
     await server.slowlog_reset()
 
 
 async def _slowest_script_ms(server: Redis) -> float:
-    """How long the slowest script took since; 1 when none was slow."""
-    told = await server.slowlog_get(_SLOW_KEPT)
-    scripts = [each["duration"] for each in told if each["command"].startswith(b"EVAL")]
+    """Return the duration of the slowest script since then; 1 if none was slow."""
+    entries = await server.slowlog_get(_SLOW_KEPT)
+    scripts = [each["duration"] for each in entries if each["command"].startswith(b"EVAL")]
     return max(scripts, default=_SLOW_US) / 1000
 
 
 def _resident_mb() -> float:
     command = ["ps", "-o", "rss=", "-p", str(os.getpid())]
-    told = subprocess.run(command, check=True, capture_output=True, text=True)
-    return int(told.stdout) / 1024
+    listed = subprocess.run(command, check=True, capture_output=True, text=True)
+    return int(listed.stdout) / 1024

@@ -1,6 +1,6 @@
-"""The engine's own Python package. Runs in the environment of tests/peers/chasquimq.
+"""The engine's own Python package, run in the environment of tests/peers/chasquimq.
 
-Every option it is not asked about keeps its default: ``read_count`` 64, a pool of 8 connections.
+Options that the order does not set keep their defaults: ``read_count`` 64, 8 connections.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from benchmarks.players.talk import play
 
 
 def about(_: Mapping[str, Any]) -> dict[str, str]:
-    """What is measured here."""
+    """Return the version that is measured."""
     return {"version": f"chasquimq {version('chasquimq')} (uvloop {version('uvloop')})"}
 
 

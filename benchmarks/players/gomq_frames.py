@@ -1,4 +1,4 @@
-"""Unary gRPC calls as bytes: what the generator sends, written before the clock starts.
+"""Unary gRPC calls encoded as bytes, before the clock starts, for the load generator.
 
 Header blocks change no table, so that one block serves every call of every connection.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from google.protobuf.message import Message
 
-from tambomq.gomq.methods import SERVICE
+from tambomq.gomq.server.methods import SERVICE
 
 MARK = "bench-"
 """How every name begins that is published to, subscribed by or spoken from here."""
@@ -52,11 +52,11 @@ def _text(text: str) -> bytes:
 
 
 def _number(value: int, bits: int) -> bytes:
-    most = (1 << bits) - 1
-    if value < most:
+    max_prefix = (1 << bits) - 1
+    if value < max_prefix:
         return bytes((value,))
-    value -= most
-    more = [most]
+    value -= max_prefix
+    more = [max_prefix]
     while value >= 0x80:
         more.append(value & 0x7F | 0x80)
         value >>= 7

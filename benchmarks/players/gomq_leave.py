@@ -1,4 +1,4 @@
-"""What it takes Redis when many peers of GOMQ leave at once, and much was owed to them."""
+"""The cost for Redis of many GOMQ peers that leave at once with undelivered messages."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from benchmarks.players.gomq_frames import MARK
-from tambomq.gomq import keys, leave_ops, ops
+from tambomq.gomq import keys
 from tambomq.gomq.model import Options
+from tambomq.gomq.ops import leave as leave_ops
+from tambomq.gomq.ops import messages as message_ops
 from tambomq.store.call import Call
 from tambomq.store.sync import Store
 
 _KEY = f"{MARK}left"
 _BODY = b"x" * 100
 _PAGE = 500
-# What is faster is not told, and counts as this.
+# Faster scripts are not in the slow log, and count as this.
 _SLOW_US = 1000
 
 
@@ -23,8 +25,8 @@ def leave(order: Mapping[str, Any]) -> Mapping[str, Any]:
     """Let peers fall silent, one of them with a backlog of its own; how long scripts took."""
     store = Store(order["url"])
     consumers = [f"{MARK}{n}" for n in range(order["consumers"])]
-    seats = [(who, f"{MARK}{n}") for who in consumers for n in range(order["peers"])]
-    _come(store, seats, order["owed"])
+    members = [(who, f"{MARK}{n}") for who in consumers for n in range(order["peers"])]
+    _come(store, members, order["owed"])
     store.run(_call("CONFIG", "SET", "slowlog-log-slower-than", _SLOW_US))
     store.run(_call("CONFIG", "SET", "slowlog-max-len", 100_000))
     store.run(_call("SLOWLOG", "RESET"))
@@ -34,30 +36,30 @@ def leave(order: Mapping[str, Any]) -> Mapping[str, Any]:
         left, returned = left + done.peers, returned + done.returned
     took_s = time.perf_counter() - began
     slowest = max(_scripts(store), default=_SLOW_US)
-    if (left, returned) != (len(seats), order["owed"]):
-        raise RuntimeError(f"{left} of {len(seats)} left, {returned} messages went back")
+    if (left, returned) != (len(members), order["owed"]):
+        raise RuntimeError(f"{left} of {len(members)} left, {returned} messages went back")
     store.close()
     return {"rate": (left + returned) / took_s, "took": took_s, "script": slowest / 1000}
 
 
-def _come(store: Store, seats: list[tuple[str, str]], owed: int) -> None:
-    for first in range(0, len(seats), _PAGE):
-        some = seats[first : first + _PAGE]
-        store.run_all([ops.subscribe(_KEY, *seat, Options()) for seat in some])
+def _come(store: Store, members: list[tuple[str, str]], owed: int) -> None:
+    for first in range(0, len(members), _PAGE):
+        some = members[first : first + _PAGE]
+        store.run_all([message_ops.subscribe(_KEY, *member, Options()) for member in some])
     for first in range(0, owed, 10_000):
         some_owed = min(10_000, owed - first)
-        queue = keys.messages(_KEY, *seats[0])
+        queue = keys.messages(_KEY, *members[0])
         store.run(_call("RPUSH", queue, *[_BODY] * some_owed))
     store.run(_call("HSET", keys.tally(_KEY), "dispatched", owed))
     # The first was there from the beginning, the others came when all was dispatched.
-    for first in range(0, len(seats), _PAGE):
-        some = seats[first : first + _PAGE]
-        since = [_since(seat, 0 if seat == seats[0] else owed) for seat in some]
+    for first in range(0, len(members), _PAGE):
+        some = members[first : first + _PAGE]
+        since = [_since(member, 0 if member == members[0] else owed) for member in some]
         store.run_all([*since, *(_silent(peer) for _, peer in some)])
 
 
-def _since(seat: tuple[str, str], number: int) -> Call[Any]:
-    return _call("HSET", keys.tally(_KEY), keys.messages(_KEY, *seat), number)
+def _since(member: tuple[str, str], number: int) -> Call[Any]:
+    return _call("HSET", keys.tally(_KEY), keys.messages(_KEY, *member), number)
 
 
 def _silent(peer: str) -> Call[Any]:

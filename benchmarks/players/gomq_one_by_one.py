@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks.players.gomq_frames import MARK
-from tambomq.gomq import keys, ops
-from tambomq.gomq.dispatcher import Dispatcher
-from tambomq.gomq.ops import names
-from tambomq.gomq.service import Service
+from tambomq.gomq import keys
+from tambomq.gomq.ops import messages as message_ops
+from tambomq.gomq.ops.messages import names
+from tambomq.gomq.server.dispatcher import Dispatcher
+from tambomq.gomq.server.service import Service
 from tambomq.store.aio import AsyncStore
 from tambomq.store.call import Call
 
@@ -32,11 +33,11 @@ class OneByOne(Dispatcher):
 
     def publish(self, key: str, element: bytes) -> asyncio.Future[Any]:
         """Append *element* to its main queue."""
-        return asyncio.ensure_future(self._store.run(ops.push(key, (element,))))
+        return asyncio.ensure_future(self._store.run(message_ops.push(key, (element,))))
 
     async def publish_all(self, batches: Mapping[str, Sequence[bytes]]) -> None:
         """Append to several main queues."""
-        await self._store.run(ops.push_all(batches))
+        await self._store.run(message_ops.push_all(batches))
 
     async def dispatch(self, *_: str) -> None:
         """Leave it to `run`."""

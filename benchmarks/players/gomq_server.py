@@ -12,14 +12,14 @@ from typing import Any
 
 import uvloop
 
-from tambomq.gomq.server import GomqServer
+from tambomq.gomq.server.grpc_server import GomqServer
 
 
-async def serve(door: str, url: str) -> None:
+async def serve(transport: str, url: str) -> None:
     """Serve at a free port until stdin ends."""
     kind: type[Any] = GomqServer
-    if door == "envoy":
-        from tambomq.gomq.envoy import EnvoyGomqServer  # noqa: PLC0415  (an extra brings it)
+    if transport == "envoy":
+        from tambomq.gomq.envoy.server import EnvoyGomqServer  # noqa: PLC0415  (an extra brings it)
 
         kind = EnvoyGomqServer
     async with kind(url, port=0) as server:
@@ -30,10 +30,10 @@ async def serve(door: str, url: str) -> None:
 def main() -> None:
     """Read flags and serve."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("door", choices=("grpc", "envoy"))
+    parser.add_argument("transport", choices=("grpc", "envoy"))
     parser.add_argument("url")
     options = parser.parse_args()
-    uvloop.run(serve(options.door, options.url))
+    uvloop.run(serve(options.transport, options.url))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""GOMQ's service without a door: what it takes from a publisher to a hundred consumers."""
+"""GOMQ's service without a transport: from one publisher to a hundred consumers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from benchmarks.players.gomq_leave import leave
 from benchmarks.players.gomq_one_by_one import OneByOneService
 from benchmarks.players.talk import play
 from tambomq.gomq import gomq_pb2 as pb
-from tambomq.gomq.caller import Caller
-from tambomq.gomq.service import Service
+from tambomq.gomq.server.auth import Caller
+from tambomq.gomq.server.service import Service
 from tambomq.store.aio import AsyncStore
 
 _PUBLISHERS = 10

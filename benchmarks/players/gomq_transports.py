@@ -1,7 +1,7 @@
-"""Calls our GOMQ server: ``python -m benchmarks.players.gomq_doors envoy`` names its door.
+"""Calls our GOMQ server over one transport: ``python -m benchmarks.players.gomq_transports envoy``.
 
-Unary calls are made by the generator, in C: a Python client would be busier than the server. Each
-turn has a server of its own, and what must have arrived is counted in Redis.
+The generator of unary calls is written in C: a Python client would be busier than the server. Each
+turn has a server of its own, and the messages that must have arrived are counted in Redis.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ from benchmarks.players import gomq_frames
 from benchmarks.players.gomq_frames import MARK
 from benchmarks.players.talk import play
 from tambomq.gomq import gomq_pb2 as pb
-from tambomq.gomq import keys, leave_ops, ops, wire
+from tambomq.gomq import keys, wire
 from tambomq.gomq.async_client import AsyncGomqClient
-from tambomq.gomq.caller import PEER
 from tambomq.gomq.model import OBSERVE_LIMIT, Options
+from tambomq.gomq.ops import leave as leave_ops
+from tambomq.gomq.ops import messages as message_ops
+from tambomq.gomq.server.auth import PEER
 from tambomq.ids import letters
 from tambomq.store.call import Call
 from tambomq.store.sync import Store
 
-Told: TypeAlias = Mapping[str, Any]
+Values: TypeAlias = Mapping[str, Any]
 Calls: TypeAlias = Iterable[tuple[str, Message, Mapping[str, str]]]
 
 PACKAGES = {"grpc": "grpcio", "envoy": "pyvoy"}
@@ -47,44 +49,44 @@ _ONE, _FAN, _MANY_KEY = f"{MARK}one", f"{MARK}fan", f"{MARK}many"
 _WATCHED, _WATCHER = f"{MARK}watched", f"{MARK}watcher"
 
 
-class Door:
-    """The tasks, at one door."""
+class TransportTasks:
+    """The benchmark tasks over one transport."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def about(self, _: Told) -> dict[str, str]:
+    def about(self, _: Values) -> dict[str, str]:
         """What is measured here."""
         program("grpcgen")
         package = PACKAGES[self._name]
         return {"version": f"{package} {version(package)}"}
 
-    def publish(self, order: Told) -> Told:
+    def publish(self, order: Values) -> Values:
         """Unary calls to Publish."""
         with self._server(order) as (port, store):
             return _publish(port, store, f"{MARK}publish", order["size"], order["count"])
 
-    def survey(self, order: Told) -> Told:
+    def survey(self, order: Values) -> Values:
         """All kinds of unary calls, one after the other, with payloads of several sizes."""
-        told: dict[str, float] = {}
+        values: dict[str, float] = {}
         with self._server(order) as (port, store):
             for size, (publishes, observes) in zip(order["sizes"], order["counts"], strict=True):
                 name = f"observe {size}"
                 key = f"{MARK}{size}"
-                told[f"publish {size}"] = _publish(port, store, key, size, publishes)["rate"]
-                told[name] = _observe(port, store, key, size, observes)
-            told["publish many"] = _publish_many(port, store, order)
-            told["observe nothing"] = _observe_nothing(port, store, order)
-            told["deliver"] = _deliver(port, store, order)
-        return told
+                values[f"publish {size}"] = _publish(port, store, key, size, publishes)["rate"]
+                values[name] = _observe(port, store, key, size, observes)
+            values["publish many"] = _publish_many(port, store, order)
+            values["observe nothing"] = _observe_nothing(port, store, order)
+            values["deliver"] = _deliver(port, store, order)
+        return values
 
-    def watch(self, order: Told) -> Told:
+    def watch(self, order: Values) -> Values:
         """From the call of Publish until the watcher has the record, at a given rate."""
         with self._server(order) as (port, _):
             return uvloop.run(_watch(f"127.0.0.1:{port}", order))
 
     @contextmanager
-    def _server(self, order: Told) -> Iterator[tuple[int, Store]]:
+    def _server(self, order: Values) -> Iterator[tuple[int, Store]]:
         command = [sys.executable, "-m", "benchmarks.players.gomq_server", self._name, order["url"]]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
             assert server.stdin is not None
@@ -92,7 +94,7 @@ class Door:
             store = Store(order["url"])
             try:
                 if not (port := server.stdout.readline()):
-                    raise RuntimeError(f"the door {self._name} does not open")
+                    raise RuntimeError(f"the server with the transport {self._name} did not start")
                 yield int(port), store
             finally:
                 store.close()
@@ -100,49 +102,49 @@ class Door:
                 server.wait(_TURN_WITHIN_S)
 
 
-def _publish(port: int, store: Store, key: str, size: int, count: int) -> Told:
+def _publish(port: int, store: Store, key: str, size: int, count: int) -> Values:
     record = pb.PublishRecord(key=key, payload=bytes(size))
-    told = _generate(port, [("Publish", record, {})], count)
-    _expect(store, key, told["calls"])
-    return told
+    values = _generate(port, [("Publish", record, {})], count)
+    _expect(store, key, values["calls"])
+    return values
 
 
-def _publish_many(port: int, store: Store, order: Told) -> float:
+def _publish_many(port: int, store: Store, order: Values) -> float:
     record = pb.PublishRecord(key=_MANY_KEY, payload=bytes(order["size"]))
     request = pb.PublishRecords(records=[record] * MANY)
-    told = _generate(port, [("PublishMany", request, {})], order["many"])
-    _expect(store, _MANY_KEY, MANY * told["calls"])
-    return float(MANY * told["rate"])
+    values = _generate(port, [("PublishMany", request, {})], order["many"])
+    _expect(store, _MANY_KEY, MANY * values["calls"])
+    return float(MANY * values["rate"])
 
 
 def _observe(port: int, store: Store, key: str, size: int, count: int) -> float:
     """Return how many messages of a full dedicated queue are observed in a second."""
     consumer, peer, element = f"{MARK}of-{key}", _ONE, wire.encode("x" * 20, "x" * 28, bytes(size))
-    store.run(ops.subscribe(key, consumer, peer, Options()))
+    store.run(message_ops.subscribe(key, consumer, peer, Options()))
     target, left = keys.messages(key, consumer, peer), OBSERVE_LIMIT * (count + count // 10)
     while left > 0:
         store.run(Call("RPUSH", (target,), (element,) * min(left, _FILL), decode=int))
         left -= _FILL
     call = ("Observe", pb.Identification(consumerID=consumer), {PEER: peer})
-    told = _generate(port, [call], count)
+    values = _generate(port, [call], count)
     value = pb.Message(id="x" * 20, timestamp="x" * 28, payload=bytes(size))
     record = pb.RecordSet(records=[pb.Record(key=key, value=value)]).ByteSize()
     store.follow(leave_ops.unsubscribe(key, consumer))
-    return float((told["bytes"] - 5 * count) / record / told["seconds"])
+    return float((values["bytes"] - 5 * count) / record / values["seconds"])
 
 
-def _observe_nothing(port: int, store: Store, order: Told) -> float:
+def _observe_nothing(port: int, store: Store, order: Values) -> float:
     idle = f"{MARK}idle"
-    store.run(ops.subscribe(f"{MARK}nothing", idle, _ONE, Options()))
+    store.run(message_ops.subscribe(f"{MARK}nothing", idle, _ONE, Options()))
     call = ("Observe", pb.Identification(consumerID=idle), {PEER: _ONE})
     return float(_generate(port, [call], order["idle"])["rate"])
 
 
-def _deliver(port: int, store: Store, order: Told) -> float:
+def _deliver(port: int, store: Store, order: Values) -> float:
     """Return how many copies of what is published are observed in a second, with all consumers."""
     names = [f"{MARK}{n}" for n in range(order["consumers"])]
     for name in names:
-        store.run(ops.subscribe(_FAN, name, _ONE, Options()))
+        store.run(message_ops.subscribe(_FAN, name, _ONE, Options()))
     record = pb.PublishRecord(key=_FAN, payload=bytes(order["size"]))
     many: Calls = [("PublishMany", pb.PublishRecords(records=[record] * OBSERVE_LIMIT), {})]
     each: Calls = [("Observe", pb.Identification(consumerID=name), {PEER: _ONE}) for name in names]
@@ -186,7 +188,7 @@ def _expect(store: Store, key: str, count: int) -> None:
     store.run(Call("UNLINK", (keys.queue(key),), (), decode=int))
 
 
-async def _watch(address: str, order: Told) -> Told:
+async def _watch(address: str, order: Values) -> Values:
     took_ms: list[float] = []
     async with _client(address) as publisher, _client(address) as reader:
         await reader.subscribe(_WATCHED, _WATCHER)
@@ -212,6 +214,6 @@ def _client(address: str) -> AsyncGomqClient:
 
 
 if __name__ == "__main__":
-    door = Door(sys.argv[1])
-    tasks = {"publish": door.publish, "survey": door.survey, "watch": door.watch}
-    play({"about": door.about, **tasks})
+    transport = TransportTasks(sys.argv[1])
+    tasks = {"publish": transport.publish, "survey": transport.survey, "watch": transport.watch}
+    play({"about": transport.about, **tasks})

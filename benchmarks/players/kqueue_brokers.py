@@ -1,7 +1,7 @@
-"""The brokers that messages are pushed through: each starts for one turn and ends with it.
+"""The brokers under load: each is started for one round and stopped after it.
 
-So only one is there at a time, and the harness, which counts the processor time of children that
-have ended, knows what was ours.
+So only one runs at a time, and the harness, which counts the processor time of children that
+have exited, can attribute it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _START_WITHIN_S, _END_WITHIN_S = 10.0, 10.0
 
 @dataclass(slots=True)
 class Running:
-    """A broker that listens; *counted* is filled when it has ended, if it counts."""
+    """A listening broker; *counted* has its counters after it has stopped, if it counts."""
 
     port: int
     pid: int = 0
@@ -37,7 +37,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """Something that messages can be pushed through."""
+    """A broker that can be put under load."""
 
     dialect: Dialect
     about: Callable[[], str]
@@ -66,33 +66,33 @@ def _ours(loop: str) -> Broker:
             if not running.port:
                 raise RuntimeError("the server does not start")
             yield running
-            told, _ = process.communicate(timeout=_END_WITHIN_S)
-            running.counted = json.loads(told)
+            output, _ = process.communicate(timeout=_END_WITHIN_S)
+            running.counted = json.loads(output)
 
     return Broker(Kqueue(), about, run)
 
 
-# ── theirs ───────────────────────────────────────────────────────────────────
+# ── others ───────────────────────────────────────────────────────────────────
 
 
 def nats_server() -> str:
-    """Where it is; raises when it is nowhere."""
-    # Debian puts it where only root's PATH leads.
+    """Return its path; raise if it is not installed."""
+    # Debian installs it in a directory that only root's PATH has.
     found = shutil.which("nats-server") or shutil.which("nats-server", path="/usr/sbin")
     if found is None:
-        raise RuntimeError("no nats-server here: scripts/install-nats installs it")
+        raise RuntimeError("nats-server is not installed: run scripts/install-nats")
     return found
 
 
 def _nats_version() -> str:
     command = [nats_server(), "--version"]
-    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return f"nats-server {told.split()[-1].lstrip('v')}"
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return f"nats-server {printed.split()[-1].lstrip('v')}"
 
 
 @contextmanager
 def _nats(_order: Mapping[str, Any]) -> Iterator[Running]:
-    """Core NATS with the settings it comes with."""
+    """Core NATS with its default settings."""
     with tempfile.TemporaryDirectory() as folder:
         command = [nats_server(), "--addr", "127.0.0.1", "--port", "-1"]
         command += ["--ports_file_dir", folder]
@@ -103,10 +103,10 @@ def _nats(_order: Mapping[str, Any]) -> Iterator[Running]:
 def _nats_port(folder: Path, process: subprocess.Popen[bytes]) -> int:
     until = time.monotonic() + _START_WITHIN_S
     while time.monotonic() < until and process.poll() is None:
-        for told in folder.glob("*.ports"):
-            # The file may be there and not yet be whole.
+        for ports_file in folder.glob("*.ports"):
+            # The file may exist before it is complete.
             try:
-                (address,) = json.loads(told.read_text())["nats"]
+                (address,) = json.loads(ports_file.read_text())["nats"]
             except ValueError:
                 continue
             return int(urlsplit(address).port or 0)
@@ -116,7 +116,7 @@ def _nats_port(folder: Path, process: subprocess.Popen[bytes]) -> int:
 
 @contextmanager
 def _redis(order: Mapping[str, Any]) -> Iterator[Running]:
-    """The harness's own server, which stays."""
+    """The harness's Redis server, which keeps running."""
     yield Running(urlsplit(order["url"]).port or 6379)
 
 

@@ -1,7 +1,7 @@
-"""The bytes that producers send and consumers get, in each protocol. Nothing else differs.
+"""The bytes that producers send and consumers receive, in each protocol. Nothing else differs.
 
-A cycle of messages is built once and sent over and over. Bodies count up within it, so that the
-generator, which compares every byte, would see a lost, a doubled and a misplaced message.
+A cycle of messages is built once and sent repeatedly. Its bodies are numbered, so that the
+generator, which compares every byte, detects lost, duplicated and reordered messages.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ _PROBE, _MARKER = b"#hi#", b"#go#"
 
 
 class Dialect(Protocol):
-    """How a protocol puts it."""
+    """The encoding of messages in one protocol."""
 
     tail: bytes
-    """What follows a body."""
+    """The bytes after a body."""
 
     def hello_produce(self) -> bytes:
-        """What a producer says first."""
+        """The first bytes of a producer."""
 
     def hello_consume(self, names: Sequence[bytes]) -> bytes:
-        """What a consumer says first, to get what is sent to *names*, the last one last."""
+        """The first bytes of a consumer: subscriptions to *names*, in this order."""
 
     def sent(self, name: bytes, body: bytes) -> bytes:
         """A message as its producer sends it."""
 
     def got(self, number: int, name: bytes, body: bytes) -> bytes:
-        """The message as it arrives; *number* is that of its name in the greeting, from 1."""
+        """The message as it arrives; *number* is the position of its name in *names*, from 1."""
 
 
 class Kqueue:
@@ -94,7 +94,7 @@ class Resp:
         return _resp(b"SUBSCRIBE", *names)
 
     def sent(self, name: bytes, body: bytes) -> bytes:
-        """A PUBLISH; its reply is read and forgotten."""
+        """A PUBLISH; its reply is read and discarded."""
         return _resp(b"PUBLISH", name, body)
 
     def got(self, _number: int, name: bytes, body: bytes) -> bytes:
@@ -104,19 +104,19 @@ class Resp:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """All that the generator has to know, as files of a directory."""
+    """The input of the generator, as files of a directory."""
 
     folder: Path
     frame_bytes: int
-    """The length of one message as it is sent; all are equally long."""
+    """The length of one sent message; all have the same."""
     messages: int
-    """How many are in a cycle."""
+    """Messages per cycle."""
 
 
 def write(folder: Path, dialect: Dialect, *, size: int, names: int, producers: int) -> Script:
-    """Write what is sent and expected: bodies of *size* bytes to *names* in turn.
+    """Write the bytes to send and to expect: bodies of *size* bytes to *names* in turn.
 
-    The cycles of several producers mix, so their bodies are all alike.
+    The cycles of several producers interleave, so their bodies are all equal.
     """
     queues = [b"bench.%04d" % number for number in range(names)]
     meeting = b"bench.meet"

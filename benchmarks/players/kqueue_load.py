@@ -1,6 +1,6 @@
-"""Pushes messages through the broker it is told: ``python -m benchmarks.players.kqueue_load nats``.
+"""Runs the load generator against a broker: ``python -m benchmarks.players.kqueue_load nats``.
 
-The work is done by the generator, in C; here its turns are prepared and its answers read.
+The generator is written in C; this program prepares its input and reads its results.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ _SLOW_BYTES, _SLOW_EVERY_S = 1024, 1.0
 
 
 class Load:
-    """The tasks, at one broker."""
+    """The tasks, against one broker."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
     def about(self, _: Mapping[str, Any]) -> dict[str, str]:
-        """What is measured here."""
+        """Return the version of the broker."""
         program("loadgen")
         return {"version": self._broker.about()}
 
     def pump(self, order: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Push messages as fast as they come out, each of them to all consumers."""
+        """Send messages as fast as they are delivered, each to all consumers."""
         with self._broker.run(order) as running:
-            told = self._generate(order, running)
-        return {**told, "counted": running.counted}
+            measured = self._generate(order, running)
+        return {**measured, "counted": running.counted}
 
     def memory(self, order: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The same beside a reader of 1 KB/s: how the server's resident memory grows."""
+        """The same with a reader of 1 KB/s: measure the growth of the server's resident memory."""
         with self._broker.run(order) as running:
             before_mb = _resident_mb(running.pid, "VmRSS")
             with _slow_reader(order, running.port):
-                told = self._generate(order, running)
+                measured = self._generate(order, running)
             peak_mb = _resident_mb(running.pid, "VmHWM")
         _was_slow(order["slow"], running.counted)
         growth = {"before": before_mb, "peak": peak_mb, "growth": peak_mb - before_mb}
-        return {**told, **growth, "counted": running.counted}
+        return {**measured, **growth, "counted": running.counted}
 
     def _generate(self, order: Mapping[str, Any], running: Running) -> Mapping[str, Any]:
         shape = {key: order[key] for key in ("size", "names", "producers")}
@@ -70,15 +70,15 @@ class Load:
             )
         if done.returncode:
             raise RuntimeError(done.stderr.strip() or f"the generator ended with {done.returncode}")
-        told: Mapping[str, Any] = json.loads(done.stdout)
-        return told
+        measured: Mapping[str, Any] = json.loads(done.stdout)
+        return measured
 
 
 @contextmanager
 def _slow_reader(order: Mapping[str, Any], port: int) -> Iterator[None]:
-    """A consumer of the first queue that reads 1 KB/s, and leaves before the others do.
+    """A consumer of the first queue that reads 1 KB/s, and disconnects before the others do.
 
-    Were it to stay, a server that waits for it could not deliver the rest to them.
+    If it stayed, a server that blocks producers for it could not deliver the rest.
     """
     dialect, leave = BROKERS["tambomq"].dialect, threading.Event()
 
@@ -94,7 +94,7 @@ def _slow_reader(order: Mapping[str, Any], port: int) -> Iterator[None]:
                 try:
                     slow.recv(_SLOW_BYTES)
                 except ConnectionError:
-                    break  # it was sent away, as it may be
+                    break  # the policy disconnects it
 
     thread = threading.Thread(target=read)
     thread.start()
@@ -106,16 +106,16 @@ def _slow_reader(order: Mapping[str, Any], port: int) -> Iterator[None]:
 
 
 def _was_slow(policy: str, counted: Mapping[str, Any]) -> None:
-    """See that the server did what its policy says: else nothing was measured."""
+    """Check that the server applied its policy: otherwise the measurement is void."""
     lost = counted["disconnected"], counted["dropped"] > 0
     if lost != {"disconnect": (1, False), "drop": (0, True), "block": (0, False)}[policy]:
         raise RuntimeError(f"{policy} was not seen: {counted}")
 
 
 def _resident_mb(pid: int, what: str) -> float:
-    """Linux tells the peak as well; elsewhere this task cannot be done."""
-    told = Path(f"/proc/{pid}/status").read_text()
-    found = re.search(rf"{what}:\s+(\d+) kB", told)
+    """Read a field of ``/proc/<pid>/status``; works on Linux alone."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    found = re.search(rf"{what}:\s+(\d+) kB", status)
     assert found is not None
     return int(found[1]) * 1024 / 1e6
 

@@ -1,6 +1,6 @@
-"""Our KqueueMsgQ server in a process of its own, on the loop that ``tambo serve`` takes.
+"""Our KqueueMsgQ server in its own process, on the event loop of ``tambo serve``.
 
-Prints its port, serves until stdin ends, and prints what it counted.
+Prints its port, serves until stdin ends, and prints its counters.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Callable
 
 import msgspec
 
 from tambomq.kqueue import KqueueServer
+from tambomq.runtime.event_loop import loop_factory
 
 
 async def serve(server: KqueueServer) -> None:
@@ -23,24 +23,15 @@ async def serve(server: KqueueServer) -> None:
         print(msgspec.json.encode(server.stats).decode(), flush=True)
 
 
-def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """What makes the loop called *name*; ``None`` is asyncio's own."""
-    if name == "asyncio":
-        return None
-    try:
-        import uvloop  # noqa: PLC0415  (not to be had everywhere)
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
-
-
 def main() -> None:
     """Read flags and serve."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--loop", choices=("uvloop", "asyncio"), default="uvloop")
     parser.add_argument("--slow", choices=("disconnect", "drop", "block"), default="disconnect")
     options = parser.parse_args()
-    with asyncio.Runner(loop_factory=loop_factory(options.loop)) as runner:
+    with asyncio.Runner(
+        loop_factory=loop_factory() if options.loop == "uvloop" else None
+    ) as runner:
         runner.run(serve(KqueueServer(port=0, slow=options.slow)))
 
 

@@ -1,4 +1,4 @@
-"""What ``tambo pipeline`` does, without its start: one session of Spark for all rounds."""
+"""The jobs of ``tambo pipeline`` in one Spark session for all rounds, so without its start."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 from benchmarks.players.spark_tables import about, spark
 from benchmarks.players.talk import play
-from tambomq.pipeline import redrive as dead
 from tambomq.pipeline.address import Address
-from tambomq.pipeline.graves import Yard
-from tambomq.pipeline.lake import Lake
-from tambomq.pipeline.migrate import Place, end_of, migrate, move_name
-from tambomq.pipeline.run import Pipeline, Plan
+from tambomq.pipeline.dlq import redrive as dead
+from tambomq.pipeline.dlq.queues import DeadLetterQueues
+from tambomq.pipeline.ingest.run import Pipeline, PipelineOptions
+from tambomq.pipeline.lake.lake import Lake
+from tambomq.pipeline.transfer.migrate import QueueLocation, endpoint_of, migrate, move_name
 from tambomq.store.sync import Store
 
 _warm: list[bool] = []
@@ -33,9 +33,9 @@ def lake(order: Mapping[str, Any]) -> dict[str, float]:
 def _filled(order: Mapping[str, Any], which: str) -> float:
     with tempfile.TemporaryDirectory() as folder:
         made = Lake.make(Path(folder) / "lake")
-        plan = Plan(order["url"], queues=[f"chasqui:{order[which]}"], once=True)
+        options = PipelineOptions(order["url"], queues=[f"chasqui:{order[which]}"], once=True)
         began = time.perf_counter()
-        rows = sum(each.rows for each in Pipeline(spark(), made, plan).follow(lambda: False))
+        rows = sum(each.rows for each in Pipeline(spark(), made, options).follow(lambda: False))
         took_s = time.perf_counter() - began
     wanted = order["count"] if which == "large" else order["count"] // 10
     if rows != wanted:
@@ -45,12 +45,12 @@ def _filled(order: Mapping[str, Any], which: str) -> float:
 
 def move(order: Mapping[str, Any]) -> dict[str, float]:
     """Move a queue of RSMQ to one of ChasquiMQ."""
-    here = Place(Address("rsmq", order["queue"]), order["url"])
-    there = Place(Address("chasqui", order["queue"]), order["url"])
+    here = QueueLocation(Address("rsmq", order["queue"]), order["url"])
+    there = QueueLocation(Address("chasqui", order["queue"]), order["url"])
     store = Store(order["url"])
     try:
         began = time.perf_counter()
-        done = migrate(end_of(store, here), end_of(store, there), move_name(here, there))
+        done = migrate(endpoint_of(store, here), endpoint_of(store, there), move_name(here, there))
         took_s = time.perf_counter() - began
     finally:
         store.close()
@@ -61,13 +61,16 @@ def move(order: Mapping[str, Any]) -> dict[str, float]:
 
 def redrive(order: Mapping[str, Any]) -> dict[str, float]:
     """Let all dead letters of a queue run again."""
-    store, asked = Store(order["url"]), dead.Order(where="reason = 'retries_exhausted'")
+    store, asked = (
+        Store(order["url"]),
+        dead.RedriveOptions(condition="reason = 'retries_exhausted'"),
+    )
     try:
-        grave = Yard(store, order["url"]).grave(Address("chasqui", order["queue"]))
+        dlq = DeadLetterQueues(store, order["url"]).of(Address("chasqui", order["queue"]))
         began = time.perf_counter()
-        planned = dead.plan(grave, spark, asked)
+        planned = dead.plan(dlq, spark, asked)
         chosen = time.perf_counter()
-        done = dead.run(grave, planned, asked, lambda _: None)
+        done = dead.run(dlq, planned, asked, lambda _: None)
         ended = time.perf_counter()
     finally:
         store.close()

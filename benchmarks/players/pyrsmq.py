@@ -1,4 +1,4 @@
-"""PyRSMQ, as its own documentation uses it. Runs in the environment of tests/peers/pyrsmq."""
+"""PyRSMQ, used as in its documentation. Runs in the environment of tests/peers/pyrsmq."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def client(url: str) -> Any:
 
 
 def about(_: Mapping[str, Any]) -> dict[str, str]:
-    """What is measured here."""
+    """Return the versions measured."""
     return {"version": f"PyRSMQ {version('PyRSMQ')} (redis-py {version('redis')})"}
 
 

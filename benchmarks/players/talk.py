@@ -1,4 +1,4 @@
-"""How a player is spoken to: one JSON object in, one out. Standard library only.
+"""The protocol between harness and player: one JSON object in, one out. Standard library only.
 
 Foreign environments import this file too, so it must not know TamboMQ.
 """

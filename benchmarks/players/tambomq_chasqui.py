@@ -1,4 +1,4 @@
-"""Our ChasquiMQ, with the options that the engine's own package is measured with."""
+"""TamboMQ's ChasquiMQ, measured with the same options as the engine's own package."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tambomq.chasqui import Queue, Worker
 
 
 def about(_: Mapping[str, Any]) -> dict[str, str]:
-    """What is measured here."""
+    """Return the version that is measured."""
     python = ".".join(map(str, sys.version_info[:3]))
     loop = f"uvloop {version('uvloop')}"
     return {"version": f"TamboMQ {version('tambomq')} (Python {python}, {loop})"}
@@ -28,8 +28,8 @@ def filled_elsewhere(task: Task) -> Task:
         command = [sys.executable, "-m", "benchmarks.players.tambomq_chasqui"]
         fill = json.dumps({**order, "task": "fill"})
         done = subprocess.run(command, input=fill, stdout=subprocess.PIPE, text=True, check=True)
-        if "error" in (told := json.loads(done.stdout)):
-            raise RuntimeError(told["error"])
+        if "error" in (reply := json.loads(done.stdout)):
+            raise RuntimeError(reply["error"])
         return task(order)
 
     return fill_and_do

@@ -27,16 +27,16 @@ def client(url: str) -> Rsmq:
 
 
 def run(work: Coroutine[Any, Any, dict[str, float]]) -> dict[str, float]:
-    """Run *work* on uvloop, or on asyncio's own loop where there is none."""
+    """Run *work* on uvloop, or on asyncio's loop if it is not installed."""
     try:
-        import uvloop  # noqa: PLC0415  (not to be had everywhere)
+        import uvloop  # noqa: PLC0415  (not installed everywhere)
     except ImportError:
         return asyncio.run(work)
     return uvloop.run(work)
 
 
 def about(_: Mapping[str, Any]) -> dict[str, str]:
-    """What is measured here."""
+    """Return the versions measured."""
     try:
         loop = f"uvloop {version('uvloop')}"
     except PackageNotFoundError:
@@ -61,7 +61,7 @@ def receive(order: Mapping[str, Any]) -> dict[str, float]:
     def take() -> None:
         message = rsmq.receive_message(queue)
         if message is None or not rsmq.delete_message(queue, message.id):
-            raise RuntimeError("the message was gone")
+            raise RuntimeError("the message could not be deleted")
 
     return rate(take, order["count"], order["warm"])
 
@@ -70,8 +70,8 @@ def send_bulk(order: Mapping[str, Any]) -> dict[str, float]:
     """Send messages a thousand at a time."""
     rsmq, queue, bodies = client(order["url"]), order["queue"], [order["body"]] * 1000
     batches = order["count"] // 1000
-    told = rate(lambda: rsmq.send_messages(queue, bodies), batches, order["warm"] // 1000)
-    return {"rate": told["rate"] * 1000}
+    batch_rate = rate(lambda: rsmq.send_messages(queue, bodies), batches, order["warm"] // 1000)
+    return {"rate": batch_rate["rate"] * 1000}
 
 
 # ── several in flight ────────────────────────────────────────────────────────
@@ -111,7 +111,7 @@ def receive_async(order: Mapping[str, Any]) -> dict[str, float]:
     async def take(rsmq: AsyncRsmq) -> None:
         message = await rsmq.receive_message(queue)
         if message is None or not await rsmq.delete_message(queue, message.id):
-            raise RuntimeError("the message was gone")
+            raise RuntimeError("the message could not be deleted")
 
     return run(_rate(order, take))
 
@@ -120,7 +120,7 @@ def receive_async(order: Mapping[str, Any]) -> dict[str, float]:
 
 
 def wake(order: Mapping[str, Any]) -> dict[str, float]:
-    """How long from a send with realtime until a waiting receiver has the message."""
+    """Measure the time from a realtime send until a waiting receiver has the message."""
     return run(_wake(order["url"], order["queue"], order["body"], order["count"]))
 
 
@@ -129,14 +129,14 @@ async def _wake(url: str, queue: str, body: str, count: int) -> dict[str, float]
     async with AsyncRsmq(url) as receiver, AsyncRsmq(url, realtime=True) as sender:
         for _ in range(count):
             waiting = asyncio.ensure_future(receiver.receive_message(queue, wait=10))
-            # Long enough to be asleep, and never in step with anything.
+            # Long enough that the receiver waits, and random so that nothing synchronizes with it.
             await asyncio.sleep(random.uniform(0.003, 0.008))
             began = time.perf_counter()
             await sender.send_message(queue, body)
             message = await waiting
             took_ms.append((time.perf_counter() - began) * 1000)
             if message is None:
-                raise RuntimeError("nothing came")
+                raise RuntimeError("the receiver timed out")
             await receiver.delete_message(queue, message.id)
     took_ms.sort()
     return {"p50": took_ms[count // 2], "p99": took_ms[min(count - 1, count * 99 // 100)]}
@@ -146,7 +146,7 @@ async def _wake(url: str, queue: str, body: str, count: int) -> dict[str, float]
 
 
 def worker_memory(order: Mapping[str, Any]) -> dict[str, float]:
-    """How much a worker grows while it handles the messages of a queue."""
+    """Measure how a worker's memory grows while it handles the messages of a queue."""
     return run(_worker_memory(order["url"], order["queue"], order["count"]))
 
 
@@ -171,8 +171,8 @@ async def _worker_memory(url: str, queue: str, count: int) -> dict[str, float]:
 
 def _resident_mb() -> float:
     command = ["ps", "-o", "rss=", "-p", str(os.getpid())]
-    told = subprocess.run(command, check=True, capture_output=True, text=True)
-    return int(told.stdout) / 1024
+    printed = subprocess.run(command, check=True, capture_output=True, text=True)
+    return int(printed.stdout) / 1024
 
 
 if __name__ == "__main__":
