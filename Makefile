@@ -18,7 +18,7 @@ QUICK := $(NOT_RULES) -m "not slow and not jvm and not interop"
 CHECKED := src tests $(dir $(wildcard benchmarks/__init__.py))
 
 .DEFAULT_GOAL := help
-.PHONY: help run spark test test-all budget check servers peers interop matrix package mutants bench docs clean
+.PHONY: help run spark test test-all budget check servers peers interop matrix package mutants bench docs site clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,10 @@ bench: $(VENV)/.dev ## measure, against the clients in use
 docs: $(VENV)/.dev ## run what the documentation shows
 	@exec $(BIN)/python -m pytest tests/test_docs.py $(ARGS)
 
+site: $(VENV)/.docs ## build the documentation as a website, in build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	@echo "build/site/index.html"
+
 clean: ## forget the environment and every cache inside the repository
 	rm -rf $(VENV) build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests benchmarks scripts tests/peers -depth \
@@ -93,3 +97,7 @@ $(VENV)/.spark: pyproject.toml constraints.txt | $(BIN)/python
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e '.[all,dev]'
 	@touch $@ $(VENV)/.spark $(VENV)/.serve
+
+$(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e '.[docs]'
+	@touch $@
