@@ -42,8 +42,8 @@ def main(url: str) -> None:
         "CREATE OR REPLACE TEMPORARY VIEW events USING chasqui "
         f"OPTIONS (url '{url}', queue 'example-s*', table 'events')"
     )
-    told = spark.sql("SELECT event, delay_ms FROM events WHERE delay_ms > 0").collect()
-    print("told:", [(row.event, row.delay_ms) for row in told])
+    events = spark.sql("SELECT event, delay_ms FROM events WHERE delay_ms > 0").collect()
+    print("events:", [(row.event, row.delay_ms) for row in events])
     spark.stop()
 
     with BlockingQueue(QUEUE, redis_url=url) as queue:

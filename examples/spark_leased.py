@@ -14,8 +14,7 @@ from pyspark.sql import functions as f
 
 from tambomq.errors import QueueExists
 from tambomq.rsmq import Rsmq
-from tambomq.spark import session
-from tambomq.spark.verdict import settle
+from tambomq.spark import session, settle
 
 QUEUE = "example-leased"
 DEAD = f"{QUEUE}-dead"

@@ -11,37 +11,38 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tambomq.journal import ops
-from tambomq.journal.keys import Keys
-from tambomq.journal.wire import Record
+from tambomq.journal import JournalReader
+from tambomq.rsmq import Rsmq
 from tambomq.spark import session
-from tambomq.store.sync import Store
 
-KEYS = Keys("kqueue", "example-tail")
+QUEUE = "example-tail"
 
 
 def main(url: str, home: Path) -> None:
     spark = session("spark_tail", master="local[2]")
-    store = Store(url)
+    rsmq = Rsmq(url, journal=(QUEUE,))
+    rsmq.create_queue(QUEUE)
 
     # A query without a checkpoint begins where it is told: here, with what comes from now on.
     print("at first:", follow(spark, url, home), "rows")
 
-    store.follow(ops.append(KEYS, [Record(0, body) for body in (b"one", b"two", b"three")]))
+    rsmq.send_messages(QUEUE, ["one", "two", "three"])
     print("then:", follow(spark, url, home), "rows")
 
     # From its second run on the checkpoint says how far it has come.
-    last = store.follow(ops.append(KEYS, [Record(0, b"four"), Record(0, b"five")]))[-1]
+    rsmq.send_messages(QUEUE, ["four", "five"])
     print("again:", follow(spark, url, home), "rows")
     print("and once more:", follow(spark, url, home), "rows")
 
     rows = spark.read.parquet(str(home / "lake")).orderBy("entry_id").select("body").collect()
     print(", ".join(bytes(row.body).decode() for row in rows))
 
-    # What the files have need not be kept in Redis.
-    store.run(ops.trim(KEYS, last))
-    print("left in the journal:", store.run(ops.length(KEYS)))
-    store.close()
+    # What the files have need not be kept in Redis; the last entry always is.
+    with JournalReader(url, "rsmq", QUEUE, name="example") as journal:
+        print("trimmed from the journal:", journal.commit(journal.last_id() or "0-0"))
+        journal.forget()
+    rsmq.delete_queue(QUEUE)
+    rsmq.close()
     spark.stop()
     print("done")
 
@@ -51,8 +52,8 @@ def follow(spark: SparkSession, url: str, home: Path) -> int:
     rows = (
         spark.readStream.format("tambo")
         .option("url", url)
-        .option("protocol", KEYS.protocol)
-        .option("queue", KEYS.queue)
+        .option("protocol", "rsmq")
+        .option("queue", QUEUE)
         .option("startingOffsets", "latest")
         .load()
     )

@@ -1,4 +1,4 @@
-"""Rows of Spark become entries of a journal: a past that somebody else has kept, told anew.
+"""Rows of Spark become entries of a journal: an import of events that were recorded elsewhere.
 
 Needs the extra [spark]: `make spark`. Start a server with `make run`, then run this file. REDIS_URL
 names another server.
@@ -12,12 +12,10 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tambomq.journal import ops
-from tambomq.journal.keys import Keys
+from tambomq.journal import JournalReader
 from tambomq.spark import session
-from tambomq.store.sync import Store
 
-JOURNAL = Keys("rsmq", "example-write")
+QUEUE = "example-write"
 
 
 def at_once(spark: SparkSession, url: str) -> None:
@@ -28,13 +26,13 @@ def at_once(spark: SparkSession, url: str) -> None:
                timestamp'2026-01-01 09:00:00' + make_interval(0, 0, 0, 0, 0, 0, id) AS at
         FROM range(1000)
     """)
-    told = past.write.format("tambo").options(url=url, protocol="rsmq", queue=JOURNAL.queue)
-    told.mode("append").save()
+    rows = past.write.format("tambo").options(url=url, protocol="rsmq", queue=QUEUE)
+    rows.mode("append").save()
 
     # In SQL: a view with the columns to be written.
     spark.sql(
         "CREATE OR REPLACE TEMPORARY VIEW later (body STRING, event STRING, id STRING) USING tambo "
-        f"OPTIONS (url '{url}', protocol 'rsmq', queue '{JOURNAL.queue}')"
+        f"OPTIONS (url '{url}', protocol 'rsmq', queue '{QUEUE}')"
     )
     spark.sql("INSERT INTO later VALUES (NULL, 'received', '7'), (NULL, 'deleted', '7')")
 
@@ -46,19 +44,18 @@ def streamed(spark: SparkSession, url: str, folder: Path) -> None:
         # The checkpoint says which files were written. Started again, the query goes on there.
         orders = spark.readStream.schema("body STRING").text(str(folder / "in"))
         writing = orders.writeStream.format("tambo").option("protocol", "rsmq")
-        writing = writing.options(url=url, queue=JOURNAL.queue)
+        writing = writing.options(url=url, queue=QUEUE)
         writing = writing.option("checkpointLocation", str(folder / "checkpoint"))
         writing.trigger(availableNow=True).start().awaitTermination()
 
 
 def main(url: str) -> None:
-    store = Store(url)
     spark = session("example", master="local[2]")
     at_once(spark, url)
     with tempfile.TemporaryDirectory() as folder:
         streamed(spark, url, Path(folder))
 
-    journal = spark.read.format("tambo").options(url=url, protocol="rsmq", queue=JOURNAL.queue)
+    journal = spark.read.format("tambo").options(url=url, protocol="rsmq", queue=QUEUE)
     rows = journal.load()
     for event, count in sorted(rows.groupBy("event").count().collect()):
         print(event, count)
@@ -66,10 +63,10 @@ def main(url: str) -> None:
     print(bytes(first.body).decode(), "at", first["at"])
     spark.stop()
 
-    # Nobody else reads this one.
-    store.run(ops.trim(JOURNAL, "18446744073709551615-0"))
-    print("left:", store.run(ops.length(JOURNAL)))
-    store.close()
+    # Nobody else reads this one: what is committed is trimmed, but for the last entry.
+    with JournalReader(url, "rsmq", QUEUE, name="example") as journal:
+        print("trimmed:", journal.commit(journal.last_id() or "0-0"))
+        journal.forget()
     print("done")
 
 

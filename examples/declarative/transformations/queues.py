@@ -1,4 +1,4 @@
-"""Three tables: what a journal tells, how often each thing happened, and all dead letters."""
+"""Three tables: a journal, the number of its events of each kind, and all dead letters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ spark = SparkSession.active()
 
 @dp.table
 def orders() -> DataFrame:
-    """What the journal of the queue has told: each run adds what is new, every entry once."""
+    """The journal of the queue: each run adds the new entries, every entry once."""
     options = {"url": URL, "protocol": "rsmq", "queue": "orders", "startingOffsets": "earliest"}
     return spark.readStream.format("tambo").options(**options).load()
 
