@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -172,9 +172,9 @@ async def test_a_subscription_is_not_disturbed_by_looking_for_the_primary(pair: 
     store = AsyncStore(pair.url, patience_s=20)
     with admin(pair.servers[1]) as db:
         async with store.listen("news") as subscription:
-            publish: Callable[[], object] = lambda: db.publish("news", "now")  # noqa: E731
-            threading.Thread(target=publish).start()
+            publishing = asyncio.create_task(asyncio.to_thread(db.publish, "news", "now"))
             assert await subscription.wait(20)
+            await publishing
             assert subscription.is_usable
             await eventually_async(lambda: pair.clients(0) == 0, within_s=20)
             assert subscription.is_usable

@@ -28,7 +28,7 @@ async def test_stop_finishes_running_handlers_and_receives_nothing_more(
     async with working(worker) as task:
         await begun.acquire()
         await begun.acquire()
-        threading.Thread(target=worker.stop).start()
+        await asyncio.to_thread(worker.stop)
         await eventually_async(lambda: worker._stopping)
         assert not task.done()
         finish.set()
