@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _save(options.json, lines, around, found)
     if options.record:
         record.write(table.markdown(lines), around)
-    return 1 if options.strict and any(each.mark == MISSED for each in lines) else 0
+    return 1 if options.strict and any(each.verdict == MISSED for each in lines) else 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -87,7 +87,10 @@ def _save(
         "around": list(around),
         "lines": [asdict(each) for each in lines],
         "turns": {
-            name: {who: [asdict(turn) for turn in turns] for who, turns in each.turns.items()}
+            name: {
+                contender: [asdict(turn) for turn in turns]
+                for contender, turns in each.turns.items()
+            }
             for name, each in found.items()
         },
     }

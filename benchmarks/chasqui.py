@@ -182,10 +182,10 @@ def _idle(part: int) -> Part:
     return [Bout((serve,), 3, _fresh, _drop)], rows
 
 
-def _fresh(_url: str, who: Contender) -> Mapping[str, Any]:
+def _fresh(_url: str, contender: Contender) -> Mapping[str, Any]:
     """Return the order for a server: an unused queue, and another one to warm up with."""
     queue = f"bench-{next(_serial)}"
-    return {"url": _server(who), **_names(queue), "warming": _names(f"{queue}-warm")}
+    return {"url": _server(contender), **_names(queue), "warming": _names(f"{queue}-warm")}
 
 
 def _names(queue: str) -> dict[str, str]:
@@ -198,15 +198,15 @@ def _names(queue: str) -> dict[str, str]:
     }
 
 
-def _server(who: Contender) -> str:
+def _server(contender: Contender) -> str:
     try:
-        return beside(who.options["server"]).url
+        return beside(contender.options["server"]).url
     except NoServer as error:
         raise PlayerFailed(str(error)) from error
 
 
-def _drop(_url: str, who: Contender) -> None:
+def _drop(_url: str, contender: Contender) -> None:
     """Delete what a turn left. The servers are the benchmark's own, so nothing else is lost."""
-    store = Store(_server(who))
+    store = Store(_server(contender))
     store.run(Call("FLUSHDB", (), (), bool))
     store.close()

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from benchmarks.model import Bout, Contender, Limit, Player, Ratio, Subject
-from benchmarks.players.gomq_frames import MARK
+from benchmarks.players.gomq_frames import PREFIX
 from tambomq.gomq import keys
 from tambomq.store.call import Call
 from tambomq.store.sync import Store
@@ -114,8 +114,8 @@ def _survey(rounds: int, part: int) -> Part:
         ("deliver", f"deliveries to {CONSUMERS} consumers, 100 B"),
     ]
     for what, title in kinds:
-        for who, through in zip(transports, ("Envoy", "grpc.aio"), strict=True):
-            rows.append(Limit(f"{title}: {through}", who, what, "/s"))
+        for contender, through in zip(transports, ("Envoy", "grpc.aio"), strict=True):
+            rows.append(Limit(f"{title}: {through}", contender, what, "/s"))
     return [Bout(transports, rounds, after=_drop)], rows
 
 
@@ -124,10 +124,10 @@ def _watch(part: int) -> Part:
     transports = []
     for player, through in ((ENVOY, "Envoy"), (GRPC, "grpc.aio")):
         shape = {"count": 400 // part, "warm": 20, "per_s": PER_S}
-        who = Contender(f"{player.name}: watch", player, "watch", shape)
+        contender = Contender(f"{player.name}: watch", player, "watch", shape)
         title = f"Publish to Watch at {PER_S}/s, {through}"
-        rows += [Limit(f"{title}, {what}", who, what, "ms") for what in ("p50", "p99")]
-        transports.append(who)
+        rows += [Limit(f"{title}, {what}", contender, what, "ms") for what in ("p50", "p99")]
+        transports.append(contender)
     return [Bout(transports, 2, after=_drop)], rows
 
 
@@ -135,11 +135,11 @@ def _drop(url: str, _: Contender) -> None:
     """Forget what a turn has left: it would be looked after in the next."""
     store = Store(url)
     queues = store.run(_call("SMEMBERS", keys.SUBSCRIBED_KEYS))
-    if ours := [queue for queue in queues if queue.decode().startswith(keys.queue(MARK))]:
+    if ours := [queue for queue in queues if queue.decode().startswith(keys.queue(PREFIX))]:
         store.run(_call("SREM", keys.SUBSCRIBED_KEYS, *ours))
     cursor = b"0"
     while True:
-        cursor, found = store.run(_call("SCAN", cursor, "MATCH", f"*_{MARK}*", "COUNT", 1000))
+        cursor, found = store.run(_call("SCAN", cursor, "MATCH", f"*_{PREFIX}*", "COUNT", 1000))
         if found:
             store.run(_call("UNLINK", *found))
         if cursor == b"0":

@@ -121,11 +121,11 @@ def _memory(part: int) -> Part:
     times = {"warm_ms": 0, "timed_ms": max(4000 // part, 2000)}
     for policy in ("disconnect", "drop", "block"):
         title = f"{FAST} readers and one of 1 KB/s, {policy}"
-        who = _contender(title, OURS, part, {**shape, **times, "slow": policy}, "memory")
+        contender = _contender(title, OURS, part, {**shape, **times, "slow": policy}, "memory")
         rows += [
-            Limit(f"{title}: memory before", who, "before", "MB"),
-            Limit(f"{title}: growth at the peak", who, "growth", "MB", limit=bound_mb),
-            Limit(f"{title}: rate", who, "rate", "/s"),
+            Limit(f"{title}: memory before", contender, "before", "MB"),
+            Limit(f"{title}: growth at the peak", contender, "growth", "MB", limit=bound_mb),
+            Limit(f"{title}: rate", contender, "rate", "/s"),
         ]
-        bouts.append(Bout((who,), 1))
+        bouts.append(Bout((contender,), 1))
     return bouts, rows

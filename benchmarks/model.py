@@ -66,9 +66,9 @@ class Bout:
 
     contenders: Sequence[Contender]
     rounds: int
-    before: Callable[[str, Contender], Mapping[str, Any]] = lambda _url, _who: {}
+    before: Callable[[str, Contender], Mapping[str, Any]] = lambda _url, _contender: {}
     """Prepares a turn at the server; what it returns is added to the order."""
-    after: Callable[[str, Contender], None] = lambda _url, _who: None
+    after: Callable[[str, Contender], None] = lambda _url, _contender: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +109,13 @@ class Line:
     disturbed: int
     """How many of the turns it rests on were disturbed to the end."""
     turns: int
-    mark: str
+    verdict: str
 
 
 def line(subject: str, row: Ratio | Limit, turns: Mapping[str, Sequence[Turn]]) -> Line:
     """Sum up the *turns* of a row's contenders."""
-    who = [row.ours.name] + ([row.peer.name] if isinstance(row, Ratio) else [])
-    taken = [turns.get(name, ()) for name in who]
+    names = [row.ours.name] + ([row.peer.name] if isinstance(row, Ratio) else [])
+    taken = [turns.get(name, ()) for name in names]
     values = [[float(turn.values[row.what]) for turn in each] for each in taken]
     noisy = sum(not turn.is_quiet for each in taken for turn in each)
     counted = noisy, sum(map(len, taken))
@@ -136,10 +136,20 @@ def _empty(subject: str, row: Ratio | Limit, ours: Sequence[float]) -> Line:
 
 def _limit(subject: str, row: Limit, values: Sequence[float], counted: tuple[int, int]) -> Line:
     value = median(values)
-    mark = UNKNOWN if row.limit is None else HELD if value <= row.limit else MISSED
+    verdict = UNKNOWN if row.limit is None else HELD if value <= row.limit else MISSED
     spread = min(values), max(values)
     return Line(
-        subject, row.title, value, None, value, *spread, row.limit, None, row.unit, *counted, mark
+        subject,
+        row.title,
+        value,
+        None,
+        value,
+        *spread,
+        row.limit,
+        None,
+        row.unit,
+        *counted,
+        verdict,
     )
 
 
@@ -148,8 +158,18 @@ def _ratio(
 ) -> Line:
     ours, peer = map(median, values)
     rounds = [own / other for own, other in zip(*values, strict=False)]
-    mark = HELD if ours / peer >= row.floor else MISSED
+    verdict = HELD if ours / peer >= row.floor else MISSED
     spread = min(rounds), max(rounds)
     return Line(
-        subject, row.title, ours, peer, ours / peer, *spread, row.floor, row.aim, "", *counted, mark
+        subject,
+        row.title,
+        ours,
+        peer,
+        ours / peer,
+        *spread,
+        row.floor,
+        row.aim,
+        "",
+        *counted,
+        verdict,
     )

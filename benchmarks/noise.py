@@ -31,9 +31,9 @@ class Reading:
 
     def others_since(self, earlier: Reading) -> float:
         """The share of all cores that others used since *earlier*, from 0 to 1."""
-        room = (self.at_s - earlier.at_s) * (os.cpu_count() or 1)
+        capacity_s = (self.at_s - earlier.at_s) * (os.cpu_count() or 1)
         others = (self.all_s - earlier.all_s) - (self.own_s - earlier.own_s)
-        return max(0.0, others / room) if room else 0.0
+        return max(0.0, others / capacity_s) if capacity_s else 0.0
 
 
 def _all_s() -> float:

@@ -44,21 +44,21 @@ def subject(rounds: int, *, quick: bool) -> Subject:
     return Subject("pipeline", (OURS, LOOP), bouts, rows)
 
 
-def _events(url: str, who: Contender) -> Mapping[str, Any]:
-    large, small = who.options["count"], who.options["count"] // 10
+def _events(url: str, contender: Contender) -> Mapping[str, Any]:
+    large, small = contender.options["count"], contender.options["count"] // 10
     queues = {"large": f"bench-{next(_serial)}", "small": f"bench-{next(_serial)}"}
     spark_data.events(url, queues["large"], large)
     spark_data.events(url, queues["small"], small)
     return queues
 
 
-def _messages(url: str, who: Contender) -> Mapping[str, Any]:
+def _messages(url: str, contender: Contender) -> Mapping[str, Any]:
     queue = f"bench-{next(_serial)}"
-    spark_data.messages(url, queue, who.options["count"], BODY)
+    spark_data.messages(url, queue, contender.options["count"], BODY)
     return {"queue": queue}
 
 
-def _letters(url: str, who: Contender) -> Mapping[str, Any]:
+def _letters(url: str, contender: Contender) -> Mapping[str, Any]:
     queue = f"bench-{next(_serial)}"
-    spark_data.letters(url, queue, who.options["count"], 94)
+    spark_data.letters(url, queue, contender.options["count"], 94)
     return {"queue": queue}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from benchmarks.model import Bout, Contender, Player, Subject, Turn
 from benchmarks.noise import QUIET_BELOW, Reading
 from benchmarks.process import PlayerFailed, Process
-from benchmarks.server import Place, servers
+from benchmarks.server import BenchServer, servers
 
 
 @dataclass(slots=True)
@@ -23,18 +23,20 @@ class Measured:
     failures: list[str] = field(default_factory=list)
 
 
-def measure(subject: Subject, place: Place) -> Measured:
+def measure(subject: Subject, place: BenchServer) -> Measured:
     """Run all bouts of *subject* at *place*."""
     measured = Measured()
     with ExitStack() as stack:
         running = _start(subject.players, stack, measured)
         for number, bout in enumerate(subject.bouts, 1):
-            contenders = [who for who in bout.contenders if who.player.name in running]
+            contenders = [
+                contender for contender in bout.contenders if contender.player.name in running
+            ]
             for round_ in range(1, bout.rounds + 1):
                 title = f"{subject.name} bout {number}/{len(subject.bouts)}"
                 _say(f"{title} round {round_}/{bout.rounds}: {_names(contenders)}")
-                for who in contenders:
-                    _turns(bout, who, running, place, measured)
+                for contender in contenders:
+                    _turns(bout, contender, running, place, measured)
     return measured
 
 
@@ -56,18 +58,20 @@ def _start(players: Sequence[Player], stack: ExitStack, measured: Measured) -> d
 
 def _turns(
     bout: Bout,
-    who: Contender,
+    contender: Contender,
     running: Mapping[str, Process],
-    place: Place,
+    place: BenchServer,
     measured: Measured,
 ) -> None:
     """Take one turn; a disturbed one once more, and of the two the quieter counts."""
-    kept = measured.turns.setdefault(who.name, [])
+    kept = measured.turns.setdefault(contender.name, [])
     try:
-        turn = _turn(bout, who, running, place)
+        turn = _turn(bout, contender, running, place)
         if not turn.is_quiet and bout.rounds > 1:
-            _say(f"  {who.name}: others used {turn.disturbed:.0%} of the machine; once more")
-            turn = min(turn, _turn(bout, who, running, place), key=lambda each: each.disturbed)
+            _say(f"  {contender.name}: others used {turn.disturbed:.0%} of the machine; once more")
+            turn = min(
+                turn, _turn(bout, contender, running, place), key=lambda each: each.disturbed
+            )
     except PlayerFailed as error:
         measured.failures.append(str(error))
         _say(f"  {error}")
@@ -75,10 +79,12 @@ def _turns(
     kept.append(turn)
 
 
-def _turn(bout: Bout, who: Contender, running: Mapping[str, Process], place: Place) -> Turn:
-    process = running[who.player.name]
-    prepared = bout.before(place.url, who)
-    order = {"task": who.task, "url": place.url, **who.options, **prepared}
+def _turn(
+    bout: Bout, contender: Contender, running: Mapping[str, Process], place: BenchServer
+) -> Turn:
+    process = running[contender.player.name]
+    prepared = bout.before(place.url, contender)
+    order = {"task": contender.task, "url": place.url, **contender.options, **prepared}
     pids = [os.getpid(), *(each.pid for each in servers())]
     pids += [each.pid for each in running.values()]
     before = Reading.take(pids)
@@ -86,12 +92,12 @@ def _turn(bout: Bout, who: Contender, running: Mapping[str, Process], place: Pla
         values = process.ask(order)
         disturbed = Reading.take(pids).others_since(before)
     finally:
-        bout.after(place.url, who)
+        bout.after(place.url, contender)
     return Turn(values, disturbed, disturbed < QUIET_BELOW)
 
 
 def _names(contenders: Sequence[Contender]) -> str:
-    return ", ".join(who.name for who in contenders)
+    return ", ".join(contender.name for contender in contenders)
 
 
 def _say(text: str) -> None:

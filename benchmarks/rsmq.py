@@ -120,18 +120,18 @@ def _deep(rounds: int, part: int) -> tuple[Sequence[Bout], Sequence[Ratio | Limi
     return [bout, Bout((worker,), 1, _fresh, _drop)], rows
 
 
-def _fresh(url: str, who: Contender) -> Mapping[str, Any]:
+def _fresh(url: str, contender: Contender) -> Mapping[str, Any]:
     """A queue for one round, filled with the messages to receive; or the long queue."""
     with Rsmq(url) as rsmq:
-        if stored := who.options.get("stored"):
+        if stored := contender.options.get("stored"):
             if _DEEP not in rsmq.list_queues():
                 rsmq.create_queue(_DEEP)
             _fill(rsmq, _DEEP, stored - rsmq.get_queue_attributes(_DEEP).msgs)
             return {"queue": _DEEP}
         queue = f"bench-{next(_serial)}"
         rsmq.create_queue(queue)
-        if who.task.startswith("receive"):
-            _fill(rsmq, queue, who.options["count"] + who.options["warm"])
+        if contender.task.startswith("receive"):
+            _fill(rsmq, queue, contender.options["count"] + contender.options["warm"])
         return {"queue": queue}
 
 
@@ -140,8 +140,8 @@ def _fill(rsmq: Rsmq, queue: str, size: int) -> None:
         rsmq.send_messages(queue, [BODY] * min(_FILL, size - first))
 
 
-def _drop(url: str, who: Contender) -> None:
+def _drop(url: str, contender: Contender) -> None:
     with Rsmq(url) as rsmq:
         for queue in rsmq.list_queues():
-            if queue.startswith("bench-") and (queue != _DEEP or "last" in who.options):
+            if queue.startswith("bench-") and (queue != _DEEP or "last" in contender.options):
                 rsmq.delete_queue(queue)

@@ -19,7 +19,7 @@ class NoServer(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BenchServer:
     """Where the server is; a *pid* of 0 is not ours to know."""
 
     url: str
@@ -27,29 +27,29 @@ class Place:
     version: str
 
 
-_running: dict[str, Place] = {}
+_running: dict[str, BenchServer] = {}
 _ends = ExitStack()
 
 
 @contextmanager
-def place(kind: str) -> Iterator[Place]:
+def place(kind: str) -> Iterator[BenchServer]:
     """A fresh server of *kind*, without persistence, or the one at a URL."""
     with _ends:
         try:
-            yield Place(kind, 0, _version(kind)) if "://" in kind else beside(kind)
+            yield BenchServer(kind, 0, _version(kind)) if "://" in kind else beside(kind)
         finally:
             _running.clear()
 
 
-def beside(kind: str) -> Place:
+def beside(kind: str) -> BenchServer:
     """The server of *kind* that runs; if none does, a fresh one that ends with `place`."""
     if kind not in _running:
         server = _ends.enter_context(Server(_binary(kind)))
-        _running[kind] = Place(server.url, server.pid, _version(server.url))
+        _running[kind] = BenchServer(server.url, server.pid, _version(server.url))
     return _running[kind]
 
 
-def servers() -> list[Place]:
+def servers() -> list[BenchServer]:
     """Every server that was started here and has not ended."""
     return list(_running.values())
 

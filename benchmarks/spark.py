@@ -118,9 +118,9 @@ def _tails(rounds: int, part: int) -> Part:
     events = Keys(queue).events
     pandas, raw = _plain("read events", events, size), _plain("raw events", events, size)
 
-    def fill(url: str, who: Contender) -> Mapping[str, Any]:
-        own = who.options.get("with", {}).get("queue", queue)
-        spark_data.events(url, own, who.options["count"])
+    def fill(url: str, contender: Contender) -> Mapping[str, Any]:
+        own = contender.options.get("with", {}).get("queue", queue)
+        spark_data.events(url, own, contender.options["count"])
         return {}
 
     rows += _beside("events, read once", pandas, raw)
@@ -131,14 +131,14 @@ def _leased(rounds: int, part: int) -> Part:
     ours = _spark("leased", "stream", "rsmq", 100_000 // part, lease="bench")
     peer = Contender("PyRSMQ", PYRSMQ, "receive", {"count": 1000 // part, "warm": 100 // part})
 
-    def fill(url: str, who: Contender) -> Mapping[str, Any]:
+    def fill(url: str, contender: Contender) -> Mapping[str, Any]:
         queue = f"bench-{next(_serial)}"
-        size = who.options["count"] + who.options.get("warm", 0)
+        size = contender.options["count"] + contender.options.get("warm", 0)
         spark_data.messages(url, queue, size, BODY)
-        if "with" not in who.options:
+        if "with" not in contender.options:
             return {"queue": queue}
         zset = RsmqKeys().of(queue)[0]
-        return {"key": zset, "with": {**who.options["with"], "queue": queue}}
+        return {"key": zset, "with": {**contender.options["with"], "queue": queue}}
 
     title = "a leased stream of RSMQ ÷ one PyRSMQ receive+delete loop"
     return [Bout((ours, peer), rounds, fill, _drop)], [Ratio(title, ours, peer, 15, 40)]
@@ -156,16 +156,16 @@ def _sinks(rounds: int, part: int) -> Part:
     return bouts, rows
 
 
-def _fresh(url: str, who: Contender) -> Mapping[str, Any]:
+def _fresh(url: str, contender: Contender) -> Mapping[str, Any]:
     """A queue of its own for one turn."""
     queue = f"bench-{next(_serial)}"
-    if who.options["format"] == "rsmq":
+    if contender.options["format"] == "rsmq":
         spark_data.messages(url, queue, 0, BODY)
     key = {
         "rsmq": RsmqKeys().of(queue)[0],
         "chasqui": Keys(queue).stream,
         "gomq": gomq_keys.queue(queue),
-    }[who.options["format"]]
+    }[contender.options["format"]]
     return {"key": key, "with": {"queue": queue}}
 
 

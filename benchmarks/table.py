@@ -19,7 +19,7 @@ def rows(lines: Sequence[Line]) -> list[tuple[str, ...]]:
             _value(line),
             _bound(line),
             f"{line.aim:g}{TIMES}" if line.aim is not None else "",
-            line.mark + (f" ~{line.disturbed}/{line.turns}" if line.disturbed else ""),
+            line.verdict + (f" ~{line.disturbed}/{line.turns}" if line.disturbed else ""),
         )
         for line in lines
     ]

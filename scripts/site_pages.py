@@ -45,7 +45,7 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
 
 def _relinked(text: str, path: str) -> str:
     def link(match: re.Match[str]) -> str:
-        mark, words, target = match.groups()
+        bang, words, target = match.groups()
         file, hash_, anchor = target.partition("#")
         if not file:
             return match[0]
@@ -58,6 +58,6 @@ def _relinked(text: str, path: str) -> str:
             return words
         here = OUTSIDE.get(path, path.removeprefix("docs/"))
         relative = posixpath.relpath(there, posixpath.dirname(here) or ".")
-        return f"{mark}[{words}]({relative}{hash_}{anchor})"
+        return f"{bang}[{words}]({relative}{hash_}{anchor})"
 
     return _LINK.sub(link, text)

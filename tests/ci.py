@@ -62,8 +62,8 @@ def _send_with_groups(send: Any, items: list[pytest.Item], name: str, **words: A
 
 
 def _with_group(item: pytest.Item) -> str:
-    mark = item.get_closest_marker("xdist_group")
-    return f"{item.nodeid}@{mark.args[0]}" if mark else item.nodeid
+    marker = item.get_closest_marker("xdist_group")
+    return f"{item.nodeid}@{marker.args[0]}" if marker else item.nodeid
 
 
 @pytest.hookimpl(optionalhook=True)  # known where pytest-xdist is

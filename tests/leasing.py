@@ -34,7 +34,7 @@ class LeaseBench:
 
     def attached(self, owner: str = "one", lease: str = "l", queue: str = "q") -> LeaseRequest:
         request = LeaseRequest(queue, lease, owner, f"driver {owner}")
-        assert self.store.run(self._ops.attach(request)).granted
+        assert self.store.run(self._ops.attach(request)).acquired
         return request
 
     def claim(

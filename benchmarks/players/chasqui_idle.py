@@ -52,8 +52,8 @@ def served(url: str) -> Iterator[int]:
     """`tambo serve` that leads all queues of *url* and does nothing else; its process id."""
     words = ("serve", "--redis-url", url, "--no-rsmq", "--no-gomq", "--no-kqueue")
     command = [sys.executable, "-c", SERVE, *words, "--http-port", "0"]
-    nobody = subprocess.DEVNULL
-    with subprocess.Popen(command, stdout=nobody, stderr=nobody) as process:
+    discard = subprocess.DEVNULL
+    with subprocess.Popen(command, stdout=discard, stderr=discard) as process:
         try:
             yield process.pid
         finally:

@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 
 from tambomq.gomq.server.methods import SERVICE
 
-MARK = "bench-"
+PREFIX = "bench-"
 """How every name begins that is published to, subscribed by or spoken from here."""
 
 # Of HPACK's static table: a field that is whole there, and names that are.

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from benchmarks.players.gomq_frames import MARK
+from benchmarks.players.gomq_frames import PREFIX
 from tambomq.gomq import keys
 from tambomq.gomq.model import Options
 from tambomq.gomq.ops import leave as leave_ops
@@ -14,7 +14,7 @@ from tambomq.gomq.ops import messages as message_ops
 from tambomq.store.call import Call
 from tambomq.store.sync import Store
 
-_KEY = f"{MARK}left"
+_KEY = f"{PREFIX}left"
 _BODY = b"x" * 100
 _PAGE = 500
 # Faster scripts are not in the slow log, and count as this.
@@ -24,8 +24,8 @@ _SLOW_US = 1000
 def leave(order: Mapping[str, Any]) -> Mapping[str, Any]:
     """Let peers fall silent, one of them with a backlog of its own; how long scripts took."""
     store = Store(order["url"])
-    consumers = [f"{MARK}{n}" for n in range(order["consumers"])]
-    members = [(who, f"{MARK}{n}") for who in consumers for n in range(order["peers"])]
+    consumers = [f"{PREFIX}{n}" for n in range(order["consumers"])]
+    members = [(consumer, f"{PREFIX}{n}") for consumer in consumers for n in range(order["peers"])]
     _come(store, members, order["owed"])
     store.run(_call("CONFIG", "SET", "slowlog-log-slower-than", _SLOW_US))
     store.run(_call("CONFIG", "SET", "slowlog-max-len", 100_000))

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmarks.players.gomq_frames import MARK
+from benchmarks.players.gomq_frames import PREFIX
 from tambomq.gomq import keys
 from tambomq.gomq.ops import messages as message_ops
 from tambomq.gomq.ops.messages import names
@@ -18,7 +18,7 @@ from tambomq.gomq.server.service import Service
 from tambomq.store.aio import AsyncStore
 from tambomq.store.call import Call
 
-_OURS = keys.queue(MARK).encode()
+_OURS = keys.queue(PREFIX).encode()
 _PAGE = 10
 _LISTEN_S = 1
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import uvloop
 
-from benchmarks.players.gomq_frames import MARK
+from benchmarks.players.gomq_frames import PREFIX
 from benchmarks.players.gomq_leave import leave
 from benchmarks.players.gomq_one_by_one import OneByOneService
 from benchmarks.players.talk import play
@@ -22,7 +22,7 @@ from tambomq.gomq.server.service import Service
 from tambomq.store.aio import AsyncStore
 
 _PUBLISHERS = 10
-_KEY = f"{MARK}fan"
+_KEY = f"{PREFIX}fan"
 
 
 def about(_: Mapping[str, Any]) -> dict[str, str]:
@@ -39,25 +39,27 @@ def deliver(order: Mapping[str, Any]) -> Mapping[str, Any]:
 
 async def _deliver(order: Mapping[str, Any]) -> Mapping[str, Any]:
     async with _service(order["url"], one_by_one=order["one_by_one"]) as service:
-        who = [f"{MARK}{n}" for n in range(order["consumers"])]
-        for name in who:
+        consumers = [f"{PREFIX}{n}" for n in range(order["consumers"])]
+        for name in consumers:
             subscription = pb.Subscription(key=_KEY, consumerID=name)
             await service.subscribe(subscription, Caller(name))
-        await _round(service, order, who, order["warm"])
+        await _round(service, order, consumers, order["warm"])
         began, cpu_began = time.perf_counter(), time.process_time()
-        await _round(service, order, who, order["count"])
+        await _round(service, order, consumers, order["count"])
         took_s, cpu_s = time.perf_counter() - began, time.process_time() - cpu_began
-        copies = order["count"] * len(who)
+        copies = order["count"] * len(consumers)
         return {"rate": copies / took_s, "busy": 100 * cpu_s / took_s}
 
 
-async def _round(service: Service, order: Mapping[str, Any], who: list[str], count: int) -> None:
+async def _round(
+    service: Service, order: Mapping[str, Any], consumers: list[str], count: int
+) -> None:
     """Publish, wait until every dedicated queue is filled, and observe them all.
 
     Who would look while they are being filled would slow down one that fills them slowly.
     """
     record = pb.PublishRecord(key=_KEY, payload=order["body"].encode())
-    filled = service.stats.copies + count * len(who)
+    filled = service.stats.copies + count * len(consumers)
 
     async def publish() -> None:
         for _ in range(count // _PUBLISHERS):
@@ -74,7 +76,7 @@ async def _round(service: Service, order: Mapping[str, Any], who: list[str], cou
     await asyncio.gather(*(publish() for _ in range(_PUBLISHERS)))
     while service.stats.copies < filled:  # noqa: ASYNC110  (nobody tells)
         await asyncio.sleep(0.0005)
-    await asyncio.gather(*map(observe, who))
+    await asyncio.gather(*map(observe, consumers))
 
 
 @asynccontextmanager

@@ -24,7 +24,7 @@ from google.protobuf.message import Message
 
 from benchmarks.loadgen import program
 from benchmarks.players import gomq_frames
-from benchmarks.players.gomq_frames import MARK
+from benchmarks.players.gomq_frames import PREFIX
 from benchmarks.players.talk import play
 from tambomq.gomq import gomq_pb2 as pb
 from tambomq.gomq import keys, wire
@@ -45,8 +45,8 @@ CONNECTIONS, FLIGHTS = 4, 80
 MANY = 100
 _TURN_WITHIN_S = 60.0
 _FILL = 500
-_ONE, _FAN, _MANY_KEY = f"{MARK}one", f"{MARK}fan", f"{MARK}many"
-_WATCHED, _WATCHER = f"{MARK}watched", f"{MARK}watcher"
+_ONE, _FAN, _MANY_KEY = f"{PREFIX}one", f"{PREFIX}fan", f"{PREFIX}many"
+_WATCHED, _WATCHER = f"{PREFIX}watched", f"{PREFIX}watcher"
 
 
 class TransportTasks:
@@ -64,7 +64,7 @@ class TransportTasks:
     def publish(self, order: Values) -> Values:
         """Unary calls to Publish."""
         with self._server(order) as (port, store):
-            return _publish(port, store, f"{MARK}publish", order["size"], order["count"])
+            return _publish(port, store, f"{PREFIX}publish", order["size"], order["count"])
 
     def survey(self, order: Values) -> Values:
         """All kinds of unary calls, one after the other, with payloads of several sizes."""
@@ -72,7 +72,7 @@ class TransportTasks:
         with self._server(order) as (port, store):
             for size, (publishes, observes) in zip(order["sizes"], order["counts"], strict=True):
                 name = f"observe {size}"
-                key = f"{MARK}{size}"
+                key = f"{PREFIX}{size}"
                 values[f"publish {size}"] = _publish(port, store, key, size, publishes)["rate"]
                 values[name] = _observe(port, store, key, size, observes)
             values["publish many"] = _publish_many(port, store, order)
@@ -119,7 +119,11 @@ def _publish_many(port: int, store: Store, order: Values) -> float:
 
 def _observe(port: int, store: Store, key: str, size: int, count: int) -> float:
     """Return how many messages of a full dedicated queue are observed in a second."""
-    consumer, peer, element = f"{MARK}of-{key}", _ONE, wire.encode("x" * 20, "x" * 28, bytes(size))
+    consumer, peer, element = (
+        f"{PREFIX}of-{key}",
+        _ONE,
+        wire.encode("x" * 20, "x" * 28, bytes(size)),
+    )
     store.run(message_ops.subscribe(key, consumer, peer, Options()))
     target, left = keys.messages(key, consumer, peer), OBSERVE_LIMIT * (count + count // 10)
     while left > 0:
@@ -134,15 +138,15 @@ def _observe(port: int, store: Store, key: str, size: int, count: int) -> float:
 
 
 def _observe_nothing(port: int, store: Store, order: Values) -> float:
-    idle = f"{MARK}idle"
-    store.run(message_ops.subscribe(f"{MARK}nothing", idle, _ONE, Options()))
+    idle = f"{PREFIX}idle"
+    store.run(message_ops.subscribe(f"{PREFIX}nothing", idle, _ONE, Options()))
     call = ("Observe", pb.Identification(consumerID=idle), {PEER: _ONE})
     return float(_generate(port, [call], order["idle"])["rate"])
 
 
 def _deliver(port: int, store: Store, order: Values) -> float:
     """Return how many copies of what is published are observed in a second, with all consumers."""
-    names = [f"{MARK}{n}" for n in range(order["consumers"])]
+    names = [f"{PREFIX}{n}" for n in range(order["consumers"])]
     for name in names:
         store.run(message_ops.subscribe(_FAN, name, _ONE, Options()))
     record = pb.PublishRecord(key=_FAN, payload=bytes(order["size"]))
@@ -210,7 +214,7 @@ async def _watch(address: str, order: Values) -> Values:
 
 
 def _client(address: str) -> AsyncGomqClient:
-    return AsyncGomqClient(address, peer=f"{MARK}{letters(12)}")
+    return AsyncGomqClient(address, peer=f"{PREFIX}{letters(12)}")
 
 
 if __name__ == "__main__":

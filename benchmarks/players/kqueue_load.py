@@ -26,7 +26,7 @@ _TURN_WITHIN_S = 60.0
 _SLOW_BYTES, _SLOW_EVERY_S = 1024, 1.0
 
 
-class Load:
+class LoadGenerator:
     """The tasks, against one broker."""
 
     def __init__(self, broker: Broker) -> None:
@@ -121,5 +121,5 @@ def _resident_mb(pid: int, what: str) -> float:
 
 
 if __name__ == "__main__":
-    load = Load(BROKERS[sys.argv[1]])
+    load = LoadGenerator(BROKERS[sys.argv[1]])
     play({"about": load.about, "pump": load.pump, "memory": load.memory})

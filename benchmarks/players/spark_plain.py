@@ -126,7 +126,7 @@ def _frame(rows: list[dict[str, Any]], times: Sequence[str]) -> Any:
 # ── hiredis ──────────────────────────────────────────────────────────────────
 
 
-class _Wire:
+class _Connection:
     """One connection, one command at a time."""
 
     def __init__(self, url: str) -> None:
@@ -156,11 +156,11 @@ def raw_events(order: Mapping[str, Any]) -> dict[str, float]:
     """Read a stream of events into lists."""
 
     def columns(page: Sequence[Any]) -> None:
-        told = [dict(zip(fields[::2], fields[1::2], strict=True)) for _, fields in page]
+        entries = [dict(zip(fields[::2], fields[1::2], strict=True)) for _, fields in page]
         for name in (b"e", b"id", b"n", b"reason"):
-            [each.get(name) for each in told]
+            [each.get(name) for each in entries]
         for name in (b"ts", b"attempt", b"duration_us"):
-            [int(each[name]) if name in each else None for each in told]
+            [int(each[name]) if name in each else None for each in entries]
         [(id, int(id.partition(b"-")[0])) for id, _ in page]
 
     return _raw_stream(order, columns)
@@ -169,11 +169,11 @@ def raw_events(order: Mapping[str, Any]) -> dict[str, float]:
 def _raw_stream(
     order: Mapping[str, Any], columns: Callable[[Sequence[Any]], None]
 ) -> dict[str, float]:
-    wire, low = _Wire(order["url"]), b"-"
+    connection, low = _Connection(order["url"]), b"-"
 
     def pages() -> Iterator[int]:
         nonlocal low
-        while page := wire.ask("XRANGE", order["key"], low, "+", "COUNT", _PAGE):
+        while page := connection.ask("XRANGE", order["key"], low, "+", "COUNT", _PAGE):
             low = b"(" + page[-1][0]
             columns(page)
             yield len(page)
@@ -183,14 +183,14 @@ def _raw_stream(
 
 def raw_messages(order: Mapping[str, Any]) -> dict[str, float]:
     """Read a queue of RSMQ into lists."""
-    wire = _Wire(order["url"])
+    connection = _Connection(order["url"])
 
     def pages() -> Iterator[int]:
         for first in range(0, order["count"], _PAGE):
-            found = wire.ask("ZRANGE", order["key"], first, first + _PAGE - 1, "WITHSCORES")
+            found = connection.ask("ZRANGE", order["key"], first, first + _PAGE - 1, "WITHSCORES")
             ids, scores = found[::2], [int(float(each)) for each in found[1::2]]
             names = [name for id in ids for name in (id, id + b":rc", id + b":fr")]
-            values = wire.ask("HMGET", f"{order['key']}:Q", *names)
+            values = connection.ask("HMGET", f"{order['key']}:Q", *names)
             [int(id[:10], 36) // 1000 for id in ids]
             [int(each or 0) for each in values[1::3]]
             yield len(scores)

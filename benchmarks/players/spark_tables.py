@@ -43,8 +43,8 @@ def spark() -> SparkSession:
 def about(_: Mapping[str, Any]) -> dict[str, str]:
     """What is measured here."""
     jvm: Any = spark().sparkContext._jvm  # noqa: SLF001  (nothing else tells its version)
-    where = f"Java {jvm.java.lang.System.getProperty('java.version')}, local[2]"
-    return {"version": f"TamboMQ {version('tambomq')} on Spark {spark().version} ({where})"}
+    runtime = f"Java {jvm.java.lang.System.getProperty('java.version')}, local[2]"
+    return {"version": f"TamboMQ {version('tambomq')} on Spark {spark().version} ({runtime})"}
 
 
 def read(order: Mapping[str, Any]) -> dict[str, float]:
@@ -64,9 +64,9 @@ def read(order: Mapping[str, Any]) -> dict[str, float]:
 def read_watched(order: Mapping[str, Any]) -> dict[str, float]:
     """Read a table once, and see how large the workers become."""
     with _watched() as peaks:
-        told = read(order)
+        result = read(order)
     # In MB, as the limit is said: resident, with what they share with the process they come of.
-    return {**told, "largest": max(peaks.values()) * 1024 / 1e6}
+    return {**result, "largest": max(peaks.values()) * 1024 / 1e6}
 
 
 def stream(order: Mapping[str, Any]) -> dict[str, float]:
@@ -193,10 +193,10 @@ def _children(pid: int) -> list[int]:
 
 def _peak_kib(pid: int) -> int:
     try:
-        told = Path(f"/proc/{pid}/status").read_text()
+        status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return 0
-    found = [line.split()[1] for line in told.splitlines() if line.startswith("VmHWM:")]
+    found = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")]
     return int(found[0]) if found else 0
 
 

@@ -90,7 +90,7 @@ class Compared(RuleBasedStateMachine):
 
     def _fits(self, count: int, act: Callable[[], Any]) -> bool:
         """Whether there was room; the right error if there was none."""
-        if self.model.room >= count:
+        if self.model.free_slots >= count:
             act()
             return True
         with pytest.raises(QueueFull):

@@ -88,7 +88,7 @@ def _id(envelope: bytes) -> str:
 # ── a load ───────────────────────────────────────────────────────────────────
 
 
-class Load:
+class JobLoad:
     """Adds jobs of every kind and in every way, runs them, and accounts for each.
 
     What is flaky fails once and is retried; what is doomed dies once and is replayed.

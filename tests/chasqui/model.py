@@ -64,7 +64,7 @@ class Queue:
     # ── looking ──────────────────────────────────────────────────────────────
 
     @property
-    def room(self) -> int:
+    def free_slots(self) -> int:
         return max(0, self.cap - len(self.stream))
 
     def waiting(self) -> list[Entry]:

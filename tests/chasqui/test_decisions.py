@@ -50,17 +50,17 @@ def test_a_dead_letter_keeps_what_the_engine_keeps(recorded: Vector) -> None:
     source = recorded.inputs["source_fields"]
     fields = [part for key, value in source.items() for part in (key.encode(), value)]
     policy = RetryPolicy(3, recorded.inputs["consumer_max_payload_bytes"])
-    death = admit_delivery(fields, 0, policy)
-    if not isinstance(death, DeadLettered):
+    letter = admit_delivery(fields, 0, policy)
+    if not isinstance(letter, DeadLettered):
         # It was run, and this is what its handler raised.
         error = ValueError() if "exhausted" in recorded.name else UnrecoverableError()
-        death = after_failure(*death, error, policy, no_jitter)  # type: ignore[assignment]
-    assert isinstance(death, DeadLettered)
+        letter = after_failure(*letter, error, policy, no_jitter)  # type: ignore[assignment]
+    assert isinstance(letter, DeadLettered)
     kept = dict(zip(recorded.fields[::2], recorded.fields[1::2], strict=True))
-    assert death.payload == kept[b"d"]
-    assert death.name.encode() == kept.get(b"n", b"")
-    assert death.reason.encode() == kept[b"reason"]
-    assert death.detail.encode() == kept.get(b"detail", b"")
+    assert letter.payload == kept[b"d"]
+    assert letter.name.encode() == kept.get(b"n", b"")
+    assert letter.reason.encode() == kept[b"reason"]
+    assert letter.detail.encode() == kept.get(b"detail", b"")
 
 
 def test_what_has_no_envelope_is_malformed() -> None:
@@ -78,20 +78,20 @@ def test_what_cannot_be_decoded_is_kept_as_it_came_without_its_name() -> None:
 def test_a_payload_may_be_as_large_as_the_limit_and_no_larger() -> None:
     size = len(encode_envelope(PLAIN))
     assert admit_delivery(entry(PLAIN), 0, RetryPolicy(max_payload_bytes=size)) == (PLAIN, "job")
-    death = admit_delivery(entry(PLAIN), 0, RetryPolicy(max_payload_bytes=size - 1))
-    assert death == DeadLettered("oversize_payload", encode_envelope(PLAIN), name="job")
+    letter = admit_delivery(entry(PLAIN), 0, RetryPolicy(max_payload_bytes=size - 1))
+    assert letter == DeadLettered("oversize_payload", encode_envelope(PLAIN), name="job")
 
 
 def test_size_is_checked_before_content() -> None:
-    death = admit_delivery([b"d", b"\xc1" * 10], 0, RetryPolicy(max_payload_bytes=5))
-    assert isinstance(death, DeadLettered)
-    assert death.reason == "oversize_payload"
+    letter = admit_delivery([b"d", b"\xc1" * 10], 0, RetryPolicy(max_payload_bytes=5))
+    assert isinstance(letter, DeadLettered)
+    assert letter.reason == "oversize_payload"
 
 
 def test_a_budget_of_nothing_runs_nothing() -> None:
-    death = admit_delivery(entry(PLAIN), 0, RetryPolicy(max_attempts=0))
-    assert isinstance(death, DeadLettered)
-    assert (death.reason, death.id, death.attempt) == ("retries_exhausted", "a", 0)
+    letter = admit_delivery(entry(PLAIN), 0, RetryPolicy(max_attempts=0))
+    assert isinstance(letter, DeadLettered)
+    assert (letter.reason, letter.id, letter.attempt) == ("retries_exhausted", "a", 0)
 
 
 @pytest.mark.parametrize(("own", "runs"), [(None, True), (3, True), (2, False), (0, False)])
@@ -128,10 +128,10 @@ def test_the_backoff_of_a_job_wins_over_the_workers(own: BackoffSpec | None, exp
 
 def test_the_last_failure_is_the_end_and_does_not_count_itself() -> None:
     envelope = Envelope("a", b"\x01", 1, 2)
-    death = after_failure(envelope, "job", ValueError("boom"), RetryPolicy(3), no_jitter)
+    letter = after_failure(envelope, "job", ValueError("boom"), RetryPolicy(3), no_jitter)
     raised = ("ValueError", "ValueError: boom")
     body = encode_envelope(envelope)
-    assert death == DeadLettered("retries_exhausted", body, "boom", "a", "job", 3, *raised)
+    assert letter == DeadLettered("retries_exhausted", body, "boom", "a", "job", 3, *raised)
 
 
 class NoSuchCustomer(UnrecoverableError):
@@ -140,21 +140,21 @@ class NoSuchCustomer(UnrecoverableError):
 
 @pytest.mark.parametrize("error", [Reject("no"), UnrecoverableError("no"), NoSuchCustomer("no")])
 def test_a_verdict_of_the_handler_ends_a_job_at_once(error: Reject) -> None:
-    death = after_failure(PLAIN, "job", error, RetryPolicy(), no_jitter)
-    assert isinstance(death, DeadLettered)
-    assert (death.reason, death.detail, death.attempt) == ("unrecoverable", "no", 1)
+    letter = after_failure(PLAIN, "job", error, RetryPolicy(), no_jitter)
+    assert isinstance(letter, DeadLettered)
+    assert (letter.reason, letter.detail, letter.attempt) == ("unrecoverable", "no", 1)
 
 
 def test_a_verdict_on_the_last_run_is_still_a_verdict() -> None:
-    death = after_failure(PLAIN, "job", Reject("no"), RetryPolicy(1), no_jitter)
-    assert isinstance(death, DeadLettered)
-    assert death.reason == "unrecoverable"
+    letter = after_failure(PLAIN, "job", Reject("no"), RetryPolicy(1), no_jitter)
+    assert isinstance(letter, DeadLettered)
+    assert letter.reason == "unrecoverable"
 
 
 def test_a_long_reason_is_cut() -> None:
-    death = after_failure(PLAIN, "job", Reject("x" * 10_000), RetryPolicy(), no_jitter)
-    assert isinstance(death, DeadLettered)
-    assert len(death.detail) == MAX_DETAIL
+    letter = after_failure(PLAIN, "job", Reject("x" * 10_000), RetryPolicy(), no_jitter)
+    assert isinstance(letter, DeadLettered)
+    assert len(letter.detail) == MAX_DETAIL
 
 
 class Speechless(Exception):
@@ -172,7 +172,7 @@ def test_the_event_of_the_engine_counts_the_runs_as_we_do() -> None:
     fields = dict(zip(recorded.fields[::2], recorded.fields[1::2], strict=True))
     envelope = Envelope("d1", b"\x01", 1, recorded.inputs["wire_attempt"])
     policy = RetryPolicy(recorded.inputs["max_attempts"])
-    death = after_failure(envelope, "job", ValueError(), policy, no_jitter)
-    assert isinstance(death, DeadLettered)
-    assert str(death.attempt).encode() == fields[b"attempt"]
-    assert death.reason.encode() == fields[b"reason"]
+    letter = after_failure(envelope, "job", ValueError(), policy, no_jitter)
+    assert isinstance(letter, DeadLettered)
+    assert str(letter.attempt).encode() == fields[b"attempt"]
+    assert letter.reason.encode() == fields[b"reason"]

@@ -19,7 +19,7 @@ from tests.chasqui.faults import (
     QUEUE,
     BadLine,
     EventLog,
-    Load,
+    JobLoad,
     cut_all,
     dead,
     delayed,
@@ -68,7 +68,7 @@ async def test_nothing_is_lost_or_doubled_while_every_connection_is_cut_each_sec
     either_server: Server, either_db: redis.Redis
 ) -> None:
     event_log = EventLog(either_db)
-    async with Load(either_server.url) as load:
+    async with JobLoad(either_server.url) as load:
         for _ in range(4):
             await load.reach(100, after_s=1)
             cut_all(either_db)
@@ -101,7 +101,7 @@ async def test_nothing_is_lost_or_doubled_while_every_connection_is_cut_all_the_
     server: Server, db: redis.Redis
 ) -> None:
     event_log = EventLog(db)
-    async with Load(server.url) as load:
+    async with JobLoad(server.url) as load:
         for _ in range(25):
             await load.reach(10)
             cut_all(db)

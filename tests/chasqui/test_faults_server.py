@@ -15,7 +15,7 @@ from tambomq.chasqui import Job, Queue, UnrecoverableError, Worker
 from tambomq.chasqui.worker.prefetch import MAX_AHEAD, MAX_UNSETTLED
 from tambomq.errors import StoreFull
 from tests.chasqui.conftest import working
-from tests.chasqui.faults import QUEUE, EventLog, Load, dead, delayed, frozen, waiting
+from tests.chasqui.faults import QUEUE, EventLog, JobLoad, dead, delayed, frozen, waiting
 from tests.servers import Server, eventually_async
 from tests.servers.kinds import binary, kinds
 
@@ -81,7 +81,7 @@ async def test_a_server_that_forgets_its_scripts_changes_nothing(
     server: Server, db: redis.Redis
 ) -> None:
     event_log = EventLog(db)
-    async with Load(server.url) as load:
+    async with JobLoad(server.url) as load:
         for _ in range(20):
             await load.reach(25)
             db.script_flush()
@@ -103,7 +103,7 @@ async def test_jobs_that_run_while_the_server_stands_still_are_settled_once(
     private_server: Server, own_db: redis.Redis, for_s: float, idle_ms: int
 ) -> None:
     event_log = EventLog(own_db)
-    async with Load(private_server.url, idle_ms=idle_ms) as load:
+    async with JobLoad(private_server.url, idle_ms=idle_ms) as load:
         await load.reach(200)
         with frozen(private_server.pid):
             await asyncio.sleep(for_s)
@@ -120,7 +120,7 @@ async def test_nothing_is_lost_or_doubled_when_the_server_is_killed(
     durable: Server, durable_db: redis.Redis
 ) -> None:
     event_log = EventLog(durable_db)
-    async with Load(durable.url) as load:
+    async with JobLoad(durable.url) as load:
         for _ in range(8):
             await load.reach(50)
             await asyncio.to_thread(durable.kill)

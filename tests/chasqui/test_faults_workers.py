@@ -41,11 +41,11 @@ def either_db(either_server: Server) -> Iterator[redis.Redis]:
 def lines(db: redis.Redis, key: str) -> list[tuple[str, str, int]]:
     """Return what handlers wrote: consumer, job and attempt."""
     rows = [line.decode().split() for line in cast("list[bytes]", db.lrange(key, 0, -1))]
-    return [(who, id, int(attempt)) for who, id, attempt in rows]
+    return [(consumer, id, int(attempt)) for consumer, id, attempt in rows]
 
 
-def stats(db: redis.Redis, who: str) -> WorkerStats:
-    stored = cast("bytes | None", db.hget("stats", who))
+def stats(db: redis.Redis, consumer: str) -> WorkerStats:
+    stored = cast("bytes | None", db.hget("stats", consumer))
     return msgspec.json.decode(stored, type=WorkerStats) if stored else WorkerStats()
 
 
@@ -98,31 +98,31 @@ class Crew:
 
     def kill_next(self) -> None:
         """Kill the oldest; its jobs are claimed by others."""
-        who, process = next(iter(self.at_work.items()))
-        del self.at_work[who]
+        consumer, process = next(iter(self.at_work.items()))
+        del self.at_work[consumer]
         process.kill()
         process.wait()
-        self.killed.append(who)
-        self.orphans += pending(self._db, who)
+        self.killed.append(consumer)
+        self.orphans += pending(self._db, consumer)
         self._hire()
-        eventually(lambda: pending(self._db, who) == 0)
+        eventually(lambda: pending(self._db, consumer) == 0)
 
     def _hire(self) -> None:
-        who = f"w{next(self._numbers)}"
-        started = worker_process(self._url, who, **self._options)
-        self.at_work[who] = self._stack.enter_context(started)
+        consumer = f"w{next(self._numbers)}"
+        started = worker_process(self._url, consumer, **self._options)
+        self.at_work[consumer] = self._stack.enter_context(started)
 
 
 def check_runs(db: redis.Redis, event_log: EventLog, ids: list[str], killed: list[str]) -> None:
     """Check that each job was completed once, and run again only where its worker was killed."""
     ran: dict[str, list[str]] = {}
-    for who, id, _ in lines(db, "begun"):
-        ran.setdefault(id, []).append(who)
+    for consumer, id, _ in lines(db, "begun"):
+        ran.setdefault(id, []).append(consumer)
     assert ran.keys() == set(ids)
     assert event_log.of("completed") == Counter(dict.fromkeys(ids, 1))
     assert (waiting(db), delayed(db), dead(db)) == (Counter(), Counter(), Counter())
-    again = {id: who for id, who in ran.items() if len(who) > 1}
-    assert all(set(who[:-1]) <= set(killed) for who in again.values()), again
+    again = {id: consumer for id, consumer in ran.items() if len(consumer) > 1}
+    assert all(set(consumer[:-1]) <= set(killed) for consumer in again.values()), again
 
 
 def kill_under_load(

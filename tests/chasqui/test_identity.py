@@ -64,7 +64,7 @@ def test_processes_forked_from_one_worker_run_each_job_once_also_after_a_cut(
         eventually(lambda: reading(db) == 2, within_s=30)
         jobs = blocking.add_bulk([{"name": "n", "data": place} for place in range(4)])
         eventually(lambda: has_begun(4), within_s=30)
-        before = {entry: who for entry, (who, _) in pending(db, keys).items()}
+        before = {entry: consumer for entry, (consumer, _) in pending(db, keys).items()}
         clients: Any = db.client_list()
         for client in clients:
             if client["name"] == "tambomq":
@@ -73,7 +73,7 @@ def test_processes_forked_from_one_worker_run_each_job_once_also_after_a_cut(
         # before it reads on. So once these have begun it has looked.
         blocking.add_bulk([{"name": "n", "data": place} for place in range(4, 24)])
         eventually(lambda: has_begun(20), within_s=30)
-        after = {entry: who for entry, (who, _) in pending(db, keys).items()}
+        after = {entry: consumer for entry, (consumer, _) in pending(db, keys).items()}
         assert len(jobs) == len(before) == 4
         assert before.items() <= after.items(), "nobody took over what another runs"
         assert len(group_of(db, keys)) == 2

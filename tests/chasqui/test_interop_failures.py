@@ -57,10 +57,10 @@ ODD: tuple[tuple[dict[Any, Any], str, bytes], ...] = (
 )
 
 
-@pytest.mark.parametrize("who", ["ours", "theirs"])
-def test_what_is_no_job_is_buried_alike(scene: Scene, who: str) -> None:
+@pytest.mark.parametrize("engine", ["ours", "theirs"])
+def test_what_is_no_job_is_buried_alike(scene: Scene, engine: str) -> None:
     sources: list[Any] = [scene.db.xadd(scene.keys.stream, fields) for fields, _, _ in ODD]
-    scene.get(who).work(max_payload_bytes=500)
+    scene.get(engine).work(max_payload_bytes=500)
     eventually(lambda: len(letters(scene)) == len(ODD))
     found = {fields[b"source_id"]: fields for fields in letters(scene)}
     for source, (_, reason, payload) in zip(sources, ODD, strict=True):
@@ -74,14 +74,14 @@ def test_what_is_no_job_is_buried_alike(scene: Scene, who: str) -> None:
     }
 
 
-@pytest.mark.parametrize("who", ["ours", "theirs"])
-def test_a_job_whose_workers_died_too_often_is_buried_unrun(scene: Scene, who: str) -> None:
+@pytest.mark.parametrize("engine", ["ours", "theirs"])
+def test_a_job_whose_workers_died_too_often_is_buried_unrun(scene: Scene, engine: str) -> None:
     body = encode_envelope(Envelope("killer", b"\x01", 1))
     scene.db.xgroup_create(scene.keys.stream, "default", "0", mkstream=True)
     entry = scene.db.xadd(scene.keys.stream, {"d": body, "n": "job"})
     scene.db.xreadgroup("default", "dead", {scene.keys.stream: ">"})
     scene.db.xclaim(scene.keys.stream, "default", "dead", 0, [entry], idle=60_000, retrycount=4)
-    scene.get(who).work(max_attempts=3)
+    scene.get(engine).work(max_attempts=3)
     eventually(lambda: letters(scene))
     fields = letters(scene)[0]
     assert [fields[name] for name in (b"d", b"n", b"reason")] == [
@@ -136,7 +136,7 @@ def test_a_job_that_failed_at_one_is_run_again_by_the_other(scene: Scene, pair: 
     pair.producer.work()
     eventually(lambda: len(scene.ran()) == 4 and scene.is_empty())
     again = scene.ran(lambda run: run.attempts_made == 1)
-    assert {run.who for run in again} == {pair.producer.name}
+    assert {run.worker for run in again} == {pair.producer.name}
     assert sorted((run.id, run.name) for run in again) == sorted(
         zip(ids, ("", "mail"), strict=True)
     )

@@ -86,7 +86,7 @@ def test_a_mixed_fleet_loses_no_job_though_one_of_each_is_killed(scene: Scene) -
     pending: Any = scene.db.xpending(scene.keys.stream, "default")
     assert pending["pending"] == 0
     runs = scene.ran()
-    assert {run.who for run in runs} == set(WORKERS)
+    assert {run.worker for run in runs} == set(WORKERS)
     # Jobs of killed workers ran again; no others did.
     assert lost >= 10
     again = Counter((run.id, run.attempts_made) for run in runs)

@@ -33,8 +33,8 @@ def leaders(scene: Scene) -> tuple[str, str]:
     return promotes, schedules
 
 
-def wait_for_leader(scene: Scene, who: str) -> None:
-    eventually(lambda: leaders(scene) == (who, who), within_s=TAKEOVER_S)
+def wait_for_leader(scene: Scene, leader: str) -> None:
+    eventually(lambda: leaders(scene) == (leader, leader), within_s=TAKEOVER_S)
 
 
 # ── a dialect that the leader cannot read ────────────────────────────────────
@@ -71,7 +71,7 @@ def test_a_worker_of_the_page_dialect_retries_in_the_one_its_leader_reads(scene:
     jobs = [{"name": f"n{n}", "data": {"fail": 1}, "backoff": LONG} for n in range(60)]
     ids = ours.do("add_bulk", jobs)
     eventually(lambda: scene.db.zcard(scene.keys.delayed) == 60)
-    assert len(scene.ran(lambda run: run.who == "ours")) > 0
+    assert len(scene.ran(lambda run: run.worker == "ours")) > 0
     members: Any = scene.db.zrange(scene.keys.delayed, 0, -1)
     for member in members:
         (length,) = struct.unpack_from("<I", member)
@@ -127,7 +127,7 @@ def test_what_was_delayed_before_the_engine_came_outlives_the_change_of_leaders(
     ours.stop()
     wait_for_leader(scene, "theirs")
     eventually(lambda: ran_all(scene, 200), within_s=20)
-    assert {run.who for run in scene.ran()} == {"theirs"}
+    assert {run.worker for run in scene.ran()} == {"theirs"}
     assert not scene.db.exists(scene.keys.dlq)
 
 

@@ -114,7 +114,7 @@ def test_a_spec_counts_on_when_the_other_takes_over(scene: Scene, pair: Pair) ->
     pair.producer.work(**TICK)
     eventually(lambda: not scene.db.exists(scene.keys.repeat), within_s=10)
     eventually(lambda: len(scene.ran()) == 4 and scene.is_empty())
-    assert {run.who for run in scene.ran()} == {"ours", "theirs"}
+    assert {run.worker for run in scene.ran()} == {"ours", "theirs"}
 
 
 # ── missed fires ─────────────────────────────────────────────────────────────

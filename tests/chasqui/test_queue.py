@@ -262,10 +262,10 @@ def test_any_call_opens_a_closed_queue(twin: BlockingQueue) -> None:
 
 
 def test_a_queue_connects_with_its_first_call() -> None:
-    nobody = BlockingQueue("q", redis_url="redis://127.0.0.1:1")
-    assert nobody.name == Queue("q", redis_url="redis://127.0.0.1:1").name == "q"
+    unconnected = BlockingQueue("q", redis_url="redis://127.0.0.1:1")
+    assert unconnected.name == Queue("q", redis_url="redis://127.0.0.1:1").name == "q"
     with pytest.raises(InvalidFormat, match="job name"):
-        nobody.add(None, 1)  # type: ignore[arg-type]
+        unconnected.add(None, 1)  # type: ignore[arg-type]
 
 
 # ── asyncio ──────────────────────────────────────────────────────────────────

@@ -49,8 +49,8 @@ def test_jobs_of_a_batch_wait_in_their_order(
 
 
 def test_an_empty_batch_needs_no_round_trip() -> None:
-    with BlockingQueue("q", redis_url="redis://127.0.0.1:1") as nobody:
-        assert nobody.add_bulk([]) == []
+    with BlockingQueue("q", redis_url="redis://127.0.0.1:1") as unconnected:
+        assert unconnected.add_bulk([]) == []
 
 
 def test_each_job_has_the_options_of_add(twin: BlockingQueue, db: redis.Redis, keys: Keys) -> None:

@@ -197,11 +197,11 @@ def test_a_window_grants_so_many_starts_and_no_more(
     each: Store, each_db: redis.Redis, keys: Keys
 ) -> None:
     assert each.run(worker_ops.limit(keys, 3, 60_000, 2)) == (2, 0)
-    granted, wait_ms = each.run(worker_ops.limit(keys, 3, 60_000, 2))
-    assert granted == 1
+    allowed, wait_ms = each.run(worker_ops.limit(keys, 3, 60_000, 2))
+    assert allowed == 1
     assert 0 < wait_ms <= 60_000
-    granted, wait_ms = each.run(worker_ops.limit(keys, 3, 60_000, 1))
-    assert granted == 0
+    allowed, wait_ms = each.run(worker_ops.limit(keys, 3, 60_000, 1))
+    assert allowed == 0
     assert 0 < wait_ms <= 60_000
     assert 0 < each_db.pttl(keys.limiter) <= 60_000
 
@@ -219,8 +219,8 @@ def test_a_limit_that_was_lowered_grants_nothing_until_the_window_is_over(
     store: Store, keys: Keys
 ) -> None:
     assert store.run(worker_ops.limit(keys, 10, 60_000, 8)) == (8, 0)
-    granted, wait_ms = store.run(worker_ops.limit(keys, 5, 60_000, 1))
-    assert granted == 0
+    allowed, wait_ms = store.run(worker_ops.limit(keys, 5, 60_000, 1))
+    assert allowed == 0
     assert wait_ms > 0
 
 

@@ -152,7 +152,7 @@ class Programs(Compared):
         assert promotion is not None
         self.model.leader = CONSUMER_PREFIX
         ids, buried = [], 0
-        for member in self.model.due()[: min(batch, self.model.room)]:
+        for member in self.model.due()[: min(batch, self.model.free_slots)]:
             del self.model.delayed[member]
             try:
                 name, body = decode_member(member)
@@ -285,8 +285,8 @@ class Programs(Compared):
         for entry in self._some(picks)[:1]:
             ran, owned = self._ran(entry), self.model.owns(consumer, entry.id)
             body = b"\xff" if garbage else entry.fields[1]
-            death = DeadLettered("why", body, "more", ran.id, ran.name, ran.attempt)
-            call = worker_ops.bury(self._context(consumer), entry.id, death, 1000, NOW, ran_us)
+            letter = DeadLettered("why", body, "more", ran.id, ran.name, ran.attempt)
+            call = worker_ops.bury(self._context(consumer), entry.id, letter, 1000, NOW, ran_us)
             assert self.store.run(call) is owned
             if owned:
                 self.model.end(entry.id)
@@ -304,11 +304,11 @@ class Programs(Compared):
     def replay(self, limit: int) -> None:
         chosen = [letter for letter in self.model.dlq if is_job(letter)][:limit]
         plan = dlq_ops.replay(KEYS, POLICY, NOW, limit=limit)
-        if chosen and not self.model.room:
+        if chosen and not self.model.free_slots:
             with pytest.raises(QueueFull):
                 self.store.follow(plan)
             return
-        chosen = chosen[: self.model.room]
+        chosen = chosen[: self.model.free_slots]
         assert self.store.follow(plan) == len(chosen)
         for letter in chosen:
             self.model.dlq.remove(letter)

@@ -33,27 +33,33 @@ from tests.servers import eventually_async
 def main() -> None:
     options: dict[str, Any] = json.loads(sys.argv[1])
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    url, who, ttl_s = options.pop("url"), options.pop("who"), options.pop("ttl_s")
+    url, consumer, ttl_s = options.pop("url"), options.pop("consumer"), options.pop("ttl_s")
     if ttl_s:
-        asyncio.run(lead(url, who, ttl_s))
+        asyncio.run(lead(url, consumer, ttl_s))
     else:
-        work(url, who, **options)
+        work(url, consumer, **options)
 
 
-async def lead(url: str, who: str, ttl_s: int) -> None:
-    """Promote and schedule, as *who*."""
-    store, config = AsyncStore(url), LeaderConfig(KEYS, f"{CONSUMER_PREFIX}{who}", ttl_s)
+async def lead(url: str, consumer: str, ttl_s: int) -> None:
+    """Promote and schedule, as *consumer*."""
+    store, config = AsyncStore(url), LeaderConfig(KEYS, f"{CONSUMER_PREFIX}{consumer}", ttl_s)
     await asyncio.gather(Promoter(store, config).run(), Scheduler(store, config, 50).run())
 
 
 def work(
-    url: str, who: str, *, die: bool = False, hold: str = "", takes_s: float = 0, **options: Any
+    url: str,
+    consumer: str,
+    *,
+    die: bool = False,
+    hold: str = "",
+    takes_s: float = 0,
+    **options: Any,
 ) -> None:
-    """Work as *who*; *hold* names a key without which no handler ends."""
+    """Work as *consumer*; *hold* names a key without which no handler ends."""
     db = redis.Redis.from_url(url)
 
     async def handler(job: Job) -> str | None:
-        line = f"{who} {job.id} {job.attempt}"
+        line = f"{consumer} {job.id} {job.attempt}"
         db.rpush("begun", line)
         if die:
             os._exit(1)
@@ -62,20 +68,20 @@ def work(
         await asyncio.sleep(takes_s)
         db.rpush("ended", line)
         if job.name == "flaky":
-            raise ValueError(f"{who} gives up")
+            raise ValueError(f"{consumer} gives up")
         if job.name == "doomed":
-            raise UnrecoverableError(f"{who} refuses")
-        return who if job.name == "result" else None
+            raise UnrecoverableError(f"{consumer} refuses")
+        return consumer if job.name == "result" else None
 
-    worker = Worker(QUEUE, handler, redis_url=url, consumer_id=who, **options)
-    threading.Thread(target=_publish_stats, args=(url, who, worker), daemon=True).start()
+    worker = Worker(QUEUE, handler, redis_url=url, consumer_id=consumer, **options)
+    threading.Thread(target=_publish_stats, args=(url, consumer, worker), daemon=True).start()
     worker.run_forever()
 
 
-def _publish_stats(url: str, who: str, worker: Worker) -> None:
+def _publish_stats(url: str, consumer: str, worker: Worker) -> None:
     db = redis.Redis.from_url(url)
     while True:
-        db.hset("stats", who, msgspec.json.encode(worker.stats))
+        db.hset("stats", consumer, msgspec.json.encode(worker.stats))
         time.sleep(0.05)
 
 
@@ -87,10 +93,10 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def worker_process(
-    url: str, who: str, *, ttl_s: int = 0, **options: Any
+    url: str, consumer: str, *, ttl_s: int = 0, **options: Any
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start a worker, or with *ttl_s* leaders; it is killed when the block ends."""
-    arguments = json.dumps({"url": url, "who": who, "ttl_s": ttl_s, **options})
+    arguments = json.dumps({"url": url, "consumer": consumer, "ttl_s": ttl_s, **options})
     command = [sys.executable, "-m", __name__, arguments]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         try:

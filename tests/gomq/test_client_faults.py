@@ -38,18 +38,18 @@ def served(service: FakeService) -> Iterator[Served]:
 
 
 @pytest.fixture
-def nobody() -> str:
+def unused_address() -> str:
     """An address without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return f"127.0.0.1:{taken.getsockname()[1]}"
 
 
-def test_a_server_that_is_not_there_is_unavailable(kind: str, nobody: str) -> None:
-    with connected(kind, nobody) as client:
+def test_a_server_that_is_not_there_is_unavailable(kind: str, unused_address: str) -> None:
+    with connected(kind, unused_address) as client:
         for call in (lambda: client.publish("k", "x"), lambda: list(client.watch("c"))):
             with pytest.raises(BrokerUnavailable, match="refused") as caught:
                 call()
-            assert caught.value.address == nobody
+            assert caught.value.address == unused_address
 
 
 def test_a_host_that_is_not_known_is_unavailable(kind: str) -> None:
@@ -71,9 +71,9 @@ def test_with_patience_a_server_that_comes_is_waited_for(kind: str, service: Fak
             thread.join(20)
 
 
-def test_patience_has_an_end(kind: str, nobody: str) -> None:
+def test_patience_has_an_end(kind: str, unused_address: str) -> None:
     with (
-        connected(kind, nobody, timeout_s=0.1, patience_s=0.1) as client,
+        connected(kind, unused_address, timeout_s=0.1, patience_s=0.1) as client,
         pytest.raises(BrokerUnavailable, match="no answer to Publish in time"),
     ):
         client.publish("k", "x")

@@ -161,7 +161,7 @@ def test_messages_of_many_publishers_reach_all_observers_and_watchers(
         for name in ("watcher", "observer"):
             readers.connect(broker.address, name).subscribe("FOO", name)
             how: dict[str, object] = {"count": total, "watches": name == "watcher"}
-            jobs.append({"who": name, "consumer": name, **how})
+            jobs.append({"client_id": name, "consumer": name, **how})
         ours.subscribe("FOO", "ours")
         names = [f"publisher-{n}" for n in range(PUBLISHERS)]
         writers = [grpc_js.connect(broker.address, name) for name in names]

@@ -212,7 +212,7 @@ class Programs(RuleBasedStateMachine):
         assert not waiting & seen
 
     @invariant()
-    def nobody_observes_a_message_twice_and_all_observe_in_order(self) -> None:
+    def no_message_is_observed_twice_or_out_of_order(self) -> None:
         for found in self.model.observed.values():
             for messages in found.values():
                 assert len(set(messages)) == len(messages)
@@ -261,10 +261,12 @@ class Programs(RuleBasedStateMachine):
 
     def _sets(self) -> dict[str, object]:
         subscribed = {key: found for key, found in self.model.consumers.items() if found}
-        found: dict[str, object] = {f"CONSUMERS_{key}": who for key, who in subscribed.items()}
+        found: dict[str, object] = {
+            f"CONSUMERS_{key}": consumers for key, consumers in subscribed.items()
+        }
         for consumer in {name for names in subscribed.values() for name in names}:
             found[f"SUBSCRIPTIONS_{consumer}"] = set(self.model.subscriptions(consumer))
-        found |= {f"PEERS_{name}": who for name, who in self.model.peers.items() if who}
+        found |= {f"PEERS_{name}": peers for name, peers in self.model.peers.items() if peers}
         if subscribed:
             found["SUBSCRIBED_KEYS"] = {f"QUEUE_{key}" for key in subscribed}
         return found

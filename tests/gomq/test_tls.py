@@ -86,11 +86,11 @@ def test_a_client_without_tls_is_not_served(kind: str, ours: Certificate) -> Non
 def test_with_a_client_ca_only_clients_with_a_certificate_are_served(
     kind: str, ours: Certificate, theirs: Certificate
 ) -> None:
-    nobody = Tls(ca=str(ours.cert))
+    anonymous = Tls(ca=str(ours.cert))
     stranger = Tls(ca=str(ours.cert), cert=str(ours.cert), key=str(ours.key))
     known = Tls(ca=str(ours.cert), cert=str(theirs.cert), key=str(theirs.key))
     with secure(ours, client_ca=theirs.cert) as served:
-        for tls in (nobody, stranger):
+        for tls in (anonymous, stranger):
             with (
                 connected(kind, served.address, tls=tls) as client,
                 pytest.raises(BrokerUnavailable),

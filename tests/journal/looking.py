@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tambomq.journal import ops
-from tambomq.journal.keys import Keys
+from tambomq.journal.keys import JournalKeys
 from tambomq.journal.ops import State
 from tambomq.journal.wire import JournalRecord, record_of
 from tambomq.store.sync import Store
@@ -11,7 +11,7 @@ from tambomq.store.sync import Store
 
 def records(url: str, protocol: str, queue: str) -> list[JournalRecord]:
     """Return all records of a journal, in order."""
-    store, keys = Store(url), Keys(protocol, queue)
+    store, keys = Store(url), JournalKeys(protocol, queue)
     found: list[JournalRecord] = []
     low = "-"
     try:
@@ -32,14 +32,14 @@ def state(url: str, protocol: str, queue: str) -> State | None:
     """Return what the journal holds."""
     store = Store(url)
     try:
-        return store.run(ops.state(Keys(protocol, queue)))
+        return store.run(ops.state(JournalKeys(protocol, queue)))
     finally:
         store.close()
 
 
 def commit_all(url: str, protocol: str, queue: str, reader: str = "etl") -> int:
     """Let *reader* have read everything."""
-    store, keys = Store(url), Keys(protocol, queue)
+    store, keys = Store(url), JournalKeys(protocol, queue)
     try:
         return store.run(ops.commit(keys, reader, store.run(ops.last_id(keys)) or "0-0"))
     finally:

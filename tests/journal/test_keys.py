@@ -9,20 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tambomq.errors import InvalidFormat
-from tambomq.journal.keys import PROTOCOLS, Keys, any_of, queue_of
+from tambomq.journal.keys import PROTOCOLS, JournalKeys, any_of, queue_of
 
 queues = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 
 
 def test_a_journal_is_named_after_its_queue() -> None:
-    keys = Keys("gomq", "orders")
+    keys = JournalKeys("gomq", "orders")
     assert keys.journal == "{tambo:gomq:orders}:journal"
     assert keys.state == "{tambo:gomq:orders}:journal:state"
 
 
 @given(st.sampled_from(PROTOCOLS), queues)
 def test_a_journal_is_found_again_by_its_key(protocol: str, queue: str) -> None:
-    key = Keys(protocol, queue).journal
+    key = JournalKeys(protocol, queue).journal
     assert queue_of(protocol, key) == queue
     assert fnmatch.fnmatchcase(key, any_of(protocol))
 
@@ -35,9 +35,9 @@ def test_other_keys_are_not_taken_for_journals() -> None:
 @pytest.mark.parametrize(("protocol", "queue"), [("amqp", "q"), ("", "q"), ("rsmq", "")])
 def test_an_invalid_protocol_or_queue_is_refused(protocol: str, queue: str) -> None:
     with pytest.raises(InvalidFormat):
-        Keys(protocol, queue)
+        JournalKeys(protocol, queue)
 
 
 def test_text_that_utf_8_cannot_encode_is_refused() -> None:
     with pytest.raises(InvalidFormat, match="any text"):
-        Keys("rsmq", "\ud800")
+        JournalKeys("rsmq", "\ud800")

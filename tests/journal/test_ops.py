@@ -9,12 +9,12 @@ import redis
 
 from tambomq.errors import InvalidValue, WrongType
 from tambomq.journal import ops
-from tambomq.journal.keys import Keys
+from tambomq.journal.keys import JournalKeys
 from tambomq.journal.wire import JournalRecord, record_of
 from tambomq.store.sync import Store
 from tests.servers import Server
 
-KEYS = Keys("kqueue", "orders")
+KEYS = JournalKeys("kqueue", "orders")
 
 
 @pytest.fixture
@@ -62,8 +62,8 @@ def test_a_record_that_cannot_be_written_writes_nothing(store: Store) -> None:
 def test_journals_are_found_by_protocol(store: Store) -> None:
     names = [f"q{number}:*" for number in range(40)]
     for name in names:
-        store.follow(ops.append(Keys("gomq", name), [JournalRecord(1)]))
-    store.follow(ops.append(Keys("rsmq", "another"), [JournalRecord(1)]))
+        store.follow(ops.append(JournalKeys("gomq", name), [JournalRecord(1)]))
+    store.follow(ops.append(JournalKeys("rsmq", "another"), [JournalRecord(1)]))
     cursor, found = b"0", set[str]()
     while True:
         cursor, some = store.run(ops.queues("gomq", cursor))

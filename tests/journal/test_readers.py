@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from tambomq.errors import InvalidFormat, WrongType
 from tambomq.journal import ops
-from tambomq.journal.keys import Keys
+from tambomq.journal.keys import JournalKeys
 from tambomq.journal.policy import DEFAULT_BOUNDS, JournalBounds
 from tambomq.store.sync import Store
 from tests.servers import Server
 
-KEYS = Keys("kqueue", "orders")
+KEYS = JournalKeys("kqueue", "orders")
 ENTRY = 100
 
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from tambomq.errors import WrongType
 from tambomq.journal import keys, ops
 from tambomq.journal import sink as sink_ops
-from tambomq.journal.keys import Keys
+from tambomq.journal.keys import JournalKeys
 from tambomq.journal.wire import JournalRecord, record_of
 from tambomq.store.sync import Store
 
-JOURNAL = Keys("gomq", "orders")
+JOURNAL = JournalKeys("gomq", "orders")
 FENCE = JOURNAL.fence("query")
 FIRST = (0, "0/0/0", "one", 60)
 FIELDS = ((keys.EVENT, b"sent"), (keys.ID, None), (keys.AT, b"7"), (keys.BODY, None))

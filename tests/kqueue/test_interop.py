@@ -24,7 +24,7 @@ _WITHIN_S = 30.0
 
 Run: TypeAlias = Callable[..., "subprocess.Popen[str]"]
 
-PACES = [
+RATES = [
     pytest.param((), id="frame by frame"),
     pytest.param(("--bytes",), id="byte by byte"),
     pytest.param(("--together",), id="all together"),
@@ -130,25 +130,25 @@ def received(consumer: Consumer, count: int) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("pace", PACES)
+@pytest.mark.parametrize("rate", RATES)
 @pytest.mark.parametrize(("count", "size"), [(300, 100), (50, 0), (3, 70_000)])
 def test_our_consumer_receives_from_a_c_producer(
-    server: ServerProcess, run: Run, pace: tuple[str, ...], count: int, size: int
+    server: ServerProcess, run: Run, rate: tuple[str, ...], count: int, size: int
 ) -> None:
     with subscribed(server, "from c") as consumer:
-        sending = run(server, "produce", "from c", count, size, *pace)
+        sending = run(server, "produce", "from c", count, size, *rate)
         expected = [line(b"from c", body_of(number, size)) for number in range(count)]
         assert received(consumer, count) == expected
         assert lines_of(sending) == expected
 
 
 @pytest.mark.parametrize("name", ["to c", ""])
-@pytest.mark.parametrize("pace", PACES[:2])
+@pytest.mark.parametrize("rate", RATES[:2])
 def test_a_c_consumer_receives_from_our_producer(
-    server: ServerProcess, run: Run, name: str, pace: tuple[str, ...]
+    server: ServerProcess, run: Run, name: str, rate: tuple[str, ...]
 ) -> None:
     sent = [("to c", bytes([n % 256]) * (n * n)) for n in range(200)]
-    reading = run(server, "consume", name, len(sent), *pace)
+    reading = run(server, "consume", name, len(sent), *rate)
     has_subscribers(server, 1)
     with Producer(port=server.port) as producer:
         producer.send_many(sent)
@@ -165,28 +165,28 @@ def test_a_c_consumer_of_all_queues_sees_every_name(server: ServerProcess, run: 
     assert lines_of(reading) == ["ready", *(line(*each) for each in sent)]
 
 
-@pytest.mark.parametrize("pace", PACES)
+@pytest.mark.parametrize("rate", RATES)
 def test_every_c_consumer_receives_from_a_c_producer(
-    server: ServerProcess, run: Run, pace: tuple[str, ...]
+    server: ServerProcess, run: Run, rate: tuple[str, ...]
 ) -> None:
     reading = [run(server, "consume", name, 200) for name in ("c to c", "c to c", "")]
     has_subscribers(server, 3)
-    sent = lines_of(run(server, "produce", "c to c", 200, 500, *pace))
+    sent = lines_of(run(server, "produce", "c to c", 200, 500, *rate))
     assert len(sent) == 200
     for each in reading:
         assert lines_of(each) == ["ready", *sent]
 
 
-@pytest.mark.parametrize("pace", PACES)
+@pytest.mark.parametrize("rate", RATES)
 def test_clients_in_c_get_an_ok_for_each_frame_with_ok_replies(
-    answering: ServerProcess, run: Run, pace: tuple[str, ...]
+    answering: ServerProcess, run: Run, rate: tuple[str, ...]
 ) -> None:
-    reading = run(answering, "consume", "answered", 200, "--ok", *pace[:1])
+    reading = run(answering, "consume", "answered", 200, "--ok", *rate[:1])
     assert reading.stdout is not None
     # The OK for its subscription shows that it is registered.
     assert reading.stdout.readline() == "ready\n"
     with subscribed(answering, "answered", others=1) as consumer:
-        sent = lines_of(run(answering, "produce", "answered", 200, 50, "--ok", *pace))
+        sent = lines_of(run(answering, "produce", "answered", 200, 50, "--ok", *rate))
         assert lines_of(reading) == sent == received(consumer, 200)
 
 

@@ -267,14 +267,17 @@ def test_ten_producers_and_ten_consumers_of_mixed_names_are_all_accounted_for(lo
         known = sum(map(len, subscriptions)) + 1
         server.comes_to(lambda stats: stats.subscriptions == known)
         sent = {
-            who: [(names[(who + n * n) % 12], b"%d %d" % (who, n)) for n in range(each)]
-            for who in range(10)
+            producer: [
+                (names[(producer + n * n) % 12], b"%d %d" % (producer, n)) for n in range(each)
+            ]
+            for producer in range(10)
         }
         sending = [threads.submit(_send, server.port, batch) for batch in sent.values()]
         total = 0
         for consumer, wish in zip(consumers, [*subscriptions, names], strict=True):
             needed = {
-                who: [Message(*row) for row in rows if row[0] in wish] for who, rows in sent.items()
+                producer: [Message(*row) for row in rows if row[0] in wish]
+                for producer, rows in sent.items()
             }
             count = sum(map(len, needed.values()))
             assert _by_sender(consumer, count) == needed
@@ -292,7 +295,7 @@ def _send(port: int, batch: list[tuple[bytes, bytes]]) -> int:
 
 
 def _by_sender(consumer: Consumer, count: int) -> dict[int, list[Message]]:
-    found: dict[int, list[Message]] = {who: [] for who in range(10)}
+    found: dict[int, list[Message]] = {producer: [] for producer in range(10)}
     for _ in range(count):
         got = consumer.receive(timeout_s=30)
         assert got is not None

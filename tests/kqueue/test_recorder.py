@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tambomq.errors import BrokerUnavailable, InvalidFormat, StoreUnavailable
-from tambomq.journal.keys import Keys
+from tambomq.journal.keys import JournalKeys
 from tambomq.journal.policy import JournalBounds
 from tambomq.kqueue import KqueueServer, recorder
 from tambomq.kqueue.frames import encode_message, messages_in
@@ -52,7 +52,7 @@ def test_the_fields_are_as_they_are_described(serve: Serve, db: redis.Redis) -> 
     with served.producer() as producer:
         producer.send((b"q", b""), (b"\xff", b"x"))
         served.comes_to(lambda stats: stats.recorded == 2)
-    found: Any = db.xrange(Keys("kqueue", "q").journal)
+    found: Any = db.xrange(JournalKeys("kqueue", "q").journal)
     ((_, fields),) = found
     assert list(fields.items()) == [
         (b"o", b"100"),
@@ -61,7 +61,7 @@ def test_the_fields_are_as_they_are_described(serve: Serve, db: redis.Redis) -> 
         (b"to", b"0"),
         (b"d", b""),
     ]
-    assert db.xlen(Keys("kqueue", r"\xff").journal) == 1
+    assert db.xlen(JournalKeys("kqueue", r"\xff").journal) == 1
 
 
 def test_consumers_receive_the_same_with_a_journal(serve: Serve, server: Server) -> None:

@@ -63,8 +63,8 @@ def test_messages_of_one_producer_arrive_in_their_order(served: Served) -> None:
             threading.Thread(target=client.send, args=sent).start()
         seen: dict[bytes, list[int]] = {}
         for _, body in consumer.messages(count * producers):
-            who, number_sent = body.split()
-            seen.setdefault(who, []).append(int(number_sent))
+            sender, number_sent = body.split()
+            seen.setdefault(sender, []).append(int(number_sent))
     assert seen == {b"%d" % number: list(range(count)) for number in range(producers)}
 
 

@@ -23,7 +23,7 @@ SOON: dict[str, Any] = {"read_block_ms": 100}
 class Ran(NamedTuple):
     """A run of a handler, as it told itself."""
 
-    who: str
+    worker: str
     id: str
     name: str
     data: Any

@@ -1,6 +1,6 @@
 """A ChasquiMQ queue, its worker and its listener, driven by JSON lines.
 
-``python chasqui_driver.py <module> <who>``: the module is ``chasquimq`` or ``tambomq.chasqui``, so
+``python chasqui_driver.py <module> <name>``: the module is ``chasquimq`` or ``tambomq.chasqui``, so
 one program drives the engine and us. ``{"op": …, "given": …}`` on stdin, ``{"ok": …}`` or
 ``{"error": …}`` on stdout; values travel as Python literals, which have bytes and keys of any kind.
 
@@ -28,8 +28,8 @@ _SERVER_LOOKS_S = 0.1
 class Driver:
     """One queue at a time, and what it can be asked."""
 
-    def __init__(self, module: str, who: str) -> None:
-        self._lib, self._who = importlib.import_module(module), who
+    def __init__(self, module: str, name: str) -> None:
+        self._lib, self._name = importlib.import_module(module), name
         self._url = self._name = ""
         self._queue: Any = None
         self._worker: Any = None
@@ -116,7 +116,7 @@ class Driver:
 
     async def _handle(self, job: Any) -> Any:
         assert self._db is not None
-        row = (self._who, job.id, job.name, job.data, job.attempts_made, job.created_at_ms)
+        row = (self._name, job.id, job.name, job.data, job.attempts_made, job.created_at_ms)
         await self._db.rpush(f"ran:{self._name}", repr(row))
         options = job.data if isinstance(job.data, dict) else {}
         await asyncio.sleep(options.get("for_s", 0))

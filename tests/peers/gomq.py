@@ -50,7 +50,7 @@ class GrpcJs:
         self.driver.ask("publish_all", names=names, key=key, count=count)
 
     def collect_all(self, jobs: Sequence[dict[str, object]]) -> list[list[str]]:
-        """What clients receive at once; a job has ``who``, ``consumer``, ``count``, ``watches``."""
+        """Receive by several clients. Jobs: ``client_id``, ``consumer``, ``count``, ``watches``."""
         texts: list[list[str]] = self.driver.ask("collect_all", jobs=jobs)
         return texts
 
@@ -60,11 +60,11 @@ class Connected:
 
     def __init__(self, driver: Driver, name: str, address: str, options: dict[str, object]) -> None:
         self._driver, self.name = driver, name
-        driver.ask("open", who=name, address=address, **options)
+        driver.ask("open", client_id=name, address=address, **options)
 
     def close(self) -> None:
         """Hang up."""
-        self._driver.ask("close", who=self.name)
+        self._driver.ask("close", client_id=self.name)
 
     def publish(self, key: str, payload: str | bytes) -> None:
         self._done("Publish", _record(key, payload))
@@ -101,20 +101,24 @@ class Connected:
     def begin_to_watch(self, consumer: str, deadline_ms: int | None = None, **words: Any) -> None:
         """Open the stream, whether or not something comes."""
         self._driver.ask(
-            "watch", who=self.name, consumer=consumer, words=_words(words), deadline_ms=deadline_ms
+            "watch",
+            client_id=self.name,
+            consumer=consumer,
+            words=_words(words),
+            deadline_ms=deadline_ms,
         )
 
     def seen(self, count: int) -> list[Record]:
         """What came so far: *count* records or more, or less if the stream has ended."""
-        return _records(self._driver.ask("seen", who=self.name, count=count)["records"])
+        return _records(self._driver.ask("seen", client_id=self.name, count=count)["records"])
 
     def ended(self) -> str:
         """With which status the stream ends."""
-        return str(self._driver.ask("ended", who=self.name))
+        return str(self._driver.ask("ended", client_id=self.name))
 
     def unwatch(self) -> None:
         """Cancel the stream."""
-        self._driver.ask("unwatch", who=self.name)
+        self._driver.ask("unwatch", client_id=self.name)
 
     def call(
         self, method: str, request: object, deadline_ms: int = _WITHIN_MS, **words: Any
@@ -122,7 +126,7 @@ class Connected:
         """The reply, as ``reply``, and its metadata, as ``headers``."""
         return self._driver.ask(
             "call",
-            who=self.name,
+            client_id=self.name,
             method=method,
             request=request,
             deadline_ms=deadline_ms,
@@ -132,7 +136,7 @@ class Connected:
     def give_up(self, method: str, request: object, **words: Any) -> None:
         """Begin a call, and cancel it."""
         self._driver.ask(
-            "give_up", who=self.name, method=method, request=request, words=_words(words)
+            "give_up", client_id=self.name, method=method, request=request, words=_words(words)
         )
 
     def _done(self, method: str, request: object, **words: Any) -> None:

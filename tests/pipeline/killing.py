@@ -39,7 +39,7 @@ class KillingProxy:
         self._server = str(at.hostname), int(at.port or 0)
         self._listening = socket.create_server(("127.0.0.1", 0))
         self._threads = [threading.Thread(target=self._welcome)]
-        self._death: tuple[int, Seen, bool] | None = None
+        self._kill_seen: tuple[int, Seen, bool] | None = None
         self._deciding = threading.Lock()
         self.url = "redis://{}:{}".format(*self._listening.getsockname())
         self._threads[0].start()
@@ -53,7 +53,7 @@ class KillingProxy:
 
     def kills(self, group: int, seen: Seen, *, heard: bool) -> None:
         """Kill a group of processes once *seen* is true, on the way to the server or back."""
-        self._death = group, seen, heard
+        self._kill_seen = group, seen, heard
 
     def _welcome(self) -> None:
         with suppress(OSError):
@@ -74,12 +74,12 @@ class KillingProxy:
 
     def _is_over(self, *, asks: bool) -> bool:
         with self._deciding:
-            if self._death is None:
+            if self._kill_seen is None:
                 return False
-            group, seen, heard = self._death
+            group, seen, heard = self._kill_seen
             if asks != heard or not seen():
                 return False
-            self._death = None
+            self._kill_seen = None
             os.killpg(group, signal.SIGKILL)
             return True
 

@@ -17,14 +17,16 @@ from tambomq.pipeline.lake.log import LakeFile
 BLOCKS, BATCHES = 5, 9
 """So many compactions, each after so many batches: 45 commits and 5 compactions."""
 FOLDER = "protocol=rsmq/queue=q/date=2026-11-16"
-nobody: Any = None
+no_query: Any = None
 
 
 class Batch(LakeBatchWriter):
     """A batch of one row, which Spark has nothing to do with."""
 
     def __init__(self, lake: Lake, number: int) -> None:
-        super().__init__(lake, nobody, LifecycleTimeouts(0, 10**12), BatchInfo("query", number, {}))
+        super().__init__(
+            lake, no_query, LifecycleTimeouts(0, 10**12), BatchInfo("query", number, {})
+        )
         self.number = number
 
     def _write(self, _: Any, home: Path) -> tuple[dict[str, list[LakeFile]], int]:
@@ -39,7 +41,7 @@ def make(lake: Lake, step: int | None) -> None:
     if step is None:
         compact(lake)
     else:
-        Batch(lake, step).run(nobody)
+        Batch(lake, step).run(no_query)
 
 
 def is_whole(path: Path, batches: int, *, max_batches: int | None = None) -> None:

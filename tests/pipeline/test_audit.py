@@ -120,7 +120,7 @@ REPORTED: dict[str, Damage] = {
     ),
     "chasqui.key-of-another-type": lambda db: db.set(ChasquiKeys("odd").stream, 1),
     "gomq.undecodable-message": lambda db: db.rpush("QUEUE_k_1", "{"),
-    "gomq.queue-of-nobody": lambda db: db.rpush("MESSAGES_who_knows", MESSAGE),
+    "gomq.queue-without-subscription": lambda db: db.rpush("MESSAGES_who_knows", MESSAGE),
     "journal.undecodable-entry": lambda db: db.xadd(JOURNAL, {"d": "body"}),
     "journal.unknown-protocol": lambda db: db.xadd("{tambo:smtp:q}:journal", {"e": "sent"}),
 }

@@ -26,7 +26,7 @@ from tambomq.clock import now_ms
 from tambomq.errors import Reject
 from tambomq.ids import ulid
 from tambomq.journal import ops as journal_ops
-from tambomq.journal.keys import Keys as JournalKeys
+from tambomq.journal.keys import JournalKeys
 from tambomq.journal.wire import JournalRecord
 from tambomq.store.call import Call
 from tambomq.store.features import features

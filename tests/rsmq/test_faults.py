@@ -199,7 +199,7 @@ def test_an_operation_that_is_safe_to_repeat_is_repeated(
 # ── under load ───────────────────────────────────────────────────────────────
 
 
-class Load:
+class MessageLoad:
     """Senders and receivers that run until stopped, and the messages they confirmed."""
 
     def __init__(self, client: Rsmq) -> None:
@@ -260,7 +260,7 @@ def test_no_confirmed_message_is_lost_or_doubled_while_connections_are_cut(
     client: Rsmq, db: redis.Redis, begin: Begin
 ) -> None:
     client.create_queue("q")
-    load = Load(client)
+    load = MessageLoad(client)
 
     def cut() -> None:
         for each in ours(db):
@@ -274,7 +274,7 @@ def test_scripts_are_loaded_again_after_a_script_flush(
     client: Rsmq, db: redis.Redis, begin: Begin
 ) -> None:
     client.create_queue("q")
-    load = Load(client)
+    load = MessageLoad(client)
 
     def forget() -> None:
         for _ in range(5):
@@ -289,7 +289,7 @@ def test_no_confirmed_message_is_lost_when_the_server_is_killed(
     own: Rsmq, own_db: redis.Redis, private_server: Server, begin: Begin
 ) -> None:
     own.create_queue("q")
-    load = Load(own)
+    load = MessageLoad(own)
 
     def restart() -> None:
         private_server.kill()

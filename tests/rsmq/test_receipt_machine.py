@@ -172,7 +172,7 @@ class Deliveries(RuleBasedStateMachine):
         )  # fmt: skip
         self.client._store.run(redrive_ops.begin(KEYS, "q", redrive))
         moved = self.client._store.run(
-            redrive_ops.move(KEYS, "q", redrive, [redrive_ops.RedriveItem(id)])
+            redrive_ops.move(KEYS, "q", redrive, [redrive_ops.RedrivenMessage(id)])
         )
         assert moved.total == 1
         self.redrives.append(redrive)

@@ -38,7 +38,10 @@ def redrive(store: Store, id: str, name: str = "r") -> Redrive:
         name, "", "", "reset", until="0", dead="q-dead", begun_ms=1, selected=1, canary=0
     )
     store.run(redrive_ops.begin(KEYS, "q", options))
-    assert store.run(redrive_ops.move(KEYS, "q", options, [redrive_ops.RedriveItem(id)])).total == 1
+    assert (
+        store.run(redrive_ops.move(KEYS, "q", options, [redrive_ops.RedrivenMessage(id)])).total
+        == 1
+    )
     return options
 
 

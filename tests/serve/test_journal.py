@@ -7,7 +7,7 @@ import redis
 
 from tambomq.errors import SettingsError
 from tambomq.journal import ops
-from tambomq.journal.keys import Keys
+from tambomq.journal.keys import JournalKeys
 from tambomq.journal.policy import DEFAULT_BOUNDS
 from tambomq.journal.wire import JournalRecord
 from tambomq.serve.component import Metric
@@ -67,10 +67,10 @@ def test_a_protocol_that_is_not_served_has_no_journal() -> None:
 async def test_all_journals_have_metrics(server: Server) -> None:
     store = Store(server.url)
     for protocol in ("rsmq", "kqueue"):
-        keys = Keys(protocol, "orders")
+        keys = JournalKeys(protocol, "orders")
         store.run(ops.append_bounded(keys, DEFAULT_BOUNDS, [(1, b"1234")] * 3, missed=2))
     commit_all(server.url, "rsmq", "orders")
-    store.run(ops.append_bounded(Keys("rsmq", "orders"), DEFAULT_BOUNDS, [(1, b"")]))
+    store.run(ops.append_bounded(JournalKeys("rsmq", "orders"), DEFAULT_BOUNDS, [(1, b"")]))
     store.close()
     component = JournalComponent(ExternalStore(server.url))
     await component.start()
@@ -91,9 +91,9 @@ async def test_a_damaged_journal_takes_no_numbers_from_others(
 ) -> None:
     store = Store(server.url)
     for queue in ("a", "b"):
-        store.follow(ops.append(Keys("gomq", queue), [JournalRecord(1)]))
+        store.follow(ops.append(JournalKeys("gomq", queue), [JournalRecord(1)]))
     store.close()
-    db.set(Keys("gomq", "a").state, "x")
+    db.set(JournalKeys("gomq", "a").state, "x")
     component = JournalComponent(ExternalStore(server.url))
     await component.start()
     found = values(list(await component.metrics()))

@@ -143,9 +143,9 @@ class OfGomq:
         return [wire.decode(each).payload for each in found]
 
     def left(self, db: Any, queue: str, lease: str) -> int:
-        who = gomq_keys.lessee(lease)
-        lists = db.llen(gomq_keys.queue(queue)) + db.llen(gomq_keys.messages(queue, who, who))
-        return int(lists + db.exists(gomq_keys.handed(who, who)))
+        lessee = gomq_keys.lessee(lease)
+        lists = db.llen(gomq_keys.queue(queue)) + db.llen(gomq_keys.messages(queue, lessee, lessee))
+        return int(lists + db.exists(gomq_keys.handed(lessee, lessee)))
 
     def ledger(self, queue: str, lease: str) -> str:
         return gomq_keys.ledger(queue, lease)
@@ -159,7 +159,7 @@ class OfGomq:
                 db.hset(self.ledger(queue, lease), "hidden_until", 1)
                 db.set(gomq_keys.last_action(gomq_keys.lessee(lease)), 1)
             assert store.follow(lease_ops.release_expired(queue)).keys() == {lease}
-            assert store.run(lease_ops.attach(request)).granted
+            assert store.run(lease_ops.attach(request)).acquired
             claim = store.follow(lease_ops.claim(request, 1, "m", max_count))
             found = store.run(lease_ops.members(request, "m", 0, claim.size))
             store.follow(lease_ops.acknowledge(request, 1, "m"))

@@ -43,11 +43,13 @@ class StepsUntilCrash:
 class CrashingStore(Store):
     """A store whose process may crash at any round trip."""
 
-    life: StepsUntilCrash
+    crash: StepsUntilCrash
 
     def outcomes(self, calls: Sequence[Call[Any]]) -> list[Outcome]:
         """Make *calls*, unless the process has crashed."""
-        outcomes: list[Outcome] = self.life.step(lambda: super(CrashingStore, self).outcomes(calls))
+        outcomes: list[Outcome] = self.crash.step(
+            lambda: super(CrashingStore, self).outcomes(calls)
+        )
         return outcomes
 
 
@@ -56,11 +58,11 @@ class CrashingTarget:
     """The Redis target of one process, which may crash."""
 
     url: str
-    life: StepsUntilCrash
+    crash: StepsUntilCrash
 
     def open(self) -> Store:
         store = CrashingStore(self.url)
-        store.life = self.life
+        store.crash = self.life
         return store
 
     def open_for_renewals(self, every_s: float) -> Store:  # noqa: ARG002  (as of a real one)
@@ -81,7 +83,7 @@ class Checkpoint:
 
 
 def run_until_empty(
-    reader: LeasedReader, checkpoint: Checkpoint, life: StepsUntilCrash, max_count: int = 10
+    reader: LeasedReader, checkpoint: Checkpoint, crash: StepsUntilCrash, max_count: int = 10
 ) -> None:
     """Go on from *checkpoint* as Spark does with ``availableNow``; may raise `DriverCrash`."""
     reader.prepareForTriggerAvailableNow()
@@ -89,30 +91,30 @@ def run_until_empty(
     if checkpoint.offsets:
         number = len(checkpoint.offsets) - 1
         if checkpoint.commits <= number:
-            _run_batch(reader, checkpoint, life, number)
+            _run_batch(reader, checkpoint, crash, number)
         start = checkpoint.offsets[-1][1]
     while True:
         end = reader.latestOffset(start, ReadMaxRows(max_count))
         if end == start:
             return
-        life.step(partial(checkpoint.offsets.append, (start, end)))
+        crash.step(partial(checkpoint.offsets.append, (start, end)))
         number = len(checkpoint.offsets) - 1
         if number:
             reader.commit(checkpoint.offsets[number - 1][1])
-        _run_batch(reader, checkpoint, life, number)
+        _run_batch(reader, checkpoint, crash, number)
         start = end
 
 
 def _run_batch(
-    reader: LeasedReader, checkpoint: Checkpoint, life: StepsUntilCrash, number: int
+    reader: LeasedReader, checkpoint: Checkpoint, crash: StepsUntilCrash, number: int
 ) -> None:
     rows = read(reader, *checkpoint.offsets[number])
-    life.step(lambda: checkpoint.sink.setdefault(number, rows))
+    crash.step(lambda: checkpoint.sink.setdefault(number, rows))
 
     def commit() -> None:
         checkpoint.commits = number + 1
 
-    life.step(commit)
+    crash.step(commit)
 
 
 def read(reader: LeasedReader, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import redis
 from pyspark.sql.streaming.datasource import ReadLimit
 
-from tambomq.journal.keys import Keys
+from tambomq.journal.keys import JournalKeys
 from tambomq.spark.core.options import QueueSelector, RedisTarget
 from tambomq.spark.formats.tambo.tables import JournalTable
 from tambomq.spark.tail.options import TailOptions
@@ -22,7 +22,7 @@ JOURNAL = JournalTable(PROTOCOL)
 
 
 def key(queue: str) -> str:
-    return Keys(PROTOCOL, queue).journal
+    return JournalKeys(PROTOCOL, queue).journal
 
 
 def fill(db: redis.Redis, queue: str, bodies: Iterable[object], *, ids: Any = None) -> list[str]:

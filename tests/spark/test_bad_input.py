@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tambomq.chasqui.keys import Keys
 from tambomq.errors import QueueError, QueueNotFound, SettingsError, WrongType
-from tambomq.journal.keys import Keys as JournalKeys
+from tambomq.journal.keys import JournalKeys
 from tambomq.rsmq import Rsmq
 from tambomq.spark.core import schemas
 from tambomq.spark.core.source import QueueSource

@@ -47,14 +47,14 @@ def test_streams_that_are_killed_at_each_point_deliver_each_message_once(
 ) -> None:
     cases, batches = both(tmp_path, kind), len(crashes) + 3
     sent = [sorted(case.begun(server.url, range(batches * ROWS))) for case in cases]
-    for life, points in enumerate(crashes, 1):
-        pairs = [(case, events(each, life)) for case, each in zip(cases, points, strict=True)]
+    for number, points in enumerate(crashes, 1):
+        pairs = [(case, events(each, number)) for case, each in zip(cases, points, strict=True)]
         queries = [case.query_spec(*each, maxRowsPerBatch=ROWS) for case, each in pairs]
         job = job_args(server.url, *queries, master="local[4]")
         killed(JOB, tmp_path, job, [case.doom(*each) for case, each in pairs], within_s=WITHIN_S)
         for case in cases:
-            assert (life - 1) * ROWS <= len(case.rows(db)) <= (life + 1) * ROWS
-            assert case.left(db) >= (batches - 1 - life) * ROWS
+            assert (number - 1) * ROWS <= len(case.rows(db)) <= (number + 1) * ROWS
+            assert case.left(db) >= (batches - 1 - number) * ROWS
     queries = [case.query_spec(maxRowsPerBatch=ROWS) for case in cases]
     status, log = run(JOB, tmp_path, job_args(server.url, *queries, master="local[4]"))
     assert status == 0, log

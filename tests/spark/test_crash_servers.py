@@ -52,7 +52,7 @@ def test_executors_that_are_killed_lose_nothing_and_double_nothing(
     assert [case.left(db) for case in cases] == [0, 0]
 
 
-@pytest.mark.parametrize("kind", [kind for kind, death in TRIED if death == SERVER])
+@pytest.mark.parametrize("kind", [kind for kind, killed in TRIED if killed == SERVER])
 def test_a_server_that_is_killed_and_comes_back_loses_nothing_and_doubles_nothing(
     private_server: Server, own_db: redis.Redis, tmp_path: Path, kind: str
 ) -> None:

@@ -206,7 +206,7 @@ def test_killed_connections_mix_up_no_replies_and_lose_nothing(
 ) -> None:
     over = Deadline(2.0)
     clients = 50 if isinstance(store, Looped) else 4
-    loads = [Load(store, f"{number}", over) for number in range(clients)]
+    loads = [CallLoad(store, f"{number}", over) for number in range(clients)]
     with repeating(lambda: db.client_kill_filter(_type="normal", skipme=True), every_s=0.05):
         for load in loads:
             load.start()
@@ -221,7 +221,7 @@ def test_killed_connections_mix_up_no_replies_and_lose_nothing(
     assert sum(load.counted for load in loads) > 100
 
 
-class Load(threading.Thread):
+class CallLoad(threading.Thread):
     """A client that records the replies it got."""
 
     def __init__(self, store: AnyStore, name: str, over: Deadline) -> None:

@@ -46,7 +46,7 @@ class LeaseRequest(msgspec.Struct, frozen=True):
 class AttachResult(msgspec.Struct, frozen=True):
     """The outcome of an attempt to acquire a lease, and the lease's state."""
 
-    granted: bool
+    acquired: bool
     acked: int = 0
     """The number of the last acknowledged claim."""
     claim: int = 0
@@ -168,10 +168,10 @@ def decode_attach(reply: Sequence[Any]) -> AttachResult:
     word, *rest = reply
     if word == b"held":
         holder, until, now = rest
-        return AttachResult(granted=False, holder=text(holder), until_ms=until, now_ms=now)
+        return AttachResult(acquired=False, holder=text(holder), until_ms=until, now_ms=now)
     acked, number, claim_token, released, lapsed = rest
     return AttachResult(
-        granted=True,
+        acquired=True,
         acked=acked,
         claim=number,
         claim_token=text(claim_token),

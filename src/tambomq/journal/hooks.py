@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from tambomq.errors import JournalFull
-from tambomq.journal.keys import Keys
+from tambomq.journal.keys import JournalKeys
 from tambomq.journal.policy import JournalBounds, JournalPolicy
 from tambomq.store.call import Arg, Call, Script, journalled
 
@@ -63,6 +63,6 @@ def unless_full(
     return decode(reply)
 
 
-def require_one_node(keys: Keys, key: str) -> Call[int]:
+def require_one_node(keys: JournalKeys, key: str) -> Call[int]:
     """Raise `StoreError` on a cluster: no script can write to *key* and to the journal there."""
     return Call("EXISTS", (key, keys.journal, keys.state), (), int, repeatable=True)

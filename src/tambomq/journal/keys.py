@@ -47,7 +47,7 @@ _ENTRY_ID: Final = re.compile(r"[0-9]{1,20}-[0-9]{1,20}", re.ASCII)
 _READER: Final = re.compile(r"[A-Za-z0-9_.-]{1,160}", re.ASCII)
 
 
-class Keys:
+class JournalKeys:
     """The keys of one queue's journal."""
 
     __slots__ = ("journal", "protocol", "queue", "state")

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from tambomq.journal import keys as fields
-from tambomq.journal.keys import Keys, any_of, check_entry_id, check_reader, queue_of
+from tambomq.journal.keys import JournalKeys, any_of, check_entry_id, check_reader, queue_of
 from tambomq.journal.policy import JournalBounds
 from tambomq.journal.wire import JournalRecord, by_name, fields_of, number
 from tambomq.store.call import Call, Plan, load_script, results
@@ -55,7 +55,7 @@ class State(msgspec.Struct, frozen=True):
     readers: tuple[Reader, ...]
 
 
-def append(keys: Keys, records: Iterable[JournalRecord]) -> Plan[list[str]]:
+def append(keys: JournalKeys, records: Iterable[JournalRecord]) -> Plan[list[str]]:
     """Add *records* at the end, in order; return their entry ids.
 
     An invalid record is refused before anything of its page is written.
@@ -68,7 +68,7 @@ def append(keys: Keys, records: Iterable[JournalRecord]) -> Plan[list[str]]:
 
 
 def append_bounded(
-    keys: Keys, bounds: JournalBounds, sent: Iterable[tuple[int, bytes]], missed: int = 0
+    keys: JournalKeys, bounds: JournalBounds, sent: Iterable[tuple[int, bytes]], missed: int = 0
 ) -> Call[int]:
     """Record *sent* messages, as pairs of receivers and body, until the journal is full.
 
@@ -79,7 +79,7 @@ def append_bounded(
     return Call(_APPEND, (keys.journal, keys.state), args, decode=int)
 
 
-def commit(keys: Keys, reader: str, id: str) -> Call[int]:
+def commit(keys: JournalKeys, reader: str, id: str) -> Call[int]:
     """Commit that *reader* has processed all entries up to *id*; return how many were trimmed.
 
     Entries that all readers have committed are trimmed, except the last of them. Committing ``0-0``
@@ -89,41 +89,43 @@ def commit(keys: Keys, reader: str, id: str) -> Call[int]:
     return Call(_COMMIT, (keys.journal, keys.state), args, decode=int, repeatable=True)
 
 
-def forget(keys: Keys, reader: str) -> Call[bool]:
+def forget(keys: JournalKeys, reader: str) -> Call[bool]:
     """Delete *reader*, so that trimming does not wait for it; false if it was not known."""
     args = (check_reader(reader),)
     return Call(_FORGET, (keys.journal, keys.state), args, decode=bool, repeatable=True)
 
 
-def state(keys: Keys) -> Call[State | None]:
+def state(keys: JournalKeys) -> Call[State | None]:
     """Return the state of a journal; `None` if there is none."""
     return Call(_STATE, (keys.journal, keys.state), (), decode=_state, repeatable=True)
 
 
-def read(keys: Keys, low: str = "-", high: str = "+", count: int = COUNT) -> Call[list[Entry]]:
+def read(
+    keys: JournalKeys, low: str = "-", high: str = "+", count: int = COUNT
+) -> Call[list[Entry]]:
     """Return entries from *low* to *high*, both included unless they begin with ``(``."""
     words = (low, high, "COUNT", count)
     return Call("XRANGE", (keys.journal,), words, decode=_entries, repeatable=True)
 
 
-def first_id(keys: Keys) -> Call[str | None]:
+def first_id(keys: JournalKeys) -> Call[str | None]:
     """Return the id of the first entry; `None` without entries."""
     words = ("-", "+", "COUNT", 1)
     return Call("XRANGE", (keys.journal,), words, decode=_edge, repeatable=True)
 
 
-def last_id(keys: Keys) -> Call[str | None]:
+def last_id(keys: JournalKeys) -> Call[str | None]:
     """Return the id of the last entry; `None` without entries."""
     words = ("+", "-", "COUNT", 1)
     return Call("XREVRANGE", (keys.journal,), words, decode=_edge, repeatable=True)
 
 
-def length(keys: Keys) -> Call[int]:
+def length(keys: JournalKeys) -> Call[int]:
     """Return the number of entries."""
     return Call("XLEN", (keys.journal,), (), decode=int, repeatable=True)
 
 
-def trim(keys: Keys, min_id: str) -> Call[int]:
+def trim(keys: JournalKeys, min_id: str) -> Call[int]:
     """Drop all entries before *min_id*; return how many. That one and later ones stay."""
     return Call("XTRIM", (keys.journal,), ("MINID", "=", min_id), decode=int)
 
@@ -139,18 +141,18 @@ def queues(protocol: str, cursor: bytes) -> Call[tuple[bytes, list[str]]]:
     return Call("SCAN", (), words, decode=named, repeatable=True)
 
 
-def journals(cursor: bytes) -> Call[tuple[bytes, list[Keys]]]:
+def journals(cursor: bytes) -> Call[tuple[bytes, list[JournalKeys]]]:
     """Return the next cursor (``0`` at the end), and some journals of any protocol."""
 
-    def named(reply: list[Any]) -> tuple[bytes, list[Keys]]:
+    def named(reply: list[Any]) -> tuple[bytes, list[JournalKeys]]:
         owners = (fields.owner_of(key.decode(errors="replace")) for key in reply[1])
-        return reply[0], [Keys(*owner) for owner in owners if owner[0] in fields.PROTOCOLS]
+        return reply[0], [JournalKeys(*owner) for owner in owners if owner[0] in fields.PROTOCOLS]
 
     words = (cursor, "MATCH", fields.ANY, "COUNT", COUNT, "TYPE", "stream")
     return Call("SCAN", (), words, decode=named, repeatable=True)
 
 
-def _add(keys: Keys, record: JournalRecord) -> Call[str]:
+def _add(keys: JournalKeys, record: JournalRecord) -> Call[str]:
     return Call("XADD", (keys.journal,), ("*", *fields_of(record)), decode=_text)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from tambomq.errors import InvalidFormat, InvalidValue
-from tambomq.journal.keys import Keys, check_protocol
+from tambomq.journal.keys import JournalKeys, check_protocol
 
 # Bounded, since short-lived queue names must not fill memory.
 _CACHED_QUEUES: Final = 4096
@@ -57,7 +57,7 @@ class JournalPolicy:
         self.protocol, self.bounds = check_protocol(protocol), bounds
         self._within = within
         self.patterns = _patterns(patterns)
-        self._cached: Callable[[str], Keys | None] = lru_cache(_CACHED_QUEUES)(self._of)
+        self._cached: Callable[[str], JournalKeys | None] = lru_cache(_CACHED_QUEUES)(self._of)
 
     @classmethod
     def for_queue(
@@ -72,13 +72,13 @@ class JournalPolicy:
         bounds = option if isinstance(option, JournalBounds) else DEFAULT_BOUNDS
         return cls(protocol, (_WILDCARD.sub(r"[\1]", queue),), bounds, within=within)
 
-    def of(self, queue: str) -> Keys | None:
+    def of(self, queue: str) -> JournalKeys | None:
         """Return the keys of a queue's journal; `None` if it has none."""
         return self._cached(queue) if len(queue) <= _LONG else self._of(queue)
 
-    def _of(self, queue: str) -> Keys | None:
+    def _of(self, queue: str) -> JournalKeys | None:
         if any(fnmatchcase(queue, pattern) for pattern in self.patterns):
-            return Keys(self.protocol, self._within + queue)
+            return JournalKeys(self.protocol, self._within + queue)
         return None
 
     def __reduce__(self) -> tuple[Any, ...]:

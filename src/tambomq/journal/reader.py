@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 
 from tambomq.errors import InvalidValue
 from tambomq.journal import ops
-from tambomq.journal.keys import Keys, check_entry_id, check_reader
+from tambomq.journal.keys import JournalKeys, check_entry_id, check_reader
 from tambomq.journal.wire import JournalRecord, record_of
 from tambomq.store.sync import Store
 
@@ -31,7 +31,7 @@ class JournalReader:
     """
 
     def __init__(self, url: str, protocol: str, queue: str, *, name: str | None = None) -> None:
-        self.keys = Keys(protocol, queue)
+        self.keys = JournalKeys(protocol, queue)
         self.name = None if name is None else check_reader(name)
         self._store = Store(url)
 

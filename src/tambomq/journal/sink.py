@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, compress, groupby
 from typing import TypeAlias
 
-from tambomq.journal.keys import Keys
+from tambomq.journal.keys import JournalKeys
 from tambomq.store.call import Arg, Call, load_script
 
 _RECORD = load_script("tambomq.journal", "sink_record")
@@ -22,7 +22,7 @@ Entry: TypeAlias = Sequence[bytes | None]
 
 
 def record(
-    keys: Keys,
+    keys: JournalKeys,
     query: str,
     chunk_token: Sequence[Arg],
     fields: Sequence[Field],

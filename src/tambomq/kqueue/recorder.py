@@ -15,7 +15,7 @@ from typing import Final
 
 from tambomq.errors import TamboError
 from tambomq.journal import ops
-from tambomq.journal.keys import Keys
+from tambomq.journal.keys import JournalKeys
 from tambomq.journal.policy import JournalPolicy
 from tambomq.kqueue.delivery import Runs
 from tambomq.kqueue.frames import messages_in
@@ -44,7 +44,7 @@ class Recorder:
 
     def __init__(self, url: str, journal: JournalPolicy, counters: Counters) -> None:
         self._store, self._journal_policy, self._counters = AsyncStore(url), journal, counters
-        self._journals: dict[bytes, Keys] = {}
+        self._journals: dict[bytes, JournalKeys] = {}
         self._pending: defaultdict[bytes, Entries] = defaultdict(list)
         self._missed: defaultdict[bytes, int] = defaultdict(int)
         self._bytes = 0

@@ -8,7 +8,7 @@ from typing import Final
 
 from tambomq.errors import ComponentFailed, SettingsError, StoreUnavailable
 from tambomq.journal import ops
-from tambomq.journal.keys import PROTOCOLS, Keys
+from tambomq.journal.keys import PROTOCOLS, JournalKeys
 from tambomq.journal.ops import State
 from tambomq.journal.policy import JournalBounds, JournalPolicy
 from tambomq.serve.component import Metric, ServedEndpoint
@@ -59,8 +59,8 @@ class JournalComponent:
     def __init__(self, redis: StoreComponent) -> None:
         self._redis = redis
         self._store: AsyncStore | None = None
-        self._cursor, self._seen = b"0", dict[str, Keys]()
-        self._known: list[Keys] = []
+        self._cursor, self._seen = b"0", dict[str, JournalKeys]()
+        self._known: list[JournalKeys] = []
         self._sampled = Coalesced(self._sample, SAMPLE_EVERY_S)
 
     async def start(self) -> None:
@@ -110,7 +110,7 @@ class JournalComponent:
                 return
 
 
-def _numbers(keys: Keys, found: State) -> Iterator[Metric]:
+def _numbers(keys: JournalKeys, found: State) -> Iterator[Metric]:
     labels = (("protocol", keys.protocol), ("queue", keys.queue))
     yield Metric("entries", "Entries of a journal.", found.entries, labels=labels)
     yield Metric("bytes", "Their size, as the bounds count it.", found.bytes, labels=labels)

@@ -131,7 +131,7 @@ class EmbeddedStore:
         """Return the delay before a restart; it doubles with each death of the last minute."""
         now = time.monotonic()
         self._deaths.append(now)
-        recent = sum(now - death < _MINUTE_S for death in self._deaths)
+        recent = sum(now - died < _MINUTE_S for died in self._deaths)
         if recent > RESTARTS_A_MINUTE:
             raise _DiesTooOften(recent, failure)
         return float(_FIRST_PAUSE_S * 2 ** (recent - 1))

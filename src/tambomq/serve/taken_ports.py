@@ -130,11 +130,11 @@ def _why(taken: Sequence[RequiredPort], other: OtherProcess | None, settings: Se
     if other is None:
         return f"{_listed(rest)} are taken: choose other ports with {flags}"
     is_same = settings.server.redis_url is None and settings.server.data_dir == other.data_dir
-    who = f"another tambo serve (version {other.version}, process {other.pid})"
+    user = f"another tambo serve (version {other.version}, process {other.pid})"
     others = f", {_listed(rest)} by another program" if rest else ""
     more = " and another directory with --data-dir" if is_same else ""
     return (
-        f"{_listed(theirs)} {'are' if len(theirs) > 1 else 'is'} taken by {who}{others}: use that "
+        f"{_listed(theirs)} {'are' if len(theirs) > 1 else 'is'} taken by {user}{others}: use that "
         f"one, or start beside it with {flags}{more}"
     )
 

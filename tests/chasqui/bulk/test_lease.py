@@ -113,7 +113,7 @@ def test_a_replaced_owner_changes_nothing_any_more(bench: ChasquiLeaseBench) -> 
     bench.add(2)
     old = bench.attached()
     bench.claim(old, count=1)
-    assert not bench.store.run(OPS.attach(LeaseRequest("q", "l", "two"))).granted
+    assert not bench.store.run(OPS.attach(LeaseRequest("q", "l", "two"))).acquired
     bench.expire_lease()
     new = bench.attached("two")
     before = bench.db.hgetall(KEYS.ledger("l")), bench.waiting()
@@ -165,7 +165,7 @@ def test_a_dead_query_s_claim_is_given_up_for_others_and_nothing_is_lost(
     with pytest.raises(QueueError, match="it was given up"):
         bench.acknowledge(dead)
     back = bench.store.run(OPS.attach(dead))
-    assert (back.granted, back.claim, back.released) == (True, 0, 1)
+    assert (back.acquired, back.claim, back.released) == (True, 0, 1)
 
 
 def test_a_claim_nobody_has_seen_is_pruned_of_what_others_have_taken(

@@ -89,7 +89,7 @@ def test_ids_of_delayed_jobs_are_free_again(
     for id in ("a", "b", "c"):
         blocking.add("n", 1, job_id=id, delay_ms=HOUR)
     batch = take_later(store, keys)
-    assert all(move_ops.leaving(row).taken_ms > HOUR for row in batch.rows)
+    assert all(move_ops.decode_outbound(row).taken_ms > HOUR for row in batch.rows)
     assert not db.exists(*(name for id in "abc" for name in (keys.marker(id), keys.index(id))))
     assert sorted(id or "" for id, _ in moved(db, keys)) == ["a", "b", "c"]
 

@@ -15,7 +15,7 @@ from tambomq.chasqui.ops.add import Draft, Policy, draft
 from tambomq.chasqui.wire.msgpack import encode_payload
 from tambomq.clock import now_ms
 from tambomq.errors import ForeignLeader, JournalFull, QueueFull, WrongType
-from tambomq.journal.keys import Keys as JournalKeys
+from tambomq.journal.keys import JournalKeys
 from tambomq.journal.policy import JournalBounds, JournalPolicy
 from tambomq.store.sync import Store
 from tests.chasqui.stored import delayed, emitted_events, jobs, rows
@@ -33,9 +33,9 @@ def job(data: Any = 1, name: str = "", **options: Any) -> Draft:
 
 
 def add(
-    store: Store, keys: Keys, *drafts: Draft, mark: Any = FIRST, policy: Policy = POLICY
+    store: Store, keys: Keys, *drafts: Draft, token: Any = FIRST, policy: Policy = POLICY
 ) -> int:
-    return store.run(sink_ops.add(keys, policy, "query", mark, drafts))
+    return store.run(sink_ops.add(keys, policy, "query", token, drafts))
 
 
 def everything(db: redis.Redis) -> set[bytes]:
@@ -69,8 +69,8 @@ def test_other_rows_under_a_token_or_a_batch_that_is_over_are_not_added(
 ) -> None:
     drafts = CHUNKS[kind]()
     each_db.hset(keys.fence("query"), mapping={"9/0/0": "one", "floor": 9})
-    assert add(each, keys, *drafts, mark=(9, "9/0/0", "two", 60)) == -1
-    assert add(each, keys, *drafts, mark=(8, "8/0/0", "two", 60)) == -2
+    assert add(each, keys, *drafts, token=(9, "9/0/0", "two", 60)) == -1
+    assert add(each, keys, *drafts, token=(8, "8/0/0", "two", 60)) == -2
     assert everything(each_db) == {keys.fence("query").encode()}
 
 
@@ -95,7 +95,7 @@ def test_what_is_stored_is_what_add_stores(
         draft(POLICY, now, "late", payload, job_id="d", run_at_ms=now + 60_000),
     ]
     add(each, keys, *plain)
-    add(each, keys, *rest, mark=(0, "0/0/1", "two", 60))
+    add(each, keys, *rest, token=(0, "0/0/1", "two", 60))
 
     def shapes(of: Keys) -> list[Any]:
         found = [(fields[0], fields[2:], len(fields[1])) for _, fields in rows(each_db, of.stream)]
@@ -114,7 +114,7 @@ def test_an_id_of_the_callers_counts_once(
 ) -> None:
     add(each, keys, job(1, job_id="a"), job(2, job_id="a"), job(3, job_id="b"))
     late = [job(n, job_id="late", run_at_ms=LATER) for n in range(2)]
-    add(each, keys, *late, mark=(0, "0/0/1", "two", 60))
+    add(each, keys, *late, token=(0, "0/0/1", "two", 60))
     assert [envelope.id for _, envelope in jobs(each_db, keys)] == ["a", "b"]
     assert [envelope.id for _, envelope, _ in delayed(each_db, keys)] == ["late"]
     with BlockingQueue(keys.queue, redis_url=each_server.url) as queue:
@@ -151,7 +151,7 @@ def test_delayed_jobs_that_the_leader_could_not_read_are_refused_with_all_others
     assert add(each, keys, job(1, job_id="a")) == 1
     engine = Policy(dialect="engine")
     late = job(2, run_at_ms=LATER)
-    assert add(each, keys, late, mark=(0, "0/0/1", "two", 60), policy=engine) == 1
+    assert add(each, keys, late, token=(0, "0/0/1", "two", 60), policy=engine) == 1
 
 
 @pytest.mark.parametrize("key", ["stream", "delayed", "fence"])

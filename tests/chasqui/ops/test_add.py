@@ -282,25 +282,25 @@ def test_results_and_progress_are_read_as_what_they_are() -> None:
 
 
 def test_a_producer_asks_once_what_the_server_can() -> None:
-    production = Producer(KEYS, Policy(), None)
-    plan = production.add(NOW, "job", 1)
+    producer = Producer(KEYS, Policy(), None)
+    plan = producer.add(NOW, "job", 1)
     assert [call.verb for call in first_calls(plan)] == ["COMMAND INFO", "COMMAND DOCS"]
     [call] = plan.send([set(), {}])
     assert script(call).name == "add"
     with pytest.raises(StopIteration):
         plan.send([1])
-    assert script(first_calls(production.add(NOW, "job", 1))[0]).name == "add"
+    assert script(first_calls(producer.add(NOW, "job", 1))[0]).name == "add"
 
 
-def production_on(has: Features, policy: Policy, length: int) -> Producer:
+def producer_on(has: Features, policy: Policy, length: int) -> Producer:
     """A producer that has just added a job to a stream that now holds *length*."""
-    production = Producer(KEYS, policy, None)
-    production._features = has
-    plan = production.add(NOW, "job", 1)
+    producer = Producer(KEYS, policy, None)
+    producer._features = has
+    plan = producer.add(NOW, "job", 1)
     next(plan)
     with pytest.raises(StopIteration):
         plan.send([length])
-    return production
+    return producer
 
 
 @pytest.mark.parametrize(
@@ -319,14 +319,14 @@ def production_on(has: Features, policy: Policy, length: int) -> Producer:
 def test_the_short_way_is_taken_only_just_after_much_room_was_seen(
     has: Features, policy: Policy, length: int, later_ms: int, verb: str
 ) -> None:
-    production = production_on(has, policy, length)
-    [call] = first_calls(production.add(NOW + later_ms, "job", 1))
+    producer = producer_on(has, policy, length)
+    [call] = first_calls(producer.add(NOW + later_ms, "job", 1))
     assert verb == (call.verb if isinstance(call.verb, str) else script(call).name)
-    assert (verb == "XADD") is (production.add_unchecked(NOW + later_ms, "job", 1) is not None)
+    assert (verb == "XADD") is (producer.add_unchecked(NOW + later_ms, "job", 1) is not None)
 
 
 def test_fresh_jobs_go_together_and_the_others_alone() -> None:
-    strict = production_on(PLAIN, Policy(dedup="strict"), 1)
+    strict = producer_on(PLAIN, Policy(dedup="strict"), 1)
     jobs = [
         {"name": "a", "data": 1},
         {"name": "b", "data": 1, "job_id": "b"},

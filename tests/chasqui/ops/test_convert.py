@@ -10,7 +10,7 @@ import redis
 
 from tambomq.chasqui import BlockingQueue, Queue, RepeatPattern
 from tambomq.chasqui.bulk import sink as sink_ops
-from tambomq.chasqui.bulk.move import Inbound, put
+from tambomq.chasqui.bulk.move import InboundJob, put
 from tambomq.chasqui.keys import GROUP, Keys
 from tambomq.chasqui.ops import add as add_ops
 from tambomq.chasqui.ops import convert as convert_ops
@@ -76,11 +76,11 @@ def test_sinks_and_moves_see_the_same_signs(
 ) -> None:
     policy, now = Policy(), now_ms()
 
-    def add(mark: str) -> None:
+    def add(token: str) -> None:
         drafts = [add_ops.draft(policy, now, "n", b"\x01", run_at_ms=now + HOUR) for _ in range(2)]
-        store.run(sink_ops.add(keys, policy, "query", (0, mark, mark, 60), drafts))
-        coming = [Inbound(id, "m", envelope(id), now + HOUR, HOUR) for id in ("a", "b")]
-        store.run(put(keys, policy, "move", int(mark), "", now, coming))
+        store.run(sink_ops.add(keys, policy, "query", (0, token, token, 60), drafts))
+        inbound = [InboundJob(id, "m", envelope(id), now + HOUR, HOUR) for id in ("a", "b")]
+        store.run(put(keys, policy, "move", int(token), "", now, inbound))
         assert db.get(keys.index("a")) in members(db, keys)
 
     add("1")

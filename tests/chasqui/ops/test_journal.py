@@ -16,7 +16,7 @@ from tambomq.chasqui.keys import Keys
 from tambomq.chasqui.wire.msgpack import encode_payload
 from tambomq.errors import JournalFull, QueueFull, StoreError, WrongType
 from tambomq.ids import letters
-from tambomq.journal.keys import Keys as JournalKeys
+from tambomq.journal.keys import JournalKeys
 from tambomq.journal.policy import JournalBounds
 from tests.chasqui.conftest import Connect, Work
 from tests.journal.looking import bodies, commit_all, records, state

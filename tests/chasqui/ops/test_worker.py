@@ -20,7 +20,7 @@ KEYS = Keys("q")
 PLAIN = ConsumerContext(KEYS, "default", "me", Features(), 1000)
 NATIVE = ConsumerContext(KEYS, "default", "me", Features(xackdel=True, idmp=True, claim=True), 1000)
 RAN = Ran("5-0", "job-1", "mail", 2, 1234)
-DEATH = DeadLettered("unrecoverable", b"body", "no", "job-1", "mail", 2)
+LETTER = DeadLettered("unrecoverable", b"body", "no", "job-1", "mail", 2)
 
 
 def script(call: Call[Any]) -> str:
@@ -67,7 +67,7 @@ def test_what_ends_a_job_uses_the_native_command_only_where_it_is_known(make: st
         "settle": lambda context: worker_ops.settle(context, 1, [], ["5-0", "job-1", "mail", 2, 9]),
         "done": lambda context: worker_ops.done(context, RAN, b"\xc3", 60, 1),
         "retry": lambda context: worker_ops.retry(context, RAN, b"body", 5, "why", "page", 1),
-        "bury": lambda context: worker_ops.bury(context, "5-0", DEATH, 100, 1, 9),
+        "bury": lambda context: worker_ops.bury(context, "5-0", LETTER, 100, 1, 9),
     }
     plain, native = calls[make](PLAIN), calls[make](NATIVE)
     assert "'XACKDEL'" not in script(plain)
@@ -82,7 +82,7 @@ def test_what_ends_a_job_uses_the_native_command_only_where_it_is_known(make: st
         worker_ops.settle(PLAIN, 1, [], []),
         worker_ops.done(PLAIN, RAN, b"\xc3", 60, 1),
         worker_ops.retry(PLAIN, RAN, b"body", 5, "why", "page", 1),
-        worker_ops.bury(PLAIN, "5-0", DEATH, 100, 1),
+        worker_ops.bury(PLAIN, "5-0", LETTER, 100, 1),
         worker_ops.renew(PLAIN, ["5-0"]),
         worker_ops.give_back(PLAIN, [("5-0", 1)], 300),
         worker_ops.leave(PLAIN),
@@ -96,7 +96,7 @@ def test_all_keys_of_a_call_are_the_queues() -> None:
     calls: list[Call[Any]] = [
         worker_ops.done(PLAIN, RAN, b"\xc3", 60, 1),
         worker_ops.retry(PLAIN, RAN, b"body", 5, "why", "page", 1),
-        worker_ops.bury(PLAIN, "5-0", DEATH, 100, 1),
+        worker_ops.bury(PLAIN, "5-0", LETTER, 100, 1),
         worker_ops.limit(KEYS, 10, 1000, 3),
         worker_ops.set_progress(KEYS, "job-1", 50),
     ]
@@ -135,8 +135,8 @@ def test_reasons_are_sent_whatever_they_quote() -> None:
 
 
 def test_a_job_that_did_not_run_has_no_duration() -> None:
-    ran = worker_ops.bury(PLAIN, "5-0", DEATH, 100, 1, 0)
-    unrun = worker_ops.bury(PLAIN, "5-0", DEATH, 100, 1)
+    ran = worker_ops.bury(PLAIN, "5-0", LETTER, 100, 1, 0)
+    unrun = worker_ops.bury(PLAIN, "5-0", LETTER, 100, 1)
     assert (ran.args[-3], unrun.args[-3]) == (0, "")
 
 

@@ -216,8 +216,8 @@ async def test_many_orphans_are_taken_over_as_there_is_room(
     die_with(db, keys, 20)
     async with work(held, claim_min_idle_ms=100, concurrency=4, consumer_id="heir") as worker:
         await held.holds(4)
-        mine = [entry for entry, (who, _) in pending(db, keys).items() if who == "heir"]
-        assert len(mine) == 4
+        claimed = [entry for entry, (owner, _) in pending(db, keys).items() if owner == "heir"]
+        assert len(claimed) == 4
         held.go.set()
         await completed(worker, 20)
     assert sorted(held.ended) == list(range(20))
@@ -282,8 +282,8 @@ async def test_slow_handlers_leave_to_others_what_they_cannot_run(
         assert len(pending(db, keys)) == 3
         async with work(second, concurrency=4, consumer_id="second"):
             await second.holds(4)
-            hands = [who for who, _ in pending(db, keys).values()]
-            assert (hands.count("first"), hands.count("second")) == (3, 4)
+            owners = [owner for owner, _ in pending(db, keys).values()]
+            assert (owners.count("first"), owners.count("second")) == (3, 4)
             second.go.set()
             await eventually_async(lambda: len(second.ended) == 7)
         first.go.set()

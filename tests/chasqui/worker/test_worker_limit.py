@@ -32,7 +32,7 @@ async def nothing(_: Job) -> None:
 def test_a_window_grants_so_many_and_says_how_long_to_wait(server: Server, keys: Keys) -> None:
     with closing(Store(server.url)) as store:
         ask = [store.run(worker_ops.limit(keys, 5, MINUTE_MS, wanted)) for wanted in (3, 3, 1)]
-    assert [granted for granted, _ in ask] == [3, 2, 0]
+    assert [allowed for allowed, _ in ask] == [3, 2, 0]
     assert ask[0][1] == 0
     assert all(0 < wait_ms <= MINUTE_MS for _, wait_ms in ask[1:])
 

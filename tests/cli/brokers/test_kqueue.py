@@ -23,7 +23,7 @@ from tests.serve.processes import serving
 from tests.servers.tls import certificate
 
 Kqueue = Callable[..., Done]
-_NOBODY = "redis://127.0.0.1:1"
+_UNREACHABLE = "redis://127.0.0.1:1"
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def kqueue(served: Served) -> Kqueue:
 
     def run(*args: str, stdin: bytes = b"") -> Done:
         words = ("kqueue", "--address", f"127.0.0.1:{served.port}", *args)
-        return call(tambo, "tambo", *words, url=_NOBODY, stdin=stdin)
+        return call(tambo, "tambo", *words, url=_UNREACHABLE, stdin=stdin)
 
     return run
 
@@ -208,7 +208,7 @@ def test_consumer_goes_on_until_ctrl_c_over_an_absence(tmp_path: Path, start: St
 @pytest.mark.parametrize("words", [("produce", "a", "x"), ("consume", "a"), ("produce", "a")])
 def test_server_that_is_not_there_is_one_line(words: tuple[str, ...]) -> None:
     words = ("kqueue", "--address", "127.0.0.1:1", *words)
-    done = call(tambo, "tambo", *words, url=_NOBODY, stdin=b"line\n")
+    done = call(tambo, "tambo", *words, url=_UNREACHABLE, stdin=b"line\n")
     assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
     assert done.err.startswith("tambo: no server at 127.0.0.1:1: ")
     assert done.err.endswith(": is it running? `tambo serve` starts one\n")
@@ -218,10 +218,10 @@ def test_tls_is_spoken_if_asked_for(tmp_path: Path) -> None:
     made = certificate(tmp_path)
     with Served("asyncio", tls=ServerTls(made.cert, made.key)) as served:
         words = ("kqueue", "--address", f"127.0.0.1:{served.port}", "produce", "a", "x")
-        result = call(tambo, "tambo", *words, "--tls-ca", str(made.cert), url=_NOBODY)
+        result = call(tambo, "tambo", *words, "--tls-ca", str(made.cert), url=_UNREACHABLE)
         assert result.code == 0
         served.comes_to(lambda stats: stats.received == 1)
-        assert call(tambo, "tambo", *words, "--tls", url=_NOBODY).code == 1
+        assert call(tambo, "tambo", *words, "--tls", url=_UNREACHABLE).code == 1
 
 
 @pytest.mark.parametrize(
@@ -245,18 +245,18 @@ def test_stats_are_asked_of_the_http_component(tmp_path: Path) -> None:
     with serving(tmp_path, "--no-gomq", "--no-rsmq", "--no-chasqui") as serve:
         http = serve.address("http")
         words = ("kqueue", "produce", "a", "x", "--address", serve.address("kqueue"))
-        assert call(tambo, "tambo", *words, url=_NOBODY).code == 0
+        assert call(tambo, "tambo", *words, url=_UNREACHABLE).code == 0
         result = call(
-            tambo, "tambo", "kqueue", "stats", "--http", f"{http}/", "--json", url=_NOBODY
+            tambo, "tambo", "kqueue", "stats", "--http", f"{http}/", "--json", url=_UNREACHABLE
         )
         assert {"connections", "received", "unrouted"} <= set(json.loads(result.out))
-        result = call(tambo, "tambo", "kqueue", "stats", "--http", http, url=_NOBODY)
+        result = call(tambo, "tambo", "kqueue", "stats", "--http", http, url=_UNREACHABLE)
         assert result.out.splitlines()[0].split() == ["what", "count"]
         assert "received bytes" in result.out
 
 
 def test_closed_http_component_is_one_line_with_advice() -> None:
-    done = call(tambo, "tambo", "kqueue", "stats", "--http", "http://127.0.0.1:1", url=_NOBODY)
+    done = call(tambo, "tambo", "kqueue", "stats", "--http", "http://127.0.0.1:1", url=_UNREACHABLE)
     assert done == Done(
         1,
         "",
@@ -289,7 +289,7 @@ def test_another_server_on_that_port_is_noticed(status: int, body: bytes, compla
         thread = threading.Thread(target=other.serve_forever)
         thread.start()
         url = f"http://127.0.0.1:{other.server_port}"
-        done = call(tambo, "tambo", "kqueue", "stats", "--http", url, url=_NOBODY)
+        done = call(tambo, "tambo", "kqueue", "stats", "--http", url, url=_UNREACHABLE)
         other.shutdown()
         thread.join()
     assert (done.code, done.err.count("\n")) == (1, 1)
@@ -298,6 +298,6 @@ def test_another_server_on_that_port_is_noticed(status: int, body: bytes, compla
 
 @pytest.mark.parametrize("url", ["localhost:8090", "file:///etc/hosts"])
 def test_stats_are_asked_over_http_alone(url: str) -> None:
-    done = call(tambo, "tambo", "kqueue", "stats", "--http", url, url=_NOBODY)
+    done = call(tambo, "tambo", "kqueue", "stats", "--http", url, url=_UNREACHABLE)
     assert done.code == 2
     assert url in done.err

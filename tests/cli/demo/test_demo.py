@@ -24,7 +24,7 @@ from tests.cli.transcript import Done, call
 from tests.serve.processes import Serving, serving
 from tests.servers import Server, eventually
 
-_NOBODY = "redis://127.0.0.1:1"
+_UNREACHABLE = "redis://127.0.0.1:1"
 _CLOSED = ("--gomq-address", "127.0.0.1:1", "--kqueue-address", "127.0.0.1:1")
 PROTOCOLS = ["rsmq", "chasqui", "gomq", "kqueue"]
 
@@ -43,7 +43,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         yield start
 
 
-def demo(*args: str, url: str = _NOBODY) -> Done:
+def demo(*args: str, url: str = _UNREACHABLE) -> Done:
     return call(tambo, "tambo", "demo", *args, url=url)
 
 

@@ -20,7 +20,7 @@ Message = Callable[..., Done]
 
 _BINARY = b"\xff\x00\x1b[31m"
 _BASE64 = "/wAbWzMxbQ=="
-_NOBODY = "k" * 32
+_UNKNOWN_ID = "k" * 32
 
 
 @pytest.fixture
@@ -207,9 +207,9 @@ def test_peek_shows_messages_whose_ids_hold_no_time(
 
 def test_delete_reports_which_messages_existed(message: Message, orders: Rsmq) -> None:
     first, second = orders.send_messages("orders", ["a", "b"])
-    done = message("delete", "-i", first, "-i", _NOBODY)
+    done = message("delete", "-i", first, "-i", _UNKNOWN_ID)
     assert (done.code, done.out) == (3, f"deleted {first}\n")
-    assert done.err == f"tambo: not on the queue orders: {_NOBODY}\n"
+    assert done.err == f"tambo: not on the queue orders: {_UNKNOWN_ID}\n"
     assert parsed(message("delete", "-i", second, "--json")) == {
         "queue": "orders",
         "deleted": [second],
@@ -233,7 +233,7 @@ def test_visibility_is_changed(message: Message, orders: Rsmq) -> None:
 
 
 def test_visibility_of_a_deleted_message_is_exit_3(message: Message, orders: Rsmq) -> None:
-    done = message("visibility", "-i", _NOBODY, "-t", "5", "--json")
+    done = message("visibility", "-i", _UNKNOWN_ID, "-t", "5", "--json")
     assert (done.code, parsed(done)["changed"]) == (3, False)
 
 

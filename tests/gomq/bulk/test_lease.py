@@ -86,7 +86,7 @@ def test_a_replaced_owner_changes_nothing_any_more(bench: GomqLeaseBench) -> Non
     bench.publish(b"a", b"b")
     old = bench.attached()
     bench.claim(old, count=1)
-    assert not bench.store.run(OPS.attach(LeaseRequest("q", "l", "two"))).granted
+    assert not bench.store.run(OPS.attach(LeaseRequest("q", "l", "two"))).acquired
     bench.expire_lease()
     new = bench.attached("two")
     for plan in (
@@ -127,7 +127,7 @@ def test_a_dead_query_s_claim_goes_back_and_nothing_is_lost(bench: GomqLeaseBenc
     with pytest.raises(QueueError, match="it was given up"):
         bench.acknowledge(dead)
     back = bench.store.run(OPS.attach(dead))
-    assert (back.granted, back.claim, back.released, back.lapsed) == (True, 0, 1, True)
+    assert (back.acquired, back.claim, back.released, back.lapsed) == (True, 0, 1, True)
 
 
 def test_a_claim_that_a_server_took_away_is_noticed(bench: GomqLeaseBench) -> None:

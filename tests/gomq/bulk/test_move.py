@@ -15,7 +15,7 @@ from tambomq.gomq.model import Options
 from tambomq.gomq.ops import messages as message_ops
 from tambomq.gomq.ops.journal import push_recorded
 from tambomq.journal import ops as journal_ops
-from tambomq.journal.keys import Keys as JournalKeys
+from tambomq.journal.keys import JournalKeys
 from tambomq.journal.policy import DEFAULT_BOUNDS, JournalBounds, JournalPolicy
 from tambomq.store.sync import Store
 from tests.servers.cluster import Cluster
@@ -111,7 +111,7 @@ def test_a_cluster_records_nothing_and_no_move_fails(cluster: Cluster) -> None:
     try:
         store.run(journal_ops.append_bounded(journal, DEFAULT_BOUNDS, [(1, b"x")]))
         element = wire.encode("one", "today", b"x")
-        store.run(move_ops.put(key, "q", 1, "", [move_ops.Inbound("one", element)]))
+        store.run(move_ops.put(key, "q", 1, "", [move_ops.InboundRecord("one", element)]))
         assert len(store.run(move_ops.take(key, "m", "run")).rows) == 1
         assert len(store.run(journal_ops.read(journal))) == 1
     finally:

@@ -10,7 +10,7 @@ import redis
 from tambomq.errors import JournalFull, WrongType
 from tambomq.gomq import keys, wire
 from tambomq.gomq.bulk import sink as sink_ops
-from tambomq.journal.keys import Keys as JournalKeys
+from tambomq.journal.keys import JournalKeys
 from tambomq.journal.policy import JournalBounds, JournalPolicy
 from tambomq.store.sync import Store
 from tests.journal.looking import records
@@ -22,8 +22,8 @@ RECORDED = JournalPolicy("gomq", ("FOO",), JournalBounds(max_entries=2000))
 FIRST = (0, "0/0/0", "one", 60)
 
 
-def push(store: Store, *elements: bytes, mark: tuple[int, str, str, int] = FIRST) -> int:
-    return store.run(sink_ops.push("FOO", "query", mark, elements))
+def push(store: Store, *elements: bytes, token: tuple[int, str, str, int] = FIRST) -> int:
+    return store.run(sink_ops.push("FOO", "query", token, elements))
 
 
 def queued(db: redis.Redis) -> list[bytes]:
@@ -41,7 +41,7 @@ def test_other_rows_under_the_same_token_are_not_published(
     each: Store, each_db: redis.Redis
 ) -> None:
     push(each, b"a")
-    assert push(each, b"b", mark=(0, "0/0/0", "two", 60)) == -1
+    assert push(each, b"b", token=(0, "0/0/0", "two", 60)) == -1
     assert queued(each_db) == [b"a"]
 
 
@@ -49,8 +49,8 @@ def test_nothing_is_published_for_a_batch_below_the_floor(
     each: Store, each_db: redis.Redis
 ) -> None:
     each_db.hset(FENCE, "floor", 10)
-    assert push(each, b"a", mark=(9, "9/0/0", "one", 60)) == -2
-    assert push(each, b"b", mark=(10, "10/0/0", "one", 60)) == 1
+    assert push(each, b"a", token=(9, "9/0/0", "one", 60)) == -2
+    assert push(each, b"b", token=(10, "10/0/0", "one", 60)) == 1
     assert queued(each_db) == [b"b"]
 
 

@@ -23,7 +23,7 @@ from tambomq.gomq.ops.journal import push_recorded
 from tambomq.gomq.server.auth import Caller
 from tambomq.gomq.server.grpc_server import GomqServer
 from tambomq.gomq.server.service import Service
-from tambomq.journal.keys import Keys as JournalKeys
+from tambomq.journal.keys import JournalKeys
 from tambomq.journal.policy import JournalBounds, JournalPolicy
 from tambomq.store.sync import Store
 from tests.gomq.conftest import Peer, Serve

@@ -15,7 +15,7 @@ from tambomq.gomq.ops import messages as message_ops
 from tambomq.gomq.ops.journal import push_recorded, record_deliveries
 from tambomq.gomq.ops.messages import ObserveResult
 from tambomq.journal import ops as journal_ops
-from tambomq.journal.keys import Keys as JournalKeys
+from tambomq.journal.keys import JournalKeys
 from tambomq.journal.policy import JournalBounds, JournalPolicy
 from tambomq.store.call import Call
 from tambomq.store.sync import Store
@@ -79,7 +79,7 @@ def test_a_popped_message_is_journalled_once_per_peer(each: Store, each_db: redi
     assert arrivals(each_db) == []
     for peer, consumer in ((P, "c"), (Q, "c"), (P, "d"), (P, "c")):
         observe(each, peer, consumer=consumer)
-    assert arrivals(each_db) == [(id, who) for who in (b"c", b"c", b"d") for id in (b"a", b"b")]
+    assert arrivals(each_db) == [(id, peer) for peer in (b"c", b"c", b"d") for id in (b"a", b"b")]
     found: Any = each_db.xrange(CONFIG_VARIABLE.journal)
     assert [fields[b"e"] for _, fields in found][:2] == [b"sent", b"sent"]
     # Two of a body with one byte, then those without one: what counts is who it arrived at.

@@ -11,7 +11,7 @@ from hypothesis.stateful import initialize, invariant
 from tambomq.gomq.ops import messages as message_ops
 from tambomq.gomq.ops.journal import record_deliveries
 from tambomq.journal import ops as journal_ops
-from tambomq.journal.keys import Keys
+from tambomq.journal.keys import JournalKeys
 from tambomq.journal.policy import JournalPolicy
 from tambomq.store.call import Call, Script
 from tambomq.store.sync import Store
@@ -75,12 +75,12 @@ class RecordedPrograms(Programs):
     @initialize()
     def keys_have_journals(self) -> None:
         for key in KEYS:
-            self.store.run(journal_ops.commit(Keys("gomq", key), "reader", "0-0"))
+            self.store.run(journal_ops.commit(JournalKeys("gomq", key), "reader", "0-0"))
 
     @invariant()
     def journals_say_what_was_observed(self) -> None:
         for key in KEYS:
-            found: Any = self.db.xrange(Keys("gomq", key).journal)
+            found: Any = self.db.xrange(JournalKeys("gomq", key).journal)
             entries = [(_message(fields[b"id"]), fields[b"n"].decode()) for _, fields in found]
             assert entries == self.model.delivered[key]
 

@@ -108,7 +108,7 @@ class Steps(RuleBasedStateMachine):
         self.cursors[consumer] = here if page.cursor == b"again" else page.cursor
 
     @rule(key=keys)
-    def look_who_is_there(self, key: str) -> None:
+    def look_up_receivers(self, key: str) -> None:
         self.present[key] = self.store.follow(leave_ops.look_up_receivers(key))
 
     @rule(key=keys)
@@ -121,7 +121,7 @@ class Steps(RuleBasedStateMachine):
         assert not self.db.sismember("UNSETTLED", key)
 
     @invariant()
-    def nothing_is_lost_and_nothing_comes_back_that_somebody_has(self) -> None:
+    def nothing_is_lost_and_nothing_observed_is_requeued(self) -> None:
         lists = self._lists()
         main = [m for name, found in lists.items() if name.startswith("QUEUE_") for m in found]
         owed = {m for name, found in lists.items() if name.startswith("MESSAGES_") for m in found}
@@ -135,7 +135,7 @@ class Steps(RuleBasedStateMachine):
         assert not set(main) & self._present(lists)
 
     @invariant()
-    def nobody_observes_a_message_twice(self) -> None:
+    def no_message_is_observed_twice(self) -> None:
         assert not [each for each, times in self.observed.items() if times > 1]
 
     def teardown(self) -> None:
@@ -144,7 +144,7 @@ class Steps(RuleBasedStateMachine):
             for consumer in ("x", "y_z"):
                 self.store.follow(leave_ops.unsubscribe(key, consumer))
             self.store.follow(leave_ops.settle(key))
-        self.nothing_is_lost_and_nothing_comes_back_that_somebody_has()
+        self.nothing_is_lost_and_nothing_observed_is_requeued()
         names = {name.decode() for name in cast("list[bytes]", self.db.keys())}
         beside = ("QUEUE_", "LASTACTION_")
         assert not {name for name in names if not name.startswith(beside)}

@@ -339,8 +339,8 @@ def test_an_unknown_host_is_an_error(served: Served) -> None:
 
 def test_a_server_without_its_store_does_not_start_and_frees_its_port(served: Served) -> None:
     async def start() -> int:
-        with socket.create_server(("127.0.0.1", 0)) as nobody:
-            away = f"redis://127.0.0.1:{nobody.getsockname()[1]}"
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            away = f"redis://127.0.0.1:{listener.getsockname()[1]}"
         server = GomqServer(AsyncStore(away, patience_s=0), port=0)
         with pytest.raises(StoreUnavailable):
             await server.start()

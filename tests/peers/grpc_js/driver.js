@@ -86,7 +86,7 @@ const ops = {
     Service = grpc.loadPackageDefinition(loader.loadSync(proto, shape)).routeguide.RouteGuide;
   },
 
-  async open({ who, address, ca, token }) {
+  async open({ client_id, address, ca, token }) {
     let credentials = grpc.credentials.createInsecure();
     if (ca) credentials = grpc.credentials.createSsl(fs.readFileSync(ca));
     if (ca && token) {
@@ -96,49 +96,49 @@ const ops = {
     }
     // Else clients of one address would share a connection, and be one peer.
     const client = new Service(address, credentials, { "grpc.use_local_subchannel_pool": 1 });
-    clients.set(who, client);
+    clients.set(client_id, client);
     await new Promise((resolve, reject) => {
       client.waitForReady(Date.now() + 20000, (error) => (error ? reject(error) : resolve()));
     });
   },
-  close({ who }) {
-    if (streams.has(who)) streams.get(who).under.cancel();
-    clients.get(who).close();
-    streams.delete(who);
-    clients.delete(who);
+  close({ client_id }) {
+    if (streams.has(client_id)) streams.get(client_id).under.cancel();
+    clients.get(client_id).close();
+    streams.delete(client_id);
+    clients.delete(client_id);
   },
 
-  call: ({ who, method, request, words, deadline_ms: deadlineMs }) =>
-    call(clients.get(who), method, request, { words, deadlineMs }),
+  call: ({ client_id, method, request, words, deadline_ms: deadlineMs }) =>
+    call(clients.get(client_id), method, request, { words, deadlineMs }),
 
   // Cancel a call as soon as it was begun.
-  give_up: ({ who, method, request, words }) =>
-    call(clients.get(who), method, request, { words, started: (under) => under.cancel() }),
+  give_up: ({ client_id, method, request, words }) =>
+    call(clients.get(client_id), method, request, { words, started: (under) => under.cancel() }),
 
-  watch({ who, consumer, words, deadline_ms: deadlineMs }) {
-    streams.set(who, watch(clients.get(who), consumer, { words, deadlineMs }));
+  watch({ client_id, consumer, words, deadline_ms: deadlineMs }) {
+    streams.set(client_id, watch(clients.get(client_id), consumer, { words, deadlineMs }));
   },
   // Wait until so many records have come, or the stream has ended.
-  async seen({ who, count }) {
-    const stream = streams.get(who);
+  async seen({ client_id, count }) {
+    const stream = streams.get(client_id);
     while (stream.records.length < count && stream.status === null) await woken(stream);
     return { records: stream.records, status: stream.status };
   },
   // Wait until the stream has ended, and tell how.
-  async ended({ who }) {
-    const stream = streams.get(who);
+  async ended({ client_id }) {
+    const stream = streams.get(client_id);
     while (stream.status === null) await woken(stream);
     return stream.status;
   },
-  unwatch({ who }) {
-    streams.get(who).under.cancel();
+  unwatch({ client_id }) {
+    streams.get(client_id).under.cancel();
   },
 
   // All of them publish at once, each one message after the other.
   publish_all: ({ names, key, count }) =>
     Promise.all(names.map((name) => publishAll(clients.get(name), key, name, count))).then(() => null),
   // All of them receive at once.
-  collect_all: ({ jobs }) => Promise.all(jobs.map((job) => collect(clients.get(job.who), job))),
+  collect_all: ({ jobs }) => Promise.all(jobs.map((job) => collect(clients.get(job.client_id), job))),
 };
 
 async function answer(line) {

@@ -12,7 +12,7 @@ from tambomq.chasqui.keys import Keys
 from tambomq.chasqui.wire.envelope import encode_fresh
 from tambomq.errors import SettingsError
 from tambomq.journal import ops
-from tambomq.journal.keys import Keys as JournalKeys
+from tambomq.journal.keys import JournalKeys
 from tambomq.journal.wire import JournalRecord
 from tambomq.pipeline.ingest.sources import FollowedStreams, Stream, select_queues
 from tambomq.spark.core.options import RedisTarget

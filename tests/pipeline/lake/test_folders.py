@@ -12,7 +12,7 @@ import redis
 from pyspark.sql import SparkSession
 
 from tambomq.chasqui.keys import Keys
-from tambomq.journal.keys import Keys as JournalKeys
+from tambomq.journal.keys import JournalKeys
 from tambomq.pipeline.ingest.batch import LifecycleTimeouts
 from tambomq.pipeline.ingest.run import Pipeline, PipelineOptions
 from tambomq.pipeline.lake import folders

@@ -111,7 +111,7 @@ def test_an_acknowledgement_is_done_once_however_often_it_comes(bench: RsmqLease
 def test_a_lease_is_one_query_s_while_that_is_alive(bench: RsmqLeaseBench) -> None:
     bench.attached()
     refused = bench.store.run(OPS.attach(LeaseRequest("q", "l", "two")))
-    assert (refused.granted, refused.holder) == (False, "driver one")
+    assert (refused.acquired, refused.holder) == (False, "driver one")
     assert 0 < refused.until_ms - refused.now_ms <= 60_000
     bench.attached("two", "other")
 
@@ -147,7 +147,7 @@ def test_a_lease_that_is_given_up_is_free_at_once_and_keeps_its_claim(
     bench.claim(old)
     assert bench.store.run(OPS.resign(old))
     state = bench.store.run(OPS.attach(LeaseRequest("q", "l", "two")))
-    assert (state.granted, state.claim, state.claim_token, state.lapsed) == (True, 1, "m", False)
+    assert (state.acquired, state.claim, state.claim_token, state.lapsed) == (True, 1, "m", False)
 
 
 def test_renewed_messages_stay_hidden_and_lost_ones_are_left_alone(bench: RsmqLeaseBench) -> None:
@@ -181,7 +181,7 @@ def test_a_dead_query_s_claim_is_given_up_for_others_and_nothing_is_lost(
     with pytest.raises(QueueError, match="it was given up"):
         bench.acknowledge(dead)
     back = bench.store.run(OPS.attach(dead))
-    assert (back.granted, back.claim, back.released) == (True, 0, 1)
+    assert (back.acquired, back.claim, back.released) == (True, 0, 1)
 
 
 def test_a_claim_nobody_has_seen_is_pruned_of_what_others_have_had(bench: RsmqLeaseBench) -> None:

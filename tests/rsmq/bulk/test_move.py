@@ -10,7 +10,7 @@ import redis
 from tambomq.bulk import moves
 from tambomq.bulk.moves import MoveBatch, Tally
 from tambomq.journal import ops as journal_ops
-from tambomq.journal.keys import Keys as JournalKeys
+from tambomq.journal.keys import JournalKeys
 from tambomq.journal.policy import DEFAULT_BOUNDS, JournalBounds, JournalPolicy
 from tambomq.rsmq import Rsmq
 from tambomq.rsmq.bulk import move as move_ops
@@ -56,7 +56,7 @@ def test_a_departure_is_recorded_once(
     ids = sent(each_server.url, journal=("a",))
     before: Any = each_db.time()
     batch = take(each)
-    assert [move_ops.leaving(row).id for row in batch.rows] == ids
+    assert [move_ops.decode_outbound(row).id for row in batch.rows] == ids
     assert moved(each_db) == ids
     # Whoever comes after one that was killed finds them in transit.
     assert take(each) == batch

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from tambomq.errors import JournalFull, MessageTooLong, QueueCorrupt, QueueNotFound, WrongType
-from tambomq.journal.keys import Keys as JournalKeys
+from tambomq.journal.keys import JournalKeys
 from tambomq.journal.policy import JournalBounds
 from tambomq.rsmq import Rsmq
 from tambomq.rsmq.bulk import sink as sink_ops
@@ -39,8 +39,8 @@ def each(each_server: Server) -> Iterator[Store]:
     opened.close()
 
 
-def send(store: Store, *bodies: bytes, mark: Any = FIRST, delays: Any = ()) -> int:
-    return store.run(sink_ops.send(KEYS, "q", "query", mark, bodies, delays))
+def send(store: Store, *bodies: bytes, token: Any = FIRST, delays: Any = ()) -> int:
+    return store.run(sink_ops.send(KEYS, "q", "query", token, bodies, delays))
 
 
 def test_a_chunk_that_is_sent_twice_is_there_once(each: Store, each_server: Server) -> None:
@@ -53,14 +53,14 @@ def test_a_chunk_that_is_sent_twice_is_there_once(each: Store, each_server: Serv
 def test_other_rows_under_the_same_token_are_not_sent(each: Store, each_db: redis.Redis) -> None:
     send(each, b"a")
     before = at_rest(each_db)
-    assert send(each, b"b", mark=(0, "0/0/0", "two", 60)) == -1
+    assert send(each, b"b", token=(0, "0/0/0", "two", 60)) == -1
     assert at_rest(each_db) == before
 
 
 def test_nothing_is_sent_for_a_batch_below_the_floor(each: Store, each_db: redis.Redis) -> None:
     each_db.hset(FENCE, "floor", 10)
-    assert send(each, b"a", mark=(9, "9/0/0", "one", 60)) == -2
-    assert send(each, b"a", mark=(10, "10/0/0", "one", 60)) == 1
+    assert send(each, b"a", token=(9, "9/0/0", "one", 60)) == -2
+    assert send(each, b"a", token=(10, "10/0/0", "one", 60)) == 1
     assert each_db.zcard(KEYS.messages("q")) == 1
 
 

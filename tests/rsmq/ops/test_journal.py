@@ -23,7 +23,7 @@ from tambomq.errors import (
     StoreUnavailable,
     WrongType,
 )
-from tambomq.journal.keys import Keys as JournalKeys
+from tambomq.journal.keys import JournalKeys
 from tambomq.journal.policy import DEFAULT_BOUNDS, JournalBounds
 from tambomq.rsmq import Reject, Rsmq, RsmqWorker
 from tambomq.rsmq.keys import Keys

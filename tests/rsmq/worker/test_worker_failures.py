@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis
 
-from tambomq.journal.keys import Keys as JournalKeys
+from tambomq.journal.keys import JournalKeys
 from tambomq.rsmq import Message, Rsmq, RsmqWorker
 from tests.rsmq.working import AT_ONCE, send, working
 from tests.servers import Server, eventually_async

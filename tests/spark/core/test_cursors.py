@@ -9,7 +9,7 @@ import redis
 
 from tambomq.chasqui.keys import Keys
 from tambomq.errors import StoreUnavailable
-from tambomq.journal.keys import Keys as JournalKeys
+from tambomq.journal.keys import JournalKeys
 from tambomq.rsmq import Rsmq
 from tambomq.rsmq.keys import Keys as RsmqKeys
 from tambomq.spark.core.batch import BatchReader

@@ -15,15 +15,15 @@ from tambomq.spark.launch import masters
 
 
 @pytest.fixture
-def nobody() -> Iterator[int]:
-    """A port on which nobody listens, and nobody else will."""
+def free_port() -> Iterator[int]:
+    """A port that is bound, so that no other process takes it, but not listened on."""
     with closing(socket.socket()) as held:
         held.bind(("127.0.0.1", 0))
         yield held.getsockname()[1]
 
 
 @pytest.fixture
-def somebody() -> Iterator[int]:
+def used_port() -> Iterator[int]:
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         yield server.getsockname()[1]
 
@@ -62,16 +62,16 @@ def test_a_master_that_cannot_be_is_refused_in_one_line(master: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["spark://127.0.0.1:{}", "sc://127.0.0.1:{}/;token=hush"])
-def test_a_master_that_nobody_is_said_at_once(form: str, nobody: int) -> None:
-    with pytest.raises(SettingsError, match=rf"127.0.0.1:{nobody} cannot be reached") as caught:
-        masters.reach(form.format(nobody), {})
+def test_a_master_that_nobody_is_said_at_once(form: str, free_port: int) -> None:
+    with pytest.raises(SettingsError, match=rf"127.0.0.1:{free_port} cannot be reached") as caught:
+        masters.reach(form.format(free_port), {})
     assert "hush" not in str(caught.value)
 
 
-def test_one_master_of_several_is_enough(nobody: int, somebody: int) -> None:
-    masters.reach(f"spark://127.0.0.1:{nobody},127.0.0.1:{somebody}", {})
+def test_one_master_of_several_is_enough(free_port: int, used_port: int) -> None:
+    masters.reach(f"spark://127.0.0.1:{free_port},127.0.0.1:{used_port}", {})
     with pytest.raises(SettingsError, match=r"(?s)cannot be reached.*; .*cannot be reached"):
-        masters.reach(f"spark://127.0.0.1:{nobody},127.0.0.1:{nobody}", {})
+        masters.reach(f"spark://127.0.0.1:{free_port},127.0.0.1:{free_port}", {})
 
 
 def test_a_name_that_does_not_resolve_is_said() -> None:
@@ -103,14 +103,14 @@ def test_a_server_of_spark_connect_has_a_host_and_a_port(url: str, endpoint: str
 
 
 def test_the_environment_names_a_server_of_spark_connect(
-    nobody: int, monkeypatch: pytest.MonkeyPatch
+    free_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tambomq.spark.launch.session._is_running", lambda: False)
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
-    monkeypatch.setenv("SPARK_REMOTE", f"sc://127.0.0.1:{nobody}")
+    monkeypatch.setenv("SPARK_REMOTE", f"sc://127.0.0.1:{free_port}")
     with pytest.raises(SettingsError, match="no Spark Connect server"):
         session()
     monkeypatch.delenv("SPARK_REMOTE")
     with pytest.raises(SettingsError, match="no Spark Connect server"):
-        session(conf={"spark.remote": f"sc://127.0.0.1:{nobody}"})
+        session(conf={"spark.remote": f"sc://127.0.0.1:{free_port}"})
     assert "SPARK_CONNECT_MODE_ENABLED" not in os.environ

@@ -130,7 +130,7 @@ def test_a_query_that_is_seen_to_be_dead_need_not_be_waited_for(
     dead_holder = re.sub(r"process \d+", f"process {ended.pid}", killed_holder)
     request = structs.replace(holder.request, owner="other", holder=dead_holder)
     store = Store(server.url)
-    assert store.run(LEASED[source].ops.attach(request, dead_holder=killed_holder)).granted
+    assert store.run(LEASED[source].ops.attach(request, dead_holder=killed_holder)).acquired
     store.close()
     assert [(each.state, each.size) for each in leases.of("q")] == [("away", 2)]
     assert leases.release("q", "l") == 2

@@ -46,10 +46,10 @@ def test_a_process_that_was_stopped_but_lives_is_not_gone() -> None:
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert child.stdout is not None
-    who = child.stdout.readline().strip()
-    assert not is_dead(who)
+    identity = child.stdout.readline().strip()
+    assert not is_dead(identity)
     child.communicate("\n")
-    assert is_dead(who)
+    assert is_dead(identity)
 
 
 @pytest.mark.skipif(
@@ -60,8 +60,8 @@ def test_a_process_that_has_ended_and_was_not_waited_for_is_gone() -> None:
         [sys.executable, "-c", PRINT_DESCRIPTION], stdout=subprocess.PIPE, text=True
     ) as child:
         assert child.stdout is not None
-        who = child.stdout.readline().strip()
-        eventually(lambda: is_dead(who))
+        identity = child.stdout.readline().strip()
+        eventually(lambda: is_dead(identity))
 
 
 @pytest.mark.skipif(
@@ -76,9 +76,9 @@ def test_a_process_of_another_machine_may_be_there() -> None:
     assert not is_dead("process 4194305 on elsewhere (00000000-1)")
 
 
-@pytest.mark.parametrize("who", ["", "somebody", "process 1", "process x on y (z-1)"])
-def test_who_says_nothing_may_be_there(who: str) -> None:
-    assert not is_dead(who)
+@pytest.mark.parametrize("identity", ["", "somebody", "process 1", "process x on y (z-1)"])
+def test_who_says_nothing_may_be_there(identity: str) -> None:
+    assert not is_dead(identity)
 
 
 def test_the_lease_of_a_process_that_is_gone_is_taken_at_once(

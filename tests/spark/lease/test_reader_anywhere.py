@@ -65,9 +65,9 @@ def _fill_gomq(url: str, count: int) -> Sequence[str]:
 
 
 def _left_in_gomq(db: Any) -> int:
-    who = gomq_keys.lessee("l")
-    lists = db.llen(gomq_keys.queue("q")) + db.llen(gomq_keys.messages("q", who, who))
-    return int(lists + db.exists(gomq_keys.handed(who, who)))
+    lessee = gomq_keys.lessee("l")
+    lists = db.llen(gomq_keys.queue("q")) + db.llen(gomq_keys.messages("q", lessee, lessee))
+    return int(lists + db.exists(gomq_keys.handed(lessee, lessee)))
 
 
 KINDS = {
@@ -110,11 +110,11 @@ def test_wherever_drivers_die_each_message_is_delivered_once(
     sent = kind.fill(server.url, messages)
     checkpoint = Checkpoint()
     for steps, does_the_last in [*lifetimes, (1_000_000, True)]:
-        life = StepsUntilCrash(steps, does_the_last)
-        redis_target: Any = CrashingTarget(server.url, life)
+        crash = StepsUntilCrash(steps, does_the_last)
+        redis_target: Any = CrashingTarget(server.url, crash)
         reader = LeasedReader(kind.source, redis_target, "q", "l", LeaseOptions(lease_s=3600))
         try:
-            run_until_empty(reader, checkpoint, life, max_count)
+            run_until_empty(reader, checkpoint, crash, max_count)
         except DriverCrash:
             pass
         finally:

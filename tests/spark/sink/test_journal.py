@@ -12,7 +12,7 @@ import redis
 
 from tambomq.clock import now_ms
 from tambomq.errors import LocalProtocolError, SettingsError
-from tambomq.journal.keys import Keys
+from tambomq.journal.keys import JournalKeys
 from tambomq.spark.core.table import ColumnBounds
 from tambomq.spark.formats.tambo.tables import JournalTable
 from tambomq.spark.sink.writer import StreamWriter
@@ -66,14 +66,14 @@ def test_what_is_not_said_is_sent_now(server: Server, db: redis.Redis) -> None:
     assert before <= first["at"].timestamp() * 1000 <= now_ms() + 1
     assert second["at"] == NOON
     stream("tambo", table(body=["a"]), url=server.url, queue="p")
-    [(_, fields)] = entries(db, Keys("rsmq", "p").journal)
+    [(_, fields)] = entries(db, JournalKeys("rsmq", "p").journal)
     assert fields[::2] == [b"e", b"ts", b"d"]
 
 
 def test_an_attempt_and_a_reason_are_fields_of_their_own(server: Server, db: redis.Redis) -> None:
     rows = table(body=["a", "b"], attempt=[3, None], reason=[None, "no use"])
     stream("tambo", rows, url=server.url, queue="q")
-    found = [fields for _, fields in entries(db, Keys("rsmq", "q").journal)]
+    found = [fields for _, fields in entries(db, JournalKeys("rsmq", "q").journal)]
     assert found[0][4:] == [b"a", b"3", b"d", b"a"]
     assert found[1][4:] == [b"r", b"no use", b"d", b"b"]
 
@@ -101,7 +101,7 @@ def test_a_commit_forgets_the_batches_before_it(server: Server, db: redis.Redis)
         done = stream("tambo", rows, context, url=server.url, queue="q")
         made = sink("tambo", rows, url=server.url, queue="q")
         StreamWriter(made, context).commit([done], number)
-    fence = Keys("rsmq", "q").fence("query")
+    fence = JournalKeys("rsmq", "q").fence("query")
     assert set(cast("Any", db.hkeys(fence))) == {b"2/0/0", b"floor"}
 
 

@@ -15,7 +15,7 @@ from tambomq.chasqui.job import MAX_DELAY_S
 from tambomq.chasqui.keys import Keys as ChasquiKeys
 from tambomq.errors import LocalProtocolError, StoreRefused, StoreUnavailable, WrongType
 from tambomq.gomq import keys as gomq_keys
-from tambomq.journal.keys import Keys as JournalKeys
+from tambomq.journal.keys import JournalKeys
 from tambomq.rsmq import Rsmq
 from tambomq.rsmq.keys import Keys as RsmqKeys
 from tambomq.spark.sink.writer import StreamWriter

@@ -15,7 +15,7 @@ from tambomq.chasqui.wire.msgpack import encode_payload
 from tambomq.errors import JournalFull, SettingsError, StoreError
 from tambomq.gomq import keys as gomq_keys
 from tambomq.gomq import wire
-from tambomq.journal.keys import Keys as JournalKeys
+from tambomq.journal.keys import JournalKeys
 from tambomq.rsmq import Rsmq
 from tests.chasqui.stored import delayed, jobs
 from tests.journal.looking import commit_all, records, state

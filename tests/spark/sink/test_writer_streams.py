@@ -18,7 +18,7 @@ from tambomq.chasqui.keys import Keys as ChasquiKeys
 from tambomq.chasqui.wire.msgpack import decode_payload
 from tambomq.gomq import keys as gomq_keys
 from tambomq.gomq import wire
-from tambomq.journal.keys import Keys as JournalKeys
+from tambomq.journal.keys import JournalKeys
 from tambomq.rsmq import Rsmq
 from tests.chasqui.stored import jobs
 from tests.servers import Server, binaries

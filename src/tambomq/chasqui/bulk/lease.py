@@ -36,14 +36,14 @@ _PRUNE = load_script("tambomq.chasqui.bulk", "lease_prune")
 _ACKNOWLEDGE = load_script("tambomq.chasqui.bulk", "lease_acknowledge")
 
 
-class Member(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class ClaimedJob(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A job of a claim, as it was when claimed."""
 
     entry: str
     digest: str
 
 
-_decode_member = msgspec.msgpack.Decoder(Member).decode
+_decode_member = msgspec.msgpack.Decoder(ClaimedJob).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class ChasquiLeaseOps:
         """Return the owner of the lease and its open claim."""
         return lease_calls.open_claim(_ledger(request))
 
-    def members(self, request: LeaseRequest, first: int, count: int) -> Call[list[Member]]:
+    def members(self, request: LeaseRequest, first: int, count: int) -> Call[list[ClaimedJob]]:
         """Return *count* jobs of the open claim from offset *first*."""
         keys = (Keys(request.queue).members(request.lease),)
         return Call("LRANGE", keys, (first, first + count - 1), _decode_members, repeatable=True)
@@ -184,7 +184,7 @@ def _hide_ms(request: LeaseRequest) -> int:
     return min(request.hide_ms, CLAIM_IDLE_MS)
 
 
-def _decode_members(reply: list[bytes]) -> list[Member]:
+def _decode_members(reply: list[bytes]) -> list[ClaimedJob]:
     return [_decode_member(line) for line in reply]
 
 

@@ -30,7 +30,7 @@ _FULL = -3
 _UNKNOWN = "?"
 
 
-class Outbound(msgspec.Struct, frozen=True):
+class OutboundJob(msgspec.Struct, frozen=True):
     """A job as it left its queue."""
 
     envelope: bytes
@@ -41,7 +41,7 @@ class Outbound(msgspec.Struct, frozen=True):
     """For how many milliseconds its id stays reserved; 0 if it is not."""
 
 
-class Inbound(msgspec.Struct, frozen=True):
+class InboundJob(msgspec.Struct, frozen=True):
     """A job to be added to the target queue."""
 
     id: str
@@ -85,17 +85,17 @@ def in_flight(keys: Keys) -> Plan[int]:
     return outcome if isinstance(outcome, int) else 0
 
 
-def leaving(row: tuple[bytes, bytes]) -> Outbound:
+def decode_outbound(row: tuple[bytes, bytes]) -> OutboundJob:
     """Return the job in a row of a batch."""
     head, body = row
     if head[:2] == b"w ":
-        return Outbound(body, head[2:].decode("utf-8", "replace"))
+        return OutboundJob(body, head[2:].decode("utf-8", "replace"))
     _, due, taken = head.split(b" ")
     try:
         name, envelope = decode_member(body)
     except RemoteProtocolError:
         name, envelope = "", body
-    return Outbound(envelope, name, max(1, int(due)), int(taken))
+    return OutboundJob(envelope, name, max(1, int(due)), int(taken))
 
 
 def put(
@@ -105,7 +105,7 @@ def put(
     number: int,
     checksum: str,
     ts: int,
-    jobs: Sequence[Inbound],
+    jobs: Sequence[InboundJob],
 ) -> Call[bool]:
     """Add the jobs of batch *number*; false if they were added before.
 
@@ -127,7 +127,9 @@ def put(
     return _recorded(keys, policy, call, jobs)
 
 
-def _recorded(keys: Keys, policy: Policy, call: Call[bool], jobs: Sequence[Inbound]) -> Call[bool]:
+def _recorded(
+    keys: Keys, policy: Policy, call: Call[bool], jobs: Sequence[InboundJob]
+) -> Call[bool]:
     if policy.journal is None:
         return call
     payloads = [payload_of(job.envelope) for job in jobs]
@@ -135,7 +137,7 @@ def _recorded(keys: Keys, policy: Policy, call: Call[bool], jobs: Sequence[Inbou
     return recorded(keys, policy.journal, call, entries=len(jobs), size=size, payloads=payloads)
 
 
-def _stored(policy: Policy, job: Inbound) -> bytes:
+def _stored(policy: Policy, job: InboundJob) -> bytes:
     if not job.run_at_ms:
         return job.envelope
     try:

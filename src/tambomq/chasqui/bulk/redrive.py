@@ -27,7 +27,7 @@ _MOVE = load_script("tambomq.chasqui.bulk", "redrive_move")
 _UNDO = load_script("tambomq.chasqui.bulk", "redrive_undo")
 
 
-class RedriveItem(msgspec.Struct, frozen=True):
+class RedrivenJob(msgspec.Struct, frozen=True):
     """A dead letter as the job it becomes."""
 
     letter: str
@@ -64,7 +64,7 @@ def letter(keys: Keys, dlq_id: str) -> Call[DeadLetter | None]:
     return Call("XRANGE", (keys.dlq,), (dlq_id, dlq_id), _letter, repeatable=True)
 
 
-def job_of(letter: DeadLetter, *, reset: bool, payload: bytes | None = None) -> RedriveItem | None:
+def job_of(letter: DeadLetter, *, reset: bool, payload: bytes | None = None) -> RedrivenJob | None:
     """Return the job that a dead letter becomes; `None` if its envelope cannot be decoded.
 
     *reset* sets its attempts to 0; *payload* replaces its payload, and is MessagePack.
@@ -78,11 +78,11 @@ def job_of(letter: DeadLetter, *, reset: bool, payload: bytes | None = None) -> 
         attempt = 0 if reset else envelope.attempt
         value = envelope.payload if payload is None else payload
         body = encode_envelope(msgspec.structs.replace(envelope, payload=value, attempt=attempt))
-    return RedriveItem(letter.dlq_id, envelope.id, body, letter.name)
+    return RedrivenJob(letter.dlq_id, envelope.id, body, letter.name)
 
 
 def move(
-    keys: Keys, policy: Policy, id: str, now_ms: int, jobs: Sequence[RedriveItem]
+    keys: Keys, policy: Policy, id: str, now_ms: int, jobs: Sequence[RedrivenJob]
 ) -> Call[MoveResult]:
     """Move dead letters back to the queue as *jobs*.
 

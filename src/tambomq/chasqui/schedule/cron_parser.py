@@ -205,10 +205,10 @@ def _days(dom: str, dow: str) -> Days:
 
 
 def _weekdays(item: str) -> set[tuple[int, int]]:
-    days, mark, nth = item.partition("#")
-    if not mark and item.endswith("L"):
+    days, hash_sign, nth = item.partition("#")
+    if not hash_sign and item.endswith("L"):
         days, nth = item[:-1], "L"
-    elif mark and nth not in ("1", "2", "3", "4", "5", "L"):
+    elif hash_sign and nth not in ("1", "2", "3", "4", "5", "L"):
         raise ValueError(f"day of week: after # comes 1 to 5 or L, not {nth!r}")
     which = LAST if nth == "L" else int(nth or EVERY)
     return {(day % 7, which) for day in _DOW.item(days)}

@@ -153,9 +153,9 @@ class Fetcher:
         self._delivered = self._delivered or bool(fresh)
         try:
             while fresh and self._options.limit is not None and not self._stopped.is_set():
-                granted, wait_ms = await self._ask_limiter(self._options.limit, len(fresh))
-                self._pool.accept(fresh[:granted])
-                fresh = fresh[granted:]
+                allowed, wait_ms = await self._ask_limiter(self._options.limit, len(fresh))
+                self._pool.accept(fresh[:allowed])
+                fresh = fresh[allowed:]
                 if fresh:
                     await self._emit("rate-limited", "wait_ms", wait_ms)
                     await self._sleep(wait_ms / 1000)

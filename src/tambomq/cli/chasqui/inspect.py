@@ -27,7 +27,7 @@ from tambomq.cli.times import utc
 from tambomq.clock import now_ms
 from tambomq.errors import QueueNotFound, StoreUnavailable, TamboError
 from tambomq.journal import ops as journal_ops
-from tambomq.journal.keys import Keys as JournalKeys
+from tambomq.journal.keys import JournalKeys
 from tambomq.store.call import Call
 from tambomq.text import spelled_out
 

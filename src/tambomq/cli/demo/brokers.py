@@ -148,11 +148,11 @@ async def _consume(
             continue
         found[message.queue].append(message.text)
         outcome.got()
-    who = "the consumer of one queue" if len(queues) == 1 else "the consumer of all queues"
+    name = "the consumer of one queue" if len(queues) == 1 else "the consumer of all queues"
     right = all(bodies == _numbers(plan) for bodies in found.values())
-    outcome.check(right, f"{who} got something else")
+    outcome.check(right, f"{name} got something else")
     outcome.notes["from one queue" if len(queues) == 1 else "from all queues"] = total
-    outcome.say(f"{who} has all")
+    outcome.say(f"{name} has all")
 
 
 def _numbers(plan: DemoPlan) -> list[str]:

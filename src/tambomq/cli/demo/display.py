@@ -64,7 +64,7 @@ class DemoResult:
     """The result of the traffic through one protocol."""
 
     protocol: str
-    stage: DemoDisplay = field(repr=False)
+    display: DemoDisplay = field(repr=False)
     total: int = 0
     """How many are expected to be received."""
     sent: int = 0
@@ -77,12 +77,12 @@ class DemoResult:
     def expect(self, total: int, *notes: str) -> None:
         """Set the length of the bar, and the names of further counters."""
         self.total, self.notes = total, dict.fromkeys(notes, 0)
-        self.stage.draw(self)
+        self.display.draw(self)
 
     def got(self, count: int = 1) -> None:
         """Count what was received."""
         self.received += count
-        self.stage.draw(self)
+        self.display.draw(self)
 
     def note(self, what: str, text: str = "") -> None:
         """Increment a further counter; show *text* the first time."""
@@ -92,7 +92,7 @@ class DemoResult:
 
     def say(self, text: str) -> None:
         """Show a line of progress."""
-        self.stage.say(self, text)
+        self.display.say(self, text)
 
     def check(self, fact: object, otherwise: str) -> None:
         """Record an error unless *fact* is true."""

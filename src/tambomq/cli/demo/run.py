@@ -50,8 +50,8 @@ async def perform(plan: DemoPlan, protocols: Sequence[str]) -> list[DemoResult]:
 
     SIGINT and SIGTERM cancel it; what was made is deleted all the same.
     """
-    with DemoDisplay() as stage, _signals():
-        outcomes = [DemoResult(protocol, stage) for protocol in protocols]
+    with DemoDisplay() as display, _signals():
+        outcomes = [DemoResult(protocol, display) for protocol in protocols]
         try:
             return await together(
                 *(each.of(PLAYS[each.protocol](plan, each), plan.within_s) for each in outcomes)

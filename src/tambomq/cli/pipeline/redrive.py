@@ -156,7 +156,9 @@ def _show(source: Address, done: RedriveResult, *, as_json: bool) -> None:
         )
         return
     if done.outcomes:
-        outcomes = ", ".join(f"{count} {fate}" for fate, count in sorted(done.outcomes.items()))
+        outcomes = ", ".join(
+            f"{count} {outcome}" for outcome, count in sorted(done.outcomes.items())
+        )
         emit(f"of {done.canary} that went ahead: {outcomes}")
     if done.state == STOPPED:
         emit(f"stopped after {done.moved} of {counted(done.selected, 'letter')}: {done.why}")

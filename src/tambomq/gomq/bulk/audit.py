@@ -30,8 +30,9 @@ NO_PEER: Final = Rule(
     "messages wait for a client that is not known; nobody observes them, nobody takes them back",
     "know it again: it is disconnected if it stays silent, and what only it had goes back",
 )
-NOBODY: Final = Rule(
-    "gomq.queue-of-nobody", "messages wait for a consumer that is not subscribed to their key"
+NO_SUBSCRIPTION: Final = Rule(
+    "gomq.queue-without-subscription",
+    "messages wait for a consumer that is not subscribed to their key",
 )
 UNLISTED: Final = Rule(
     "gomq.consumers-without-subscribed-key",
@@ -54,7 +55,7 @@ HALF: Final = Rule(
     "make it a consumer of the key",
 )
 
-RULES: Final = (UNREADABLE, NO_PEER, NOBODY, UNLISTED, EMPTY, FORGOTTEN, HALF)
+RULES: Final = (UNREADABLE, NO_PEER, NO_SUBSCRIPTION, UNLISTED, EMPTY, FORGOTTEN, HALF)
 _WORDS: Final = {
     NO_PEER.name: "peer",
     UNLISTED.name: "unlisted",
@@ -100,10 +101,10 @@ def everything(found: KeySpace) -> Plan[list[Finding]]:
     consumers = yield from _sets(keys.CONSUMERS, found.consumers)
     subscriptions = yield from _sets(keys.SUBSCRIPTIONS, found.subscriptions)
     suspects = list(_suspects(subscribed, consumers, subscriptions))
-    owners = {(key, who) for key, whose in consumers.items() for who in whose}
+    owners = {(key, name) for key, members in consumers.items() for name in members}
     suspects += _lists(found.messages, owners)
-    wrong = [each for each in suspects if each.rule == NOBODY]
-    suspects = [each for each in suspects if each.rule != NOBODY]
+    wrong = [each for each in suspects if each.rule == NO_SUBSCRIPTION]
+    suspects = [each for each in suspects if each.rule != NO_SUBSCRIPTION]
     wrong += yield from _confirmed(suspects)
     for key in found.queues:
         wrong += yield from _elements(key, keys.queue(key))
@@ -151,22 +152,24 @@ def _suspects(
 ) -> Iterator[Finding]:
     """Yield what looks wrong; it may have been caught between two looks."""
     every = keys.SUBSCRIBED_KEYS
-    for key, whose in consumers.items():
+    for key, members in consumers.items():
         own = keys.consumers(key)
         if keys.queue(key) not in subscribed:
             yield _suspect(UNLISTED, key, own, every, its=keys.queue(key))
-        for who in whose:
-            if key not in subscriptions.get(who, ()):
-                yield _suspect(FORGOTTEN, key, own, keys.subscriptions(who), mine=who, its=key)
+        for consumer in members:
+            if key not in subscriptions.get(consumer, ()):
+                yield _suspect(
+                    FORGOTTEN, key, own, keys.subscriptions(consumer), mine=consumer, its=key
+                )
     for name in subscribed:
         key = name.removeprefix(keys.QUEUE)
         if key not in consumers:
             yield _suspect(EMPTY, key, every, keys.consumers(key), mine=name)
-    for who, wanted in subscriptions.items():
-        for key in wanted:
-            if who not in consumers.get(key, ()):
-                own = keys.subscriptions(who)
-                yield _suspect(HALF, key, own, keys.consumers(key), mine=key, its=who)
+    for consumer, subscribed_keys in subscriptions.items():
+        for key in subscribed_keys:
+            if consumer not in consumers.get(key, ()):
+                own = keys.subscriptions(consumer)
+                yield _suspect(HALF, key, own, keys.consumers(key), mine=key, its=consumer)
 
 
 def _lists(found: Iterable[str], owners: set[tuple[str, str]]) -> Iterator[Finding]:
@@ -176,7 +179,7 @@ def _lists(found: Iterable[str], owners: set[tuple[str, str]]) -> Iterator[Findi
         places = [place + 1 for place, letter in enumerate(rest) if letter == "_"]
         ways = [prefixes[rest[:place]] for place in places if rest[:place] in prefixes]
         if not ways:
-            yield Finding(NOBODY, rest, keys.MESSAGES + rest)
+            yield Finding(NO_SUBSCRIPTION, rest, keys.MESSAGES + rest)
         for key, consumer in ways:
             peer = rest[len(key) + len(consumer) + 2 :]
             own, last = keys.messages(key, consumer, peer), keys.last_action(peer)

@@ -15,7 +15,7 @@ from tambomq.bulk import moves
 from tambomq.bulk.moves import KEEP_S, MAX_BYTES, MAX_MESSAGES, MoveBatch
 from tambomq.gomq import keys
 from tambomq.gomq.ops.journal import record_publish
-from tambomq.journal.keys import Keys
+from tambomq.journal.keys import JournalKeys
 from tambomq.journal.policy import DEFAULT_BOUNDS, JournalPolicy
 from tambomq.store.call import Arg, Call, load_script
 
@@ -23,7 +23,7 @@ _TAKE = load_script("tambomq.gomq.bulk", "move_take", journal=True)
 _PUT = load_script("tambomq.gomq.bulk", "move_put")
 
 
-class Inbound(msgspec.Struct, frozen=True):
+class InboundRecord(msgspec.Struct, frozen=True):
     """A message to be published to the target key."""
 
     id: str
@@ -37,7 +37,7 @@ def take(key: str, id: str, run: str, journal: JournalPolicy | None = None) -> C
 
     If the key has a journal, the move is recorded there, within the bounds of *journal*.
     """
-    found, bounds = Keys("gomq", key), journal.bounds if journal else DEFAULT_BOUNDS
+    found, bounds = JournalKeys("gomq", key), journal.bounds if journal else DEFAULT_BOUNDS
     hook = (found.journal, found.state, bounds.max_entries, bounds.max_bytes)
     call_keys = (keys.queue(key), keys.move(key, id), keys.transit(key, id))
     args = (run, MAX_MESSAGES, MAX_BYTES, *hook)
@@ -49,7 +49,7 @@ def put(
     query: str,
     number: int,
     checksum: str,
-    messages: Sequence[Inbound],
+    messages: Sequence[InboundRecord],
     journal: JournalPolicy | None = None,
 ) -> Call[bool]:
     """Publish the messages of batch *number*; false if they were published before.

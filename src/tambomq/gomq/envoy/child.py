@@ -119,8 +119,8 @@ class Child:
         asyncio.get_running_loop().set_exception_handler(_handle)
         reader, self._writer = await asyncio.open_connection(sock=self._control)
         await self._service.start()
-        duties = (self._serve_control(reader), self._report(), self._app.poll_disconnects())
-        self._tasks += map(asyncio.ensure_future, duties)
+        tasks = (self._serve_control(reader), self._report(), self._app.poll_disconnects())
+        self._tasks += map(asyncio.ensure_future, tasks)
         return self._app
 
     async def report_failure(self, error: Exception) -> str:

@@ -51,8 +51,8 @@ class EnvoyProcess:
         self.pid = 0
         """The process id of Envoy, not of its supervisor."""
         self._process, self._lease = process, lease
-        duties = (self.control.run(control), self._forward_log(process.stderr))
-        self._tasks = [asyncio.ensure_future(duty) for duty in duties]
+        tasks = (self.control.run(control), self._forward_log(process.stderr))
+        self._tasks = [asyncio.ensure_future(task) for task in tasks]
 
     @classmethod
     async def start(cls, command: list[str], config: ChildConfig) -> Self:

@@ -13,14 +13,14 @@ from typing import Final, TypeVar
 from tambomq.gomq.ops.messages import push_all
 from tambomq.gomq.wire import decode, is_message
 from tambomq.journal.hooks import unless_full
-from tambomq.journal.keys import Keys
+from tambomq.journal.keys import JournalKeys
 from tambomq.journal.policy import JournalPolicy
 from tambomq.store.call import Arg, Call, Script, journalled
 
 T = TypeVar("T")
 
 # The script finds out itself which keys' journals it needs, so it gets the parts of their names.
-_ANY: Final = Keys("gomq", "*")
+_ANY: Final = JournalKeys("gomq", "*")
 _JOURNALS, _JOURNAL_END = _ANY.journal.split("*")
 _STATE_END: Final = _ANY.state.removeprefix(_JOURNALS + "*")
 

@@ -217,9 +217,9 @@ def _move(
     result: RedriveResult,
     tick: Callable[[int], object],
 ) -> Redrive:
-    pace, started = RateLimiter(options.per_s, CHUNK), time.monotonic()
-    for first in range(0, len(selections), pace.step):
-        some = selections[first : first + pace.step]
+    limiter, started = RateLimiter(options.per_s, CHUNK), time.monotonic()
+    for first in range(0, len(selections), limiter.step):
+        some = selections[first : first + limiter.step]
         try:
             moved = dlq.move(redrive, some)
         except JournalFull as full:
@@ -232,7 +232,7 @@ def _move(
             raise _full(dlq, redrive)
         tick(moved.total)
         if first + len(some) < len(selections):
-            time.sleep(pace.wait_s(first + len(some), time.monotonic() - started))
+            time.sleep(limiter.wait_s(first + len(some), time.monotonic() - started))
     return redrive
 
 

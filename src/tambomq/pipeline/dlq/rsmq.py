@@ -118,7 +118,7 @@ class RsmqDlq:
         moved = MoveResult(redrive.moved)
         for first in range(0, len(selections), CHUNK):
             letters = [
-                redrive_ops.RedriveItem(*selection)
+                redrive_ops.RedrivenMessage(*selection)
                 for selection in selections[first : first + CHUNK]
             ]
             moved = self._store.run(

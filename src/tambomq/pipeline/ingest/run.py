@@ -23,7 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tambomq import errors
 from tambomq.errors import LakeError, SettingsError, StoreError, TamboError
 from tambomq.journal import ops
-from tambomq.journal.keys import Keys
+from tambomq.journal.keys import JournalKeys
 from tambomq.pipeline.ingest import depths, sources
 from tambomq.pipeline.ingest.batch import LakeBatchWriter, LifecycleTimeouts, batch_info
 from tambomq.pipeline.ingest.progress import Progress
@@ -214,7 +214,7 @@ class Pipeline:
         reader, offsets = f"lake-{self._lake.id}", tail_offsets.decode(end)
         streams = ((Stream.parse(name), offset) for name, offset in offsets.items())
         calls = [
-            ops.commit(Keys(stream.protocol, stream.queue), reader, text(offset.id))
+            ops.commit(JournalKeys(stream.protocol, stream.queue), reader, text(offset.id))
             for stream, offset in streams
             if stream.source == JOURNAL
         ]

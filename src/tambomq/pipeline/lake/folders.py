@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  (everybody calls it so)
 
 NAME: Final = "queue_name"
 """The column with the queue's name, in folders that are named by a digest."""
-_MARK: Final = "=sha256-"
+_HASH_PREFIX: Final = "=sha256-"
 _FOLDER: Final = re.compile(r"/queue=%3Dsha256-[0-9a-f]{64}/")
 _LONGEST: Final = 255 - len("queue=")
 _LONG: Final = r"[^A-Za-z0-9._ -]"
@@ -32,7 +32,7 @@ def is_plain(queue: str) -> bool:
         re.fullmatch(_ASCII, queue) is not None
         and len(re.sub(_LONG, "%25", queue)) <= _LONGEST
         and queue != _NO_VALUE
-        and not queue.startswith(_MARK)
+        and not queue.startswith(_HASH_PREFIX)
     )
 
 
@@ -50,9 +50,9 @@ def stored(rows: DataFrame, queues: Iterable[str]) -> DataFrame:
         queue.rlike(rf"\A{_ASCII}\z")
         & (F.length(F.regexp_replace(queue, _LONG, "%25")) <= _LONGEST)
         & (queue != _NO_VALUE)
-        & ~queue.startswith(_MARK)
+        & ~queue.startswith(_HASH_PREFIX)
     )
-    coded = F.concat(F.lit(_MARK), F.sha2(queue.cast("binary"), 256))
+    coded = F.concat(F.lit(_HASH_PREFIX), F.sha2(queue.cast("binary"), 256))
     return rows.withColumns(
         {NAME: F.when(~plain, queue), "queue": F.when(plain, queue).otherwise(coded)}
     )

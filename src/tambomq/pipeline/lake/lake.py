@@ -94,7 +94,7 @@ class Lake:
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not any(path.iterdir()):
-                _mark(path)
+                _write_marker(path)
             lake = cls.open(path, writable=True)
             # It holds message bodies. Not earlier: a directory that is no lake stays as it is.
             make_private(path)
@@ -265,7 +265,7 @@ def is_full(error: BaseException) -> bool:
     return any(word in text for word in ("No space left", "Disk quota exceeded", "File too large"))
 
 
-def _mark(path: Path) -> None:
+def _write_marker(path: Path) -> None:
     # The folders come last: a directory with a marker is a lake, even after a crash here.
     marker = Marker(KIND, FORMAT, uuid4().hex[:12])
     made = path / f".{MARKER}"

@@ -30,7 +30,7 @@ from tambomq.pipeline.report.figures import (
     steps,
 )
 
-_DEATH: Final = ("protocol", "reason")
+_DEAD_LETTER: Final = ("protocol", "reason")
 COUNTED: Final = ("entered", "done", "failed", "retried", "dead")
 SERIES: Final = ("protocol", "queue", "name")
 MAX_REASONS: Final = 12
@@ -192,10 +192,10 @@ def _age_s(last: Row | None, since_s: int) -> int | None:
 def _reasons(ended: DataFrame, letters: DataFrame) -> list[Reason]:
     # Events have the text of an error; its type is only in dead letters that were read.
     kind = f.get_json_object("others", "$.error_type")
-    typed = letters.select(*_DEATH, f.col("detail").alias("error"), kind.alias("kind"))
-    types = typed.groupBy(*_DEATH, "error").agg(f.min("kind").alias("kind"), f.max("kind"))
+    typed = letters.select(*_DEAD_LETTER, f.col("detail").alias("error"), kind.alias("kind"))
+    types = typed.groupBy(*_DEAD_LETTER, "error").agg(f.min("kind").alias("kind"), f.max("kind"))
     types = types.where("kind = `max(kind)`").drop("max(kind)")
-    events = ended.where(f.col("outcome") == "dead").join(types, [*_DEATH, "error"], "left")
+    events = ended.where(f.col("outcome") == "dead").join(types, [*_DEAD_LETTER, "error"], "left")
     dead = events.select(
         f.coalesce("reason", f.lit("")).alias("reason"),
         shape(f.concat_ws(": ", "kind", "error")).alias("error"),

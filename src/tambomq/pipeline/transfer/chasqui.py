@@ -8,7 +8,7 @@ from tambomq.bulk import moves
 from tambomq.bulk.moves import ArrivalRecord, MoveBatch, Tally
 from tambomq.chasqui.bulk import move as move_ops
 from tambomq.chasqui.bulk import scan as scan_ops
-from tambomq.chasqui.bulk.move import Inbound, Outbound
+from tambomq.chasqui.bulk.move import InboundJob, OutboundJob
 from tambomq.chasqui.job import Envelope
 from tambomq.chasqui.keys import Keys, check_name
 from tambomq.chasqui.ops.add import Policy
@@ -56,7 +56,7 @@ class ChasquiEndpoint:
 
     def items(self, batch: MoveBatch) -> list[TransferItem]:
         """Return the jobs of a batch."""
-        return [_item(move_ops.leaving(row)) for row in batch.rows]
+        return [_item(move_ops.decode_outbound(row)) for row in batch.rows]
 
     def arrived(self, move: str, number: int, what: Tally) -> None:
         """Remove a batch from transit: the target has stored it."""
@@ -77,17 +77,17 @@ class ChasquiEndpoint:
             self._store.run(require_one_node(journal, self._keys.stream))
         return False
 
-    def pack(self, items: Sequence[TransferItem], now_ms: int) -> list[Inbound]:
+    def pack(self, items: Sequence[TransferItem], now_ms: int) -> list[InboundJob]:
         """Return jobs: those of this protocol unchanged, others with new envelopes."""
         here_ms = self.now_ms()
         due = [here_ms + each.due_ms - now_ms if each.due_ms else 0 for each in items]
         return [self._job(each, at, here_ms) for each, at in zip(items, due, strict=True)]
 
-    def tally(self, packed: Sequence[Inbound]) -> Tally:
+    def tally(self, packed: Sequence[InboundJob]) -> Tally:
         """Return the tally of what will be stored."""
         return moves.tally(each.envelope for each in packed)
 
-    def put(self, query: str, number: int, checksum: str, packed: Sequence[Inbound]) -> bool:
+    def put(self, query: str, number: int, checksum: str, packed: Sequence[InboundJob]) -> bool:
         """Store a batch; false if it was stored before."""
         now = self.now_ms()
         return self._store.run(
@@ -106,22 +106,22 @@ class ChasquiEndpoint:
         """Return '': the id of a replayed job contains the old one."""
         return ""
 
-    def _job(self, item: TransferItem, due_ms: int, now_ms: int) -> Inbound:
+    def _job(self, item: TransferItem, due_ms: int, now_ms: int) -> InboundJob:
         due_ms = due_ms if due_ms > now_ms else 0
-        if isinstance(item.native, Outbound):
+        if isinstance(item.native, OutboundJob):
             taken_ms = item.native.taken_ms if item.id else 0
-            return Inbound(item.id, item.name, item.native.envelope, due_ms, taken_ms)
+            return InboundJob(item.id, item.name, item.native.envelope, due_ms, taken_ms)
         is_payload = isinstance(item.native, RawPayload)
         payload = item.native.data if is_payload else to_payload(item.body, self._kind)
         # Deterministic, without clock or random: a batch that is packed again must be the same.
         envelope = encode_envelope(Envelope(item.id, payload, item.sent_ms))
-        return Inbound(item.id, _legal(item.name) or self._name, envelope, due_ms)
+        return InboundJob(item.id, _legal(item.name) or self._name, envelope, due_ms)
 
     def _move_keys(self, move: str) -> tuple[str, str]:
         return self._keys.move(move), self._keys.transit(move)
 
 
-def _item(job: Outbound) -> TransferItem:
+def _item(job: OutboundJob) -> TransferItem:
     try:
         envelope = decode_envelope(job.envelope)
     except RemoteProtocolError:

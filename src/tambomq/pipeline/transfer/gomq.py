@@ -13,7 +13,7 @@ from tambomq.clock import unix_date
 from tambomq.gomq import keys, wire
 from tambomq.gomq.bulk import move as move_ops
 from tambomq.gomq.bulk import scan as scan_ops
-from tambomq.gomq.bulk.move import Inbound
+from tambomq.gomq.bulk.move import InboundRecord
 from tambomq.journal.policy import JournalPolicy
 from tambomq.pipeline.address import Address
 from tambomq.pipeline.transfer.endpoints import QueueCounts, TransferItem
@@ -72,15 +72,15 @@ class GomqEndpoint:
         """Return false: a key needs no creation."""
         return False
 
-    def pack(self, items: Sequence[TransferItem], now_ms: int) -> list[Inbound]:  # noqa: ARG002  (as in all protocols)
+    def pack(self, items: Sequence[TransferItem], now_ms: int) -> list[InboundRecord]:  # noqa: ARG002  (as in all protocols)
         """Return messages: those of this protocol unchanged, others with new ids."""
         return [_message(place, item) for place, item in enumerate(items)]
 
-    def tally(self, packed: Sequence[Inbound]) -> Tally:
+    def tally(self, packed: Sequence[InboundRecord]) -> Tally:
         """Return the tally of what will be stored."""
         return moves.tally(each.element for each in packed)
 
-    def put(self, query: str, number: int, checksum: str, packed: Sequence[Inbound]) -> bool:
+    def put(self, query: str, number: int, checksum: str, packed: Sequence[InboundRecord]) -> bool:
         """Store a batch; false if it was stored before."""
         call = move_ops.put(self._key, query, number, checksum, packed, self._journal)
         return self._store.run(call)
@@ -109,12 +109,12 @@ def _item(element: bytes) -> TransferItem:
     return TransferItem(body, found.id, sent_ms=sent, native=element)
 
 
-def _message(place: int, item: TransferItem) -> Inbound:
+def _message(place: int, item: TransferItem) -> InboundRecord:
     if isinstance(item.native, bytes):
-        return Inbound(item.id, item.native)
+        return InboundRecord(item.id, item.native)
     second = item.sent_ms // 1000
     # A deterministic xid: a batch that is packed again must be the same.
     drawn = hashlib.sha1(b"%d %b %b" % (place, item.id.encode(), item.body), usedforsecurity=False)
     whole = (second & 0xFFFFFFFF).to_bytes(4) + drawn.digest()[:_RANDOM_BYTES]
     id = base64.b32hexencode(whole).decode().rstrip("=").lower()
-    return Inbound(id, wire.encode(id, unix_date(second), item.body), item.old)
+    return InboundRecord(id, wire.encode(id, unix_date(second), item.body), item.old)

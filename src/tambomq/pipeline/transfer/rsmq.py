@@ -12,7 +12,7 @@ from tambomq.pipeline.address import Address
 from tambomq.pipeline.transfer.endpoints import QueueCounts, TransferItem
 from tambomq.rsmq.bulk import move as move_ops
 from tambomq.rsmq.bulk import scan as scan_ops
-from tambomq.rsmq.bulk.move import Inbound
+from tambomq.rsmq.bulk.move import InboundMessage
 from tambomq.rsmq.keys import Keys
 from tambomq.rsmq.model import DEFAULT_DELAY, DEFAULT_VT, MAX_SECONDS, UNLIMITED
 from tambomq.rsmq.ops import queues as queue_ops
@@ -62,7 +62,7 @@ class RsmqEndpoint:
 
     def items(self, batch: MoveBatch) -> list[TransferItem]:
         """Return the messages of a batch."""
-        found = [move_ops.leaving(row) for row in batch.rows]
+        found = [move_ops.decode_outbound(row) for row in batch.rows]
         return [TransferItem(m.body, m.id, "", _sent_ms(m.id), m.due_ms) for m in found]
 
     def arrived(self, move: str, number: int, what: Tally) -> None:
@@ -87,19 +87,19 @@ class RsmqEndpoint:
         self._store.run(queue_ops.create(self._keys, self._queue, **limits))
         return True
 
-    def pack(self, items: Sequence[TransferItem], now_ms: int) -> list[Inbound]:
+    def pack(self, items: Sequence[TransferItem], now_ms: int) -> list[InboundMessage]:
         """Return the messages with the rest of their delays."""
         max_ms = MAX_SECONDS * 1000
         return [
-            Inbound(each.body, min(max_ms, max(0, each.due_ms - now_ms)), each.old)
+            InboundMessage(each.body, min(max_ms, max(0, each.due_ms - now_ms)), each.old)
             for each in items
         ]
 
-    def tally(self, packed: Sequence[Inbound]) -> Tally:
+    def tally(self, packed: Sequence[InboundMessage]) -> Tally:
         """Return the tally of what will be stored."""
         return moves.tally(each.body for each in packed)
 
-    def put(self, query: str, number: int, checksum: str, packed: Sequence[Inbound]) -> bool:
+    def put(self, query: str, number: int, checksum: str, packed: Sequence[InboundMessage]) -> bool:
         """Store a batch; false if it was stored before."""
         return self._store.run(
             move_ops.put(

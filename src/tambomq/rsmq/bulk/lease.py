@@ -36,7 +36,7 @@ _PRUNE = load_script("tambomq.rsmq.bulk", "lease_prune")
 _ACKNOWLEDGE = load_script("tambomq.rsmq.bulk", "lease_acknowledge")
 
 
-class Member(msgspec.Struct, frozen=True, gc=False):
+class ClaimedMessage(msgspec.Struct, frozen=True, gc=False):
     """A message of a claim, as it was when claimed."""
 
     id: bytes
@@ -143,7 +143,7 @@ class RsmqLeaseOps:
         """Return the owner of the lease and its open claim."""
         return lease_calls.open_claim(self._ledger(request))
 
-    def members(self, request: LeaseRequest, first: int, count: int) -> Call[list[Member]]:
+    def members(self, request: LeaseRequest, first: int, count: int) -> Call[list[ClaimedMessage]]:
         """Return *count* messages of the open claim from offset *first*."""
         keys = (self.keys.members(request.queue, request.lease),)
         return Call("LRANGE", keys, (first, first + count - 1), _decode_members, repeatable=True)
@@ -173,9 +173,9 @@ def _decode_claim(request: LeaseRequest, reply: Any) -> Claim:
     return lease_model.decode_claim(request, require_queue(request.queue, reply))
 
 
-def _decode_members(reply: list[bytes]) -> list[Member]:
+def _decode_members(reply: list[bytes]) -> list[ClaimedMessage]:
     fields = (line.split(b" ", 2) for line in reply)
-    return [Member(id, rc, digest) for rc, digest, id in fields]
+    return [ClaimedMessage(id, rc, digest) for rc, digest, id in fields]
 
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ _TAKE = load_script("tambomq.rsmq.bulk", "move_take", journal=True)
 _PUT = load_script("tambomq.rsmq.bulk", "move_put")
 
 
-class Outbound(msgspec.Struct, frozen=True):
+class OutboundMessage(msgspec.Struct, frozen=True):
     """A message as it left its queue."""
 
     id: str
@@ -36,7 +36,7 @@ class Outbound(msgspec.Struct, frozen=True):
     """When it would have become visible for the first time; 0 if it already was."""
 
 
-class Inbound(msgspec.Struct, frozen=True):
+class InboundMessage(msgspec.Struct, frozen=True):
     """A message to be sent to the target queue."""
 
     body: bytes
@@ -66,10 +66,10 @@ def take(
     return Call(_TAKE, call_keys, args, partial(_batch, queue), repeatable=True)
 
 
-def leaving(row: tuple[bytes, bytes]) -> Outbound:
+def decode_outbound(row: tuple[bytes, bytes]) -> OutboundMessage:
     """Return the message in a row of a batch."""
     due, _, id = row[0].split(b" ", 2)
-    return Outbound(id.decode("utf-8", "replace"), row[1], int(due))
+    return OutboundMessage(id.decode("utf-8", "replace"), row[1], int(due))
 
 
 def put(
@@ -78,7 +78,7 @@ def put(
     query: str,
     number: int,
     checksum: str,
-    messages: Sequence[Inbound],
+    messages: Sequence[InboundMessage],
     *,
     journal: JournalPolicy | None = None,
 ) -> Call[bool]:

@@ -25,7 +25,7 @@ _MOVE = load_script("tambomq.rsmq.bulk", "redrive_move")
 _UNDO = load_script("tambomq.rsmq.bulk", "redrive_undo")
 
 
-class RedriveItem(msgspec.Struct, frozen=True):
+class RedrivenMessage(msgspec.Struct, frozen=True):
     """A dead letter to be moved."""
 
     id: str
@@ -52,7 +52,7 @@ def move(
     keys: Keys,
     queue: str,
     redrive: Redrive,
-    letters: Sequence[RedriveItem],
+    letters: Sequence[RedrivenMessage],
     *,
     journal: JournalPolicy | None = None,
 ) -> Call[MoveResult]:

@@ -100,7 +100,7 @@ class LeaseHolder:
         until_ms, dead_holder = None, ""
         while True:
             state = self.run(self._ops.attach(self.request, dead_holder=dead_holder))
-            if state.granted:
+            if state.acquired:
                 return state
             if process_identity.is_dead(state.holder):
                 dead_holder = state.holder

@@ -84,9 +84,9 @@ def digest(bodies: Sequence[bytes | None], queues: Sequence[str | None] = ()) ->
     return f"{len(bodies)}-{total:08x}"
 
 
-def prune(fence: str, floor: int) -> Call[int]:
-    """Delete the tokens of batches before *floor*; later writes of those batches are refused."""
-    return Call(_PRUNE, (fence,), (floor, WEEK_S), decode=int, repeatable=True)
+def prune(fence: str, first_batch: int) -> Call[int]:
+    """Delete the tokens of batches before *first_batch*; later writes of these are refused."""
+    return Call(_PRUNE, (fence,), (first_batch, WEEK_S), decode=int, repeatable=True)
 
 
 def outlive(fence: str) -> Call[bool]:

@@ -17,9 +17,9 @@ local ends = tonumber(redis.call('HGET', limiter, 'ends') or '0')
 if now >= ends or ends > now + duration_ms then
   started, ends = 0, now + duration_ms
 end
-local granted = math.max(0, math.min(wanted, max_starts - started))
-if granted > 0 then
-  redis.call('HSET', limiter, 'started', started + granted, 'ends', string.format('%.0f', ends))
+local allowed = math.max(0, math.min(wanted, max_starts - started))
+if allowed > 0 then
+  redis.call('HSET', limiter, 'started', started + allowed, 'ends', string.format('%.0f', ends))
   redis.call('PEXPIRE', limiter, duration_ms)
 end
-return {granted, granted < wanted and ends - now or 0}
+return {allowed, allowed < wanted and ends - now or 0}

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tambomq.bulk.lease_model import LeaseRequest, body_digest
 from tambomq.chasqui.bulk import scan as scan_ops
-from tambomq.chasqui.bulk.lease import ChasquiLeaseOps, Member
+from tambomq.chasqui.bulk.lease import ChasquiLeaseOps, ClaimedJob
 from tambomq.chasqui.keys import Keys
 from tambomq.chasqui.wire.envelope import read_entry
 from tambomq.spark.core import schemas
@@ -88,7 +88,7 @@ def _ends(entries: Sequence[str]) -> tuple[str, str]:
     return text(min(ids)), text(max(ids))
 
 
-def _fault(member: Member, fields: Sequence[bytes] | None, ours: set[str]) -> str | None:
+def _fault(member: ClaimedJob, fields: Sequence[bytes] | None, ours: set[str]) -> str | None:
     if member.entry not in ours:
         return TAKEN
     if fields is None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from tambomq.bulk.lease_model import LeaseRequest, body_digest
 from tambomq.errors import QueueNotFound
 from tambomq.rsmq.bulk import scan as scan_ops
-from tambomq.rsmq.bulk.lease import Member, RsmqLeaseOps
+from tambomq.rsmq.bulk.lease import ClaimedMessage, RsmqLeaseOps
 from tambomq.rsmq.keys import Keys
 from tambomq.spark.core import schemas
 from tambomq.spark.core.columns import Columns, constant
@@ -60,7 +60,7 @@ class LeasedMessages:
         )
 
 
-def _fault(member: Member, body: bytes | None, rc: bytes | None) -> str | None:
+def _fault(member: ClaimedMessage, body: bytes | None, rc: bytes | None) -> str | None:
     if body is None:
         return "gone"
     if rc != member.rc:

@@ -12,7 +12,7 @@ from tambomq.clock import now_ms
 from tambomq.errors import InvalidFormat, InvalidValue
 from tambomq.journal import keys
 from tambomq.journal import sink as sink_ops
-from tambomq.journal.keys import PROTOCOLS, Keys, check_queue
+from tambomq.journal.keys import PROTOCOLS, JournalKeys, check_queue
 from tambomq.spark.core import schemas
 from tambomq.spark.core.options import SourceOptions
 from tambomq.spark.core.short_errors import one_line_errors
@@ -80,7 +80,7 @@ class TamboTarget:
 
     def fence(self, queue: str, query: str) -> str:
         """Return the key of the fence."""
-        return Keys(self.protocol, queue).fence(query)
+        return JournalKeys(self.protocol, queue).fence(query)
 
 
 class TamboPacker:
@@ -123,7 +123,9 @@ class TamboPacker:
             for name, word in _WORDS.items()
             if name in self._own or name in same
         ]
-        return sink_ops.record(Keys(self._protocol, queue), task.query, chunk_token, words, items)
+        return sink_ops.record(
+            JournalKeys(self._protocol, queue), task.query, chunk_token, words, items
+        )
 
 
 def _digits(what: str, values: Sequence[int | None], faults: dict[int, str]) -> list[bytes | None]:

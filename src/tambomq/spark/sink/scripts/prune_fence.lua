@@ -1,18 +1,18 @@
 #!lua flags=allow-oom
--- prune_fence: raise the fence's floor, and delete the chunks of batches below it.
+-- prune_fence: refuse batches before the first that may still be written, and delete their chunks.
 --
--- KEYS  fence   hash  of a queue and a query
--- ARGV  floor   the number of the first batch that may be written again
---       keep_s  TTL of the fence, in seconds
+-- KEYS  fence        hash  of a queue and a query
+-- ARGV  first_batch  the number of the first batch that may be written again
+--       keep_s       TTL of the fence, in seconds
 -- REPLY how many chunks were deleted
 
 local fence = KEYS[1]
-local floor, keep_s = tonumber(ARGV[1]), ARGV[2]
+local first_batch, keep_s = tonumber(ARGV[1]), ARGV[2]
 
 local over = {}
 for _, token in ipairs(redis.call('HKEYS', fence)) do
   local batch = tonumber(token:match('^(%d+)/'))
-  if batch and batch < floor then
+  if batch and batch < first_batch then
     over[#over + 1] = token
   end
 end
@@ -20,6 +20,6 @@ for first = 1, #over, 1000 do
   redis.call('HDEL', fence, unpack(over, first, math.min(first + 999, #over)))
 end
 local before = tonumber(redis.call('HGET', fence, 'floor') or 0)
-redis.call('HSET', fence, 'floor', math.max(before, floor))
+redis.call('HSET', fence, 'floor', math.max(before, first_batch))
 redis.call('EXPIRE', fence, keep_s)
 return #over
