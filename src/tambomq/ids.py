@@ -67,17 +67,17 @@ def _moment(now_ms: int) -> str:
 # ── identity of a process ────────────────────────────────────────────────────
 
 
-class Drawn(Protocol):
+class ProcessIdentity(Protocol):
     """An object with names that no other process may use."""
 
     def draw(self) -> None:
         """Draw new names."""
 
 
-_of_this_process: WeakSet[Drawn] = WeakSet()
+_of_this_process: WeakSet[ProcessIdentity] = WeakSet()
 
 
-def draw_in_children(drawn: Drawn) -> None:
+def draw_in_children(drawn: ProcessIdentity) -> None:
     """Call *drawn*.draw in each child that is forked from this process."""
     _of_this_process.add(drawn)
 

@@ -39,7 +39,7 @@ def set_up(level: str = "info", style: str = "text", stream: TextIO | None = Non
     Calling it again replaces what the first call set up.
     """
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(JsonLines() if style == "json" else Lines())
+    handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger(_ROOT).setLevel(level.upper())
 
@@ -60,7 +60,7 @@ class FieldLogger(logging.LoggerAdapter[logging.Logger]):
         return msg, kwargs
 
 
-class Lines(logging.Formatter):
+class TextFormatter(logging.Formatter):
     """``2026-01-31 12:00:00.000 INFO    embedded.server  text``."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -76,7 +76,7 @@ class Lines(logging.Formatter):
         return mask_url(line)
 
 
-class JsonLines(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """One object per line: time, level, logger, message, fields from ``extra``, exception."""
 
     def format(self, record: logging.LogRecord) -> str:

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 from tambomq.chasqui.keys import GROUP, Keys
 from tambomq.chasqui.ops import worker as worker_ops
 from tambomq.chasqui.ops.add import Draft
-from tambomq.chasqui.ops.worker import ConsumerContext, Ran
+from tambomq.chasqui.ops.worker import ConsumerContext, HandlerRun
 from tambomq.chasqui.wire.envelope import decode_envelope
 from tambomq.errors import QueueFull, RemoteProtocolError
 from tambomq.store.features import Features
@@ -104,11 +104,11 @@ class Compared(RuleBasedStateMachine):
         places = dict.fromkeys(pick % len(stream) for pick in picks) if stream else ()
         return [stream[place] for place in places]
 
-    def _ran(self, entry: Entry) -> Ran:
+    def _ran(self, entry: Entry) -> HandlerRun:
         envelope = decode_envelope(entry.fields[1])
-        return Ran(entry.id, envelope.id, entry.name, envelope.attempt + 1, 5)
+        return HandlerRun(entry.id, envelope.id, entry.name, envelope.attempt + 1, 5)
 
-    def _completed(self, ran: Ran) -> None:
+    def _completed(self, ran: HandlerRun) -> None:
         self.model.end(ran.entry)
         fields = ("attempt", ran.attempt, "duration_us", 5)
         self.model.add_event("completed", ran.id, ran.name, *fields)

@@ -11,7 +11,7 @@ import redis
 from tambomq.chasqui.decisions import DeadLettered
 from tambomq.chasqui.keys import Keys
 from tambomq.chasqui.ops import worker as worker_ops
-from tambomq.chasqui.ops.worker import ConsumerContext, Ran
+from tambomq.chasqui.ops.worker import ConsumerContext, HandlerRun
 from tambomq.store.call import Call
 from tambomq.store.sync import Store
 from tests.rsmq.stored import at_rest
@@ -24,13 +24,13 @@ LOST: dict[str, tuple[Callable[[ConsumerContext, str], Call[Any]], Callable[[str
     ),
     "done": (
         lambda context, entry: worker_ops.done(
-            context, Ran(entry, "job", "mail", 1, 9), b"\xc3", 60, 1
+            context, HandlerRun(entry, "job", "mail", 1, 9), b"\xc3", 60, 1
         ),
         lambda _: False,
     ),
     "retry": (
         lambda context, entry: worker_ops.retry(
-            context, Ran(entry, "job", "mail", 1, 9), b"body", 5, "why", "page", 1
+            context, HandlerRun(entry, "job", "mail", 1, 9), b"body", 5, "why", "page", 1
         ),
         lambda _: False,
     ),

@@ -71,7 +71,7 @@ def test_bug_keeps_its_traceback() -> None:
         output.run(command(lambda: 1 // 0), "tambo", [])
 
 
-def test_reader_who_leaves_early_is_no_fault() -> None:
+def test_a_reader_that_closes_its_pipe_early_is_no_error() -> None:
     code = (
         "import click, sys; from tambomq.cli.output import emit, run\n"
         "@click.command()\n"

@@ -62,13 +62,13 @@ def test_80_columns_are_enough_and_no_command_is_wrapped() -> None:
     assert all(f"  {each.try_it}" in lines for each in (*ALL, long))
 
 
-def test_a_shell_that_does_not_know_us_is_told_how_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shell_without_tambo_on_its_path_is_shown_how(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     activate = Path(sys.executable).parent / "activate"
     assert f"Next, in another terminal, after `. {activate}`:" in drawn(*ALL)
 
 
-def test_the_demo_is_told_the_addresses_that_it_cannot_guess() -> None:
+def test_the_demo_gets_the_addresses_that_are_not_the_defaults() -> None:
     assert demo_command(ALL) == ("tambo demo",)
     elsewhere = ServedEndpoint("redis", "redis://127.0.0.1:7000", "")
     assert demo_command([elsewhere, GOMQ, KQUEUE]) == (

@@ -146,7 +146,7 @@ def test_an_observer_of_other_keys_ends_no_wait(store: Store) -> None:
 
 
 @pytest.mark.usefixtures("held_for_long")
-def test_a_lease_waits_for_nobody(store: Store) -> None:
+def test_a_lease_consumes_without_waiting_for_other_consumers(store: Store) -> None:
     store.run(message_ops.push("k", [b"1", b"2"]))
     _subscribe(store, "k", "a")
     request = LeaseRequest("k", "nightly", "me")

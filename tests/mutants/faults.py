@@ -195,7 +195,7 @@ ORDER = (
         "spark/lease/reader.py",
         "if (state.claim, state.claim_token) != (number, token):",
         "if False:",
-        "spark/lease/test_reader.py::test_who_comes_back_too_late_is_told_that_others_have_its_messages",
+        "spark/lease/test_reader.py::test_a_holder_that_returns_too_late_learns_that_others_have_its_messages",
     ),
     Fault(
         "a move is over while messages are on their way",

@@ -94,7 +94,7 @@ def test_a_new_payload_is_what_is_recorded(store: Store, server: Server, db: red
     assert bodies(server.url, "chasqui", "orders") == [encode_payload({"m": 1})] * 2
 
 
-def test_events_tell_who_waits_again_and_who_is_dead_again(
+def test_events_report_redriven_jobs_and_those_that_died_again(
     store: Store, server: Server, db: redis.Redis
 ) -> None:
     add_dead_letters(db, 2)

@@ -62,7 +62,7 @@ def test_a_lease_is_shown_with_what_it_has(run: Run, claimed: Rsmq) -> None:
     assert run("list", "rsmq:other").code == 3
 
 
-def test_a_lease_of_somebody_alive_is_left_alone(run: Run, claimed: Rsmq) -> None:
+def test_a_lease_whose_holder_is_alive_is_left_alone(run: Run, claimed: Rsmq) -> None:
     for words in (("release", "rsmq:q", "nightly"), ("forget", "rsmq:q", "nightly")):
         done = run(*words, "--yes")
         assert done.code == 1

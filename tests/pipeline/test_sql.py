@@ -60,7 +60,7 @@ def test_queues_are_asked(run: Run, orders: Rsmq, server: Server) -> None:
     assert json.loads(run(both, "--json", "--queue", "orders").out) == [{"n": 3}]
 
 
-def test_rows_are_told_as_a_table_and_as_csv(run: Run, orders: Rsmq) -> None:
+def test_rows_are_shown_as_a_table_and_as_csv(run: Run, orders: Rsmq) -> None:
     text = "SELECT queue, decode(body, 'UTF-8') AS body, rc IS NULL AS new FROM rsmq_messages"
     text += " WHERE length(body) > 1 ORDER BY body"
     assert run(text).out.splitlines()[0].split() == ["queue", "body", "new"]
@@ -72,7 +72,7 @@ def test_rows_are_told_as_a_table_and_as_csv(run: Run, orders: Rsmq) -> None:
     ]
 
 
-def test_more_rows_than_asked_for_are_told_of(run: Run, orders: Rsmq) -> None:
+def test_a_note_says_there_are_more_rows(run: Run, orders: Rsmq) -> None:
     done = run("SELECT id FROM rsmq_messages", "--limit", "2", "--json")
     assert len(json.loads(done.out)) == 2
     assert "there is more" in done.err
@@ -91,7 +91,7 @@ def test_nothing_is_exit_3(run: Run, orders: Rsmq) -> None:
         ("SELECT\n  1 +", "line 2"),
     ],
 )
-def test_wrong_sql_is_told_in_one_line(run: Run, orders: Rsmq, text: str, expected: str) -> None:
+def test_wrong_sql_is_one_line(run: Run, orders: Rsmq, text: str, expected: str) -> None:
     done = run(text)
     assert done.code == 2
     assert expected in done.err

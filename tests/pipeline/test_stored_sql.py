@@ -81,7 +81,7 @@ def test_sql_of_others_is_shown_and_not_run(
     assert len(dead(db)) == 1
 
 
-def test_who_gives_the_same_words_goes_on(
+def test_a_redrive_is_resumed_with_the_same_arguments(
     dead_letters: ChasquiDlq, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dead_letters.begin(stored_redrive(rewrite="value"))
@@ -98,7 +98,7 @@ def test_who_gives_the_same_words_goes_on(
     assert redrive.plan(dead_letters, lambda: None, both).is_known
 
 
-def test_the_user_who_started_a_redrive_resumes_it_with_the_same_sql_only(
+def test_a_redrive_is_resumed_by_its_user_with_the_same_sql_only(
     dead_letters: ChasquiDlq, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     issued, mine = IssuedRedrives(), stored_redrive()

@@ -20,7 +20,7 @@ from tambomq.chasqui.ops import leader as leader_ops
 from tambomq.chasqui.ops import worker as worker_ops
 from tambomq.chasqui.ops.add import Draft, Policy
 from tambomq.chasqui.ops.leader import LeaderConfig
-from tambomq.chasqui.ops.worker import ConsumerContext, Delivery, Ran
+from tambomq.chasqui.ops.worker import ConsumerContext, Delivery, HandlerRun
 from tambomq.chasqui.wire.envelope import decode_envelope, encode_member, read_entry
 from tambomq.clock import now_ms
 from tambomq.errors import Reject
@@ -346,7 +346,7 @@ class Jobs:
             lifecycle.retried_ms.append(at_ms)
             lifecycle.retries += 1
             lifecycle.events += 2
-            ran = Ran(each.entry, lifecycle.id, lifecycle.name, envelope.attempt + 1, ran_us)
+            ran = HandlerRun(each.entry, lifecycle.id, lifecycle.name, envelope.attempt + 1, ran_us)
             self._retried.append(encode_member(ran.name, verdict.body, "page"))
             return worker_ops.retry(
                 self._consumer, ran, verdict.body, verdict.wait_ms, message, "page", at_ms

@@ -8,26 +8,26 @@ import pytest
 from tambomq.settings.types import (
     Count,
     Directory,
+    EnumText,
     File,
     Flag,
-    Form,
     Host,
     Names,
-    OneOf,
     Port,
     Seconds,
     Secret,
     Size,
     Text,
     Url,
+    ValueType,
 )
 
 SIZE = Size(1, 1 << 40)
 
-TAKEN: list[tuple[Form, object, object]] = [
+TAKEN: list[tuple[ValueType, object, object]] = [
     (Text(), "a b", "a b"),
     (Url("redis"), "redis://h", "redis://h"),
-    (OneOf("drop", "block"), "DROP", "drop"),
+    (EnumText("drop", "block"), "DROP", "drop"),
     (Directory(), "/a/../b", Path("/a/../b")),
     (File(), "/etc/x.pem", Path("/etc/x.pem")),
     (File(), Path("/etc/x.pem"), Path("/etc/x.pem")),
@@ -59,10 +59,10 @@ TAKEN: list[tuple[Form, object, object]] = [
     (Secret(), "s3cr:et!", "s3cr:et!"),
 ]
 
-REFUSED: list[tuple[Form, object]] = [
+REFUSED: list[tuple[ValueType, object]] = [
     *((Text(), value) for value in ("", 5, None, b"x", ["x"])),
     *((Url("redis"), value) for value in ("redis://", "http://h", "")),
-    *((OneOf("drop", "block"), value) for value in ("", "dropped", 1)),
+    *((EnumText("drop", "block"), value) for value in ("", "dropped", 1)),
     *((Directory(), value) for value in ("", 5)),
     *((Flag(), value) for value in ("", "maybe", "2", 1, 0, None, 1.0)),
     *((Names(), value) for value in (5, {"a": 1}, ["a", 5], ["a", ""], "a,,b", ",", b"a")),
@@ -78,14 +78,16 @@ REFUSED: list[tuple[Form, object]] = [
 
 
 @pytest.mark.parametrize(("form", "given", "value"), TAKEN)
-def test_a_form_reads_what_it_describes(form: Form, given: object, value: object) -> None:
+def test_a_form_reads_what_it_describes(form: ValueType, given: object, value: object) -> None:
     read = form.read(given)
     assert read == value
     assert type(read) is type(value) or isinstance(value, Path)
 
 
 @pytest.mark.parametrize(("form", "given"), REFUSED)
-def test_a_form_refuses_everything_else_with_one_kind_of_error(form: Form, given: object) -> None:
+def test_a_form_refuses_everything_else_with_one_kind_of_error(
+    form: ValueType, given: object
+) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  (its text is nobody's)
         form.read(given)
 
@@ -107,7 +109,7 @@ def test_a_form_refuses_everything_else_with_one_kind_of_error(form: Form, given
         (Host(), "::1", '"::1"'),
     ],
 )
-def test_a_form_writes_toml_that_it_reads_again(form: Form, value: Any, spelled: str) -> None:
+def test_a_form_writes_toml_that_it_reads_again(form: ValueType, value: Any, spelled: str) -> None:
     assert form.toml(value) == spelled
 
 
@@ -116,6 +118,6 @@ def test_a_secret_is_not_written() -> None:
 
 
 @pytest.mark.parametrize("form", [Flag(), Names(), SIZE, Seconds(), Host(), File(), Secret()])
-def test_every_form_completes_expected(form: Form) -> None:
+def test_every_form_completes_expected(form: ValueType) -> None:
     assert str(form)
     assert not str(form).startswith("<")

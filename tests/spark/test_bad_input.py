@@ -128,7 +128,7 @@ def test_options_that_cannot_be_are_refused_by_every_format(
         ("tambo", {"queue": "wrong"}, "WrongType: one of the keys {tambo:kqueue:wrong}:journal"),
     ],
 )
-def test_what_cannot_be_read_is_told_in_one_line(
+def test_what_cannot_be_read_is_reported_in_one_line(
     spark: SparkSession, filled: str, source: str, options: dict[str, str], why: str
 ) -> None:
     with pytest.raises(PySparkException) as error:
@@ -252,7 +252,7 @@ def test_streams_that_cannot_be_are_refused_by_every_format(
         ("chasqui", {"queue": "wrong", "table": "events"}, "holds a value of another type"),
     ],
 )
-def test_what_cannot_be_streamed_is_told_in_one_line(
+def test_what_cannot_be_streamed_is_reported_in_one_line(
     spark: SparkSession,
     filled: str,
     tmp_path: Path,
@@ -265,7 +265,7 @@ def test_what_cannot_be_streamed_is_told_in_one_line(
     assert why in line(error)
 
 
-def test_a_lease_that_another_query_has_is_named_with_who_has_it(
+def test_a_lease_of_another_query_is_reported_with_its_holder(
     spark: SparkSession, filled: str, db: redis.Redis, tmp_path: Path
 ) -> None:
     db.hset("rsmq:empty:lease:l", mapping={"owner": "x", "label": "the night shift"})
@@ -304,7 +304,7 @@ def guarded(private_server: Server) -> str:
 
 
 @pytest.mark.slow
-def test_a_password_that_is_wrong_is_told_and_not_shown(
+def test_a_wrong_password_is_reported_and_not_shown(
     spark: SparkSession, guarded: str, tmp_path: Path
 ) -> None:
     asked = table(spark, "rsmq", guarded, queue="q")
@@ -319,7 +319,7 @@ def test_a_password_that_is_wrong_is_told_and_not_shown(
 
 
 @pytest.mark.slow
-def test_a_server_that_is_down_is_told_when_the_read_is_planned(
+def test_a_server_that_is_down_is_reported_when_the_read_is_planned(
     spark: SparkSession, nowhere: str
 ) -> None:
     with pytest.raises(PySparkException) as error:

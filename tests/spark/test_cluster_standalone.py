@@ -86,7 +86,7 @@ def test_all_jobs_run_on_workers_with_what_is_shipped(
     check(found, rsmq)
 
 
-def test_a_worker_that_lacks_a_package_is_told_in_one_line(
+def test_a_worker_that_lacks_a_package_is_reported_in_one_line(
     master: str, rsmq: Rsmq, server: Server, tmp_path: Path
 ) -> None:
     rsmq.create_queue("orders")

@@ -45,7 +45,7 @@ def are_held(cases: list[Case], point: str) -> bool:
 
 
 @pytest.mark.parametrize("kind", [kind for kind, *way in TRIED if way[-1] is None])
-def test_what_others_had_while_nobody_kept_the_lease_is_told_and_nothing_is_double(
+def test_messages_received_by_others_while_the_lease_lapsed_are_reported_and_none_is_doubled(
     server: Server, db: redis.Redis, tmp_path: Path, kind: str
 ) -> None:
     cases = both(tmp_path, kind)

@@ -23,14 +23,14 @@ DEAD: Final = "dead"
 _PAGE: Final = 1000
 
 
-class FoundLease(msgspec.Struct, frozen=True):
+class LocatedLease(msgspec.Struct, frozen=True):
     """A lease and the address of its queue."""
 
     address: Address
     lease: LeaseInfo
 
 
-class EveryLease:
+class LeaseDirectory:
     """The leases on all queues of one server."""
 
     def __init__(self, store: Store, *, ns: str = NAMESPACE) -> None:
@@ -42,7 +42,7 @@ class EveryLease:
             "gomq": (f"{gomq_keys.LEASES}*", gomq_keys.leased),
         }
 
-    def all(self) -> Iterator[FoundLease]:
+    def all(self) -> Iterator[LocatedLease]:
         """Yield all leases."""
         for protocol, (pattern, queue_of) in self._found_by.items():
             found = pages(self._store, partial(_page, pattern))
@@ -50,10 +50,10 @@ class EveryLease:
             for queue in sorted({queue for text in texts if (queue := queue_of(text))}):
                 yield from self.on(Address(protocol, queue))
 
-    def on(self, address: Address) -> Iterator[FoundLease]:
+    def on(self, address: Address) -> Iterator[LocatedLease]:
         """Yield the leases on one queue."""
         found = self._of[address.protocol].of(address.queue)
-        yield from (FoundLease(address, each) for each in found)
+        yield from (LocatedLease(address, each) for each in found)
 
     def release(self, address: Address, lease: str) -> int:
         """Return the messages of a lease without a live holder to the queue; count them.

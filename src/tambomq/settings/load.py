@@ -28,7 +28,7 @@ from tambomq.settings.sections import (
     Settings,
     default_data_dir,
 )
-from tambomq.settings.types import Flag, Form, Secret
+from tambomq.settings.types import Flag, Secret, ValueType
 
 __all__ = [
     "CONFIG_FILE",
@@ -69,7 +69,7 @@ class Spec:
 
     section: str
     key: str
-    form: Form
+    form: ValueType
     about: str
     default: Any
     example: str

@@ -16,17 +16,17 @@ from tambomq.machine import default_data_dir, half_of_memory
 from tambomq.settings.types import (
     Count,
     Directory,
+    EnumText,
     File,
     Flag,
-    Form,
     Host,
     Names,
-    OneOf,
     Port,
     Seconds,
     Secret,
     Size,
     Url,
+    ValueType,
 )
 
 __all__ = [
@@ -50,7 +50,9 @@ _KEY = "Private key of that certificate."
 _CLIENT_CA = "Accept only clients with a certificate signed by this authority."
 
 
-def setting(form: Form, default: Any, about: str, *, example: str = "", alias: str = "") -> Any:
+def setting(
+    form: ValueType, default: Any, about: str, *, example: str = "", alias: str = ""
+) -> Any:
     """Declare a field.
 
     *example* stands in the example file where the default has no TOML form; *alias* is a second
@@ -126,7 +128,7 @@ class GomqSettings:
     host: str = setting(Host(), "127.0.0.1", _HOST.format("token and TLS"))
     port: int = setting(Port(), 10001, _PORT)
     transport: Literal["auto", "grpc", "envoy"] = setting(
-        OneOf("auto", "grpc", "envoy"),
+        EnumText("auto", "grpc", "envoy"),
         "auto",
         "Transport of gRPC; auto is envoy, which is faster, if that extra is installed.",
     )
@@ -165,7 +167,7 @@ class KqueueSettings:
     host: str = setting(Host(), "127.0.0.1", _HOST.format("TLS and client certificates"))
     port: int = setting(Port(), 8000, _PORT)
     slow_consumer: Literal["disconnect", "drop", "block"] = setting(
-        OneOf("disconnect", "drop", "block"),
+        EnumText("disconnect", "drop", "block"),
         "disconnect",
         "Policy for a consumer whose buffer is full; block stops producers.",
     )
@@ -229,9 +231,11 @@ class LogSettings:
     """Logging to stderr."""
 
     level: str = setting(
-        OneOf("debug", "info", "warning", "error"), "info", "Minimum level that is logged."
+        EnumText("debug", "info", "warning", "error"), "info", "Minimum level that is logged."
     )
-    format: str = setting(OneOf("text", "json"), "text", "Text lines, or one JSON object per line.")
+    format: str = setting(
+        EnumText("text", "json"), "text", "Text lines, or one JSON object per line."
+    )
 
 
 @dataclass(frozen=True, slots=True)

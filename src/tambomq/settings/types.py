@@ -26,7 +26,7 @@ _WORDS: Final = {
 }
 
 
-class Form(Protocol):
+class ValueType(Protocol):
     """What a value must look like."""
 
     metavar: str
@@ -77,7 +77,7 @@ class Url(Text):
         return f"a URL that begins with {_either(self._prefixes)}"
 
 
-class OneOf(Text):
+class EnumText(Text):
     """One of some words."""
 
     def __init__(self, *words: str) -> None:

@@ -134,7 +134,7 @@ def test_a_replaced_owner_changes_nothing_any_more(bench: ChasquiLeaseBench) -> 
     bench.attached("three")
 
 
-def test_renewed_jobs_are_nobody_else_s_and_lost_ones_are_left_alone(
+def test_renewed_jobs_stay_owned_and_lost_ones_are_left_alone(
     bench: ChasquiLeaseBench,
 ) -> None:
     bench.add(3)
@@ -168,7 +168,7 @@ def test_a_dead_query_s_claim_is_given_up_for_others_and_nothing_is_lost(
     assert (back.acquired, back.claim, back.released) == (True, 0, 1)
 
 
-def test_a_claim_nobody_has_seen_is_pruned_of_what_others_have_taken(
+def test_an_unread_claim_drops_jobs_that_other_consumers_took(
     bench: ChasquiLeaseBench,
 ) -> None:
     bench.add(3)

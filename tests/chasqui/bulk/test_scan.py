@@ -143,7 +143,7 @@ def test_queues_are_found_by_five_of_their_keys(store: Store, db: redis.Redis, k
     assert not store.run(scan_ops.exists("nobody"))
 
 
-def test_a_key_of_another_type_is_told_by_its_name(
+def test_a_key_of_another_type_is_reported_by_its_name(
     store: Store, db: redis.Redis, keys: Keys
 ) -> None:
     for key in (keys.stream, keys.delayed, keys.result("a"), keys.spec("k")):

@@ -14,7 +14,7 @@ from tambomq.chasqui.ops.ended_jobs import (
     PAGE,
     EndedJobs,
     JobEnd,
-    LookBack,
+    LookBackLimit,
     first_look_back,
     second_look_back,
 )
@@ -99,18 +99,18 @@ def test_a_job_that_ends_and_comes_in_again_in_a_millisecond_is_later_than_its_e
 
 def test_the_first_event_to_read_follows_from_the_job_id() -> None:
     made = ulid(1_800_000_000_000)
-    assert first_look_back(made) == LookBack(1_800_000_000_000 - 500)
-    assert second_look_back(made) == LookBack(1_800_000_000_000 - 5000)
+    assert first_look_back(made) == LookBackLimit(1_800_000_000_000 - 500)
+    assert second_look_back(made) == LookBackLimit(1_800_000_000_000 - 5000)
     for chosen in ("order-7", "8" + made[1:], made.lower(), made + "0"):
-        assert first_look_back(chosen) == LookBack(0, 1)
-        assert second_look_back(chosen) == LookBack(0)
+        assert first_look_back(chosen) == LookBackLimit(0, 1)
+        assert second_look_back(chosen) == LookBackLimit(0)
 
 
 def test_a_job_added_after_reading_began_needs_no_look_back() -> None:
     ends = EndedJobs()
     ends.begin("1000-0")
-    assert list(event_ops.look_back(KEYS, ends, LookBack(1001))) == []
-    plan = event_ops.look_back(KEYS, ends, LookBack(0, 1))
+    assert list(event_ops.look_back(KEYS, ends, LookBackLimit(1001))) == []
+    plan = event_ops.look_back(KEYS, ends, LookBackLimit(0, 1))
     [call] = next(plan)
     assert call.parts == ("XREVRANGE", KEYS.events, "1000-0", "-", "COUNT", PAGE)
     with pytest.raises(StopIteration):

@@ -10,7 +10,7 @@ import pytest
 from tambomq.chasqui.decisions import DeadLettered
 from tambomq.chasqui.keys import RETURNED, Keys
 from tambomq.chasqui.ops import worker as worker_ops
-from tambomq.chasqui.ops.worker import ConsumerContext, Delivery, Ran
+from tambomq.chasqui.ops.worker import ConsumerContext, Delivery, HandlerRun
 from tambomq.chasqui.wire.envelope import decode_member
 from tambomq.errors import InvalidFormat, InvalidValue
 from tambomq.store.call import Arg, Call, Script
@@ -19,7 +19,7 @@ from tambomq.store.features import Features
 KEYS = Keys("q")
 PLAIN = ConsumerContext(KEYS, "default", "me", Features(), 1000)
 NATIVE = ConsumerContext(KEYS, "default", "me", Features(xackdel=True, idmp=True, claim=True), 1000)
-RAN = Ran("5-0", "job-1", "mail", 2, 1234)
+RAN = HandlerRun("5-0", "job-1", "mail", 2, 1234)
 LETTER = DeadLettered("unrecoverable", b"body", "no", "job-1", "mail", 2)
 
 
@@ -116,7 +116,7 @@ def test_a_retry_waits_and_keeps_its_name(dialect: str) -> None:
 
 
 def test_a_name_that_the_page_dialect_cannot_hold_is_not_stored_in_it() -> None:
-    ran = Ran("5-0", "job-1", "n" * 256, 1, 9)
+    ran = HandlerRun("5-0", "job-1", "n" * 256, 1, 9)
     with pytest.raises(InvalidFormat, match="255"):
         worker_ops.retry(PLAIN, ran, b"\x94", 5, "why", "page", 1)
     member = worker_ops.retry(PLAIN, ran, b"\x94", 5, "why", "engine", 1).args[4]

@@ -383,7 +383,7 @@ def test_loss_needs_a_yes(
 
 
 @pytest.mark.parametrize("args", [("dlq", "replay", "q"), ("obliterate", "q")], ids=" ".join)
-def test_without_a_terminal_nobody_is_asked(run: Run, args: tuple[str, ...]) -> None:
+def test_without_a_terminal_there_is_no_prompt(run: Run, args: tuple[str, ...]) -> None:
     done = run(*args, stdin=b"y\nq\n")
     assert (done.code, done.out) == (2, "")
     assert "there is no terminal to ask on; --yes does it without asking" in done.err

@@ -83,7 +83,7 @@ def test_each_command_helps_with_an_example(run: Tambo, path: tuple[str, ...]) -
         assert option in done.out
 
 
-def test_server_and_namespace_are_told_before_or_after_the_command(
+def test_server_and_namespace_may_stand_before_or_after_the_command(
     run: Tambo, server: Server, db: redis.Redis
 ) -> None:
     assert run("--ns", "shop", "queue", "create", "-n", "a").code == 0

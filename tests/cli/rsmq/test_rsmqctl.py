@@ -78,7 +78,7 @@ def test_start_imports_nothing_slow(server: Server) -> None:
     assert {b"rich", b"redis", b"grpc", b"pyspark", b"uvloop"}.isdisjoint(done.stdout.split())
 
 
-def test_namespace_can_be_told(ctl: Ctl, db: redis.Redis) -> None:
+def test_the_namespace_is_an_option(ctl: Ctl, db: redis.Redis) -> None:
     assert ctl("--ns", "shop", "queue", "create", "-n", "orders").code == 0
     assert db.smembers("shop:QUEUES") == {b"orders"}
     assert ctl("queue", "list").out == "[]\n"

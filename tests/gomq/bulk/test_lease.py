@@ -142,7 +142,7 @@ def test_a_claim_that_a_server_took_away_is_noticed(bench: GomqLeaseBench) -> No
     assert bench.waiting() == [b"a"]
 
 
-def test_a_claim_nobody_has_seen_and_that_was_taken_away_is_made_anew(
+def test_an_unread_claim_that_was_released_is_made_again(
     bench: GomqLeaseBench,
 ) -> None:
     bench.publish(b"a")

@@ -68,7 +68,7 @@ def test_sql_chooses_in_order_and_rewrites(
     assert dead(db) == others
 
 
-def test_who_goes_on_does_not_take_those_that_died_since(
+def test_a_resumed_redrive_leaves_out_later_dead_letters(
     spark: SparkSession, dlq: ChasquiDlq, db: redis.Redis
 ) -> None:
     add_dead_letters(db, 30)

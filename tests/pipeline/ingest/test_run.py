@@ -91,7 +91,7 @@ def test_what_was_taken_is_not_taken_again(spark: SparkSession, copied: Filled) 
     assert copied.lake.log.version().number == before
 
 
-def test_what_is_told_of_a_closed_job_is_kept_as_late_and_counted(
+def test_events_of_a_closed_job_are_kept_as_late_and_counted(
     spark: SparkSession, copied: Filled
 ) -> None:
     closed = next(

@@ -64,7 +64,7 @@ def test_labels_of_time_stand_at_round_times() -> None:
     assert [text[-1] for text in times if ":" in text] == ["0"] * 10
 
 
-def test_days_are_told_where_they_matter() -> None:
+def test_days_are_shown_where_they_matter() -> None:
     assert moment(1_700_000_000_000, day=True) == "14 Nov"
     assert moment(1_700_000_000_000, day=False) == "22:13"
 

@@ -83,7 +83,7 @@ def test_a_window_is_sent_again_and_only_once(replay: Run, db: redis.Redis) -> N
     assert db.hget(done["origins"], ids[0]) == b"old-2"
 
 
-def test_jobs_and_dead_letters_are_told_apart(replay: Run, db: redis.Redis) -> None:
+def test_jobs_and_dead_letters_are_distinguished(replay: Run, db: redis.Redis) -> None:
     condition = ("--where", "protocol = 'chasqui'")
     assert replay("--to", "chasqui:b", *condition).code == 0
     assert replay("--to", "chasqui:c", *condition, "--what", "dead").code == 0

@@ -184,7 +184,7 @@ def test_a_dead_query_s_claim_is_given_up_for_others_and_nothing_is_lost(
     assert (back.acquired, back.claim, back.released) == (True, 0, 1)
 
 
-def test_a_claim_nobody_has_seen_is_pruned_of_what_others_have_had(bench: RsmqLeaseBench) -> None:
+def test_an_unread_claim_drops_messages_that_others_received(bench: RsmqLeaseBench) -> None:
     a, b, c = bench.client.send_messages("q", [b"a", b"b", b"c"])
     bench.claim(bench.attached())
     bench.expire_claim()

@@ -80,7 +80,7 @@ def test_contents_come_in_threes(store: Store, queue: Rsmq, each_db: redis.Redis
     assert found == [b"body", b"2", b"77", None, None, None]
 
 
-def test_what_is_gone_is_told_from_what_is_there(
+def test_missing_and_present_messages_are_distinguished(
     store: Store, queue: Rsmq, each_db: redis.Redis
 ) -> None:
     each_db.zadd("rsmq:q", {"a": 1})

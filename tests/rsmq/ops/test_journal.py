@@ -299,7 +299,7 @@ def test_a_cluster_is_refused_in_one_line(cluster: Cluster) -> None:
         assert client.get_queue_attributes("orders").msgs == 0
 
 
-def test_one_name_alone_is_a_mistake_that_is_told() -> None:
+def test_one_name_alone_is_refused() -> None:
     with pytest.raises(InvalidFormat, match="put it in a tuple"):
         Rsmq(journal="orders")
 

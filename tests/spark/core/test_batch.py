@@ -252,7 +252,7 @@ def test_rows_are_decoded_before_spark_gets_them(server: Server, rsmq: Rsmq) -> 
     assert [row[-1] is None for row in task] == [True, False]
 
 
-def test_what_is_wrong_is_told_in_one_line(server: Server, rsmq: Rsmq) -> None:
+def test_a_wrong_option_is_reported_in_one_line(server: Server, rsmq: Rsmq) -> None:
     reading = reader(QueueTable(Keys()), "unknown", redis_target=RedisTarget(server.url))
     with pytest.raises(QueueNotFound, match="unknown"):
         reading.partitions()

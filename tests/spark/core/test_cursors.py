@@ -100,7 +100,7 @@ def test_a_namespace_with_a_tag_is_read_on_a_cluster(
     assert [row["body"] for row in rows] == [b"a", b"b"]
 
 
-def test_a_server_that_is_away_is_told_and_not_taken_for_a_single_one() -> None:
+def test_an_unreachable_server_is_reported_and_not_taken_for_a_standalone_one() -> None:
     store = Store("redis://127.0.0.1:1", patience_s=0)
     with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:1"):
         next(pages(store, lambda cursor: Call("SCAN", (), (cursor,), tuple)))

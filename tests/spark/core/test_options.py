@@ -92,7 +92,7 @@ def test_queues_that_cannot_be_are_refused(text: str) -> None:
         options_of(queue=text).queue_selector()
 
 
-def test_patterns_are_told_from_names() -> None:
+def test_patterns_are_distinguished_from_names() -> None:
     selector = QueueSelector(("a", "b*", "c?", "[de]"))
     assert selector.names == ("a",)
     assert selector.has_patterns

@@ -204,7 +204,7 @@ def test_a_missing_field_is_null_and_an_unknown_one_left_out(codec: str) -> None
         (t.MapType(t.StringType(), t.IntegerType()), [1]),
     ],
 )
-def test_a_field_of_another_type_is_null_and_told(kind: t.DataType, value: Any, codec: str) -> None:
+def test_a_field_of_another_type_is_null(kind: t.DataType, value: Any, codec: str) -> None:
     if value == 10**30 and codec == "msgpack":
         value = 1e30
     found, error = one(kind, value, codec)
@@ -212,7 +212,7 @@ def test_a_field_of_another_type_is_null_and_told(kind: t.DataType, value: Any, 
     assert str(error).startswith("f: ")
 
 
-def test_what_is_wrong_is_told_with_its_path_and_the_rest_is_kept() -> None:
+def test_an_error_has_a_path_and_the_rest_is_kept() -> None:
     body = msgspec.json.encode(
         {
             **WHOLE,

@@ -35,7 +35,7 @@ def test_columns_are_what_the_entries_say_one_by_one(
     assert fields.count == len(page)
 
 
-def test_entries_of_one_length_with_other_names_are_told_apart() -> None:
+def test_entries_of_one_length_with_other_field_names_are_distinguished() -> None:
     fields = Fields([[b"a", b"1"], [b"b", b"2"], [b"a", b"3", b"b", b"4"], [b"a", b"5"]])
     assert fields.column(b"a").to_pylist() == [b"1", None, b"3", b"5"]
     assert fields.column(b"b").to_pylist() == [None, b"2", b"4", None]

@@ -82,7 +82,7 @@ def test_a_java_home_that_is_too_old_is_passed_over_and_said(
     )
 
 
-def test_no_java_is_told_with_what_to_do(tmp_path: Path) -> None:
+def test_missing_java_is_reported_with_what_to_do(tmp_path: Path) -> None:
     fake(tmp_path / "old", "11.0.22")
     (tmp_path / "broken" / "bin").mkdir(parents=True)
     (tmp_path / "broken" / "bin" / "java").write_text("no program")
@@ -129,7 +129,7 @@ def test_a_java_that_lacks_the_module_is_started_without_it(tmp_path: Path) -> N
     assert said.stdout.splitlines() == ["[-cp]", "[a b]", "[]", "[--add-modules=java.sql]", "[*]"]
 
 
-def test_programs_of_spark_are_told_where_java_is(
+def test_spark_programs_get_the_java_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake(tmp_path / "a", "21.0.1")

@@ -40,7 +40,7 @@ def used_port() -> Iterator[int]:
         ("sc://localhost", False, False, True),
     ],
 )
-def test_masters_are_told_apart(master: str, local: bool, here: bool, remote: bool) -> None:
+def test_masters_are_distinguished(master: str, local: bool, here: bool, remote: bool) -> None:
     masters.check(master)
     assert masters.is_local(master) is local
     assert masters.is_here(master) is here
@@ -62,7 +62,7 @@ def test_a_master_that_cannot_be_is_refused_in_one_line(master: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["spark://127.0.0.1:{}", "sc://127.0.0.1:{}/;token=hush"])
-def test_a_master_that_nobody_is_said_at_once(form: str, free_port: int) -> None:
+def test_an_unreachable_master_is_reported_at_once(form: str, free_port: int) -> None:
     with pytest.raises(SettingsError, match=rf"127.0.0.1:{free_port} cannot be reached") as caught:
         masters.reach(form.format(free_port), {})
     assert "hush" not in str(caught.value)

@@ -86,7 +86,7 @@ def test_workers_run_on_the_python_of_the_driver(spark: SparkSession) -> None:
     assert spark.sparkContext.parallelize([0], 1).mapPartitions(prefix).collect() == [sys.prefix]
 
 
-def test_a_running_session_is_used_and_told_what_is_asked_for(spark: SparkSession) -> None:
+def test_a_running_session_is_reused_and_gets_the_configuration(spark: SparkSession) -> None:
     spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
     try:
@@ -121,7 +121,7 @@ def test_importing_the_package_does_not_import_spark() -> None:
     subprocess.run([sys.executable, "-c", check], check=True)
 
 
-def test_without_pyspark_one_is_told_what_to_install() -> None:
+def test_without_pyspark_the_error_says_what_to_install() -> None:
     check = "import sys; sys.modules['pyspark'] = None; from tambomq.spark import session"
     done = subprocess.run(
         [sys.executable, "-c", check], capture_output=True, text=True, check=False
@@ -164,7 +164,7 @@ def test_a_session_elsewhere_keeps_passwords_to_itself_and_obeys(tmp_path: Path)
 @pytest.mark.jvm
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_what_spark_refuses_at_its_start_is_told_in_one_line(tmp_path: Path) -> None:
+def test_what_spark_refuses_at_its_start_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "conf").mkdir()
     said = run(tmp_path, job=REFUSED)
     assert "master: Spark does not start on local[few]: " in said

@@ -24,7 +24,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_a_worker_that_lacks_a_package_is_told_what_to_install(worker: None) -> None:
+def test_the_error_of_a_worker_without_a_package_says_what_to_install(worker: None) -> None:
     with pytest.raises(ModuleNotFoundError, match=r"lacks msgspec.*pip install hiredis") as caught:
         needs.check()
     assert "\n" not in str(caught.value)

@@ -77,7 +77,7 @@ def test_a_process_of_another_machine_may_be_there() -> None:
 
 
 @pytest.mark.parametrize("identity", ["", "somebody", "process 1", "process x on y (z-1)"])
-def test_who_says_nothing_may_be_there(identity: str) -> None:
+def test_a_holder_without_a_process_identity_counts_as_alive(identity: str) -> None:
     assert not is_dead(identity)
 
 

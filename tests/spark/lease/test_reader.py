@@ -186,7 +186,7 @@ def test_a_keeper_that_finds_another_stops(make: Make, queue: Rsmq, db: redis.Re
         reader.initialOffset()
 
 
-def test_who_comes_back_too_late_is_told_that_others_have_its_messages(
+def test_a_holder_that_returns_too_late_learns_that_others_have_its_messages(
     make: Make, queue: Rsmq, db: redis.Redis
 ) -> None:
     end = abandoned(make, queue)
@@ -204,7 +204,7 @@ def test_who_comes_back_too_late_is_told_that_others_have_its_messages(
     assert careless.latestOffset(end, ReadMaxRows(2)) == end
 
 
-def test_who_comes_back_late_goes_on_if_nobody_has_taken_anything(
+def test_a_holder_that_returns_late_continues_if_nothing_was_taken(
     make: Make, queue: Rsmq, db: redis.Redis
 ) -> None:
     end = abandoned(make, queue)
@@ -214,7 +214,7 @@ def test_who_comes_back_late_goes_on_if_nobody_has_taken_anything(
     assert queue.receive_message("q") is None
 
 
-def test_who_comes_back_late_does_not_deliver_what_others_have(
+def test_a_holder_that_returns_late_does_not_deliver_what_others_have(
     make: Make, queue: Rsmq, db: redis.Redis
 ) -> None:
     end = abandoned(make, queue)
@@ -230,7 +230,7 @@ def test_who_comes_back_late_does_not_deliver_what_others_have(
     assert [(row["body"], row["fault"]) for row in rows] == [(None, "taken"), (b"b", None)]
 
 
-def test_a_claim_nobody_has_seen_leaves_out_what_others_have(
+def test_an_unread_claim_leaves_out_what_others_have(
     make: Make, queue: Rsmq, db: redis.Redis
 ) -> None:
     abandoned(make, queue)
@@ -257,7 +257,7 @@ def test_a_body_that_vanished_or_changed_is_a_row_that_says_so(
     ]
 
 
-def test_a_queue_that_is_not_there_is_told_at_once(make: Make, rsmq: Rsmq) -> None:
+def test_a_missing_queue_is_reported_at_once(make: Make, rsmq: Rsmq) -> None:
     with pytest.raises(QueueNotFound):
         make().initialOffset()
 

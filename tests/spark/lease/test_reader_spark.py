@@ -71,7 +71,7 @@ def test_a_stream_is_settled_row_by_row(
 
 
 @pytest.mark.timeout(240)
-def test_what_cannot_be_streamed_is_told(
+def test_what_cannot_be_streamed_is_refused(
     spark: SparkSession, server: Server, queue: Rsmq, tmp_path: Path
 ) -> None:
     missing = refusal(stream(spark, server, queue="none"), tmp_path)
@@ -95,6 +95,6 @@ def test_a_second_query_with_the_same_lease_is_refused(
         query.stop()
 
 
-def test_a_source_without_verdicts_is_told(spark: SparkSession) -> None:
+def test_a_source_without_verdicts_is_refused(spark: SparkSession) -> None:
     with pytest.raises(SettingsError, match="GOMQ has neither retries nor dead letters"):
         settle(spark.range(1), lease="l", source="gomq")

@@ -33,7 +33,7 @@ def test_a_task_of_no_query_is_refused() -> None:
         fence.stream_task(bare)
 
 
-def test_a_digest_tells_rows_their_order_and_where_they_end() -> None:
+def test_a_digest_depends_on_rows_their_order_and_their_boundaries() -> None:
     rows: list[list[bytes | None]] = [
         [b"ab", b"c"],
         [b"a", b"bc"],

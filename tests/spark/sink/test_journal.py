@@ -114,7 +114,7 @@ def test_a_commit_forgets_the_batches_before_it(server: Server, db: redis.Redis)
         ({"queue": ["q", ""]}, "row 1: queue is null or empty"),
     ],
 )
-def test_a_row_that_no_journal_can_hold_is_told(
+def test_a_row_too_large_for_a_journal_is_reported(
     server: Server, db: redis.Redis, columns: dict[str, Any], fault: str
 ) -> None:
     rows = table(body=["a", "b"], **columns)
@@ -125,7 +125,7 @@ def test_a_row_that_no_journal_can_hold_is_told(
     assert (done.written, done.skipped) == (1, 1)
 
 
-def test_a_protocol_must_be_told_and_be_one() -> None:
+def test_a_valid_protocol_is_required() -> None:
     rows = table(body=["a"])
     with pytest.raises(SettingsError, match="protocol must be one of rsmq, chasqui, gomq, kqueue"):
         sink("tambo", rows, queue="q", protocol="amqp")

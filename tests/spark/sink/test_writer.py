@@ -174,7 +174,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("columns", "fault"), FAULTS)
-def test_a_row_that_cannot_be_written_is_told_and_keeps_its_chunk_out(
+def test_a_row_that_cannot_be_written_fails_its_chunk(
     queues: Rsmq, server: Server, columns: dict[str, Any], fault: str
 ) -> None:
     with pytest.raises(LocalProtocolError, match=fault) as refused:
@@ -225,7 +225,7 @@ def test_a_queue_that_is_deleted_meanwhile_takes_nothing(queues: Rsmq, server: S
         stream("rsmq", numbered(1), handed=slowly(), url=server.url, queue="q")
 
 
-def test_a_server_that_is_away_is_told_without_its_password(
+def test_an_unreachable_server_is_reported_without_its_password(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tambomq.spark.core.options.Store", partial(Store, patience_s=0.1))
@@ -257,7 +257,7 @@ def test_a_write_says_where_its_rows_go_and_only_appends(source: str) -> None:
 
 
 @pytest.mark.usefixtures("queues")
-def test_a_queue_that_is_not_there_is_told_before_anything_runs(server: Server) -> None:
+def test_a_missing_queue_is_reported_before_anything_runs(server: Server) -> None:
     sink("rsmq", numbered(1), url=server.url, queue="q").checked()
     with pytest.raises(SettingsError, match="format 'rsmq': queue 'none' does not exist"):
         sink("rsmq", numbered(1), url=server.url, queue="none").checked()
@@ -323,7 +323,7 @@ def test_jobs_wait_for_their_delay(server: Server, db: redis.Redis) -> None:
     assert [job.payload for _, job, _ in delayed(db, keys)] == [b"\xa4late"]
 
 
-def test_jobs_that_break_a_rule_are_told(server: Server, db: redis.Redis) -> None:
+def test_jobs_that_break_a_rule_are_reported(server: Server, db: redis.Redis) -> None:
     payloads = [b"\x01", None, b"\x92\x01", b"\x01\x01"]
     rows = table(payload=payloads, name=["n" * 257, "n", "n", "n"])
     done = stream("chasqui", rows, url=server.url, queue="q", onError="skip")

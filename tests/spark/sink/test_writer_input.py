@@ -67,7 +67,7 @@ def numbered(source: str, amount: int) -> pa.Table:
 
 @pytest.mark.parametrize("source", ["rsmq", "chasqui", "gomq"])
 @pytest.mark.parametrize("kind", [pa.string(), pa.binary()])
-def test_a_row_without_a_body_is_told(
+def test_a_row_without_a_body_is_reported(
     server: Server, db: redis.Redis, source: str, kind: pa.DataType
 ) -> None:
     make(server.url)
@@ -89,7 +89,7 @@ def test_a_body_of_16_mib_is_written_beside_others(
 
 
 @pytest.mark.parametrize("source", ["rsmq", "gomq"])
-def test_a_body_that_its_queue_does_not_take_is_told_with_its_place(
+def test_a_body_that_its_queue_refuses_is_reported_with_its_row(
     server: Server, db: redis.Redis, source: str
 ) -> None:
     with Rsmq(server.url) as rsmq:
@@ -119,7 +119,7 @@ JOBS = [
 
 
 @pytest.mark.parametrize(("columns", "fault"), JOBS)
-def test_a_job_that_cannot_be_is_told_and_the_others_are_added_where_that_is_wanted(
+def test_an_invalid_job_is_reported_and_on_request_the_others_are_added(
     server: Server, db: redis.Redis, columns: dict[str, Any], fault: str
 ) -> None:
     rows = table(payload=["a", "b"], **columns)
@@ -201,7 +201,7 @@ def test_a_password_that_is_wrong_does_not_show(source: str) -> None:
 
 
 @pytest.mark.parametrize("source", SINKS)
-def test_a_key_of_another_type_is_told_and_left_alone(
+def test_a_key_of_another_type_is_reported_and_left_alone(
     server: Server, db: redis.Redis, source: str
 ) -> None:
     make(server.url)

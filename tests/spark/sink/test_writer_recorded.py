@@ -182,7 +182,7 @@ def test_a_task_that_is_killed_anywhere_is_recorded_once(
     ],
 )
 @pytest.mark.parametrize("source", FORMATS)
-def test_options_that_cannot_be_are_told(source: str, given: dict[str, str], fault: str) -> None:
+def test_invalid_options_are_reported(source: str, given: dict[str, str], fault: str) -> None:
     with pytest.raises(SettingsError, match=fault):
         sink(source, numbered(source, 1), queue="q", **given)
 

@@ -125,14 +125,14 @@ def test_a_write_that_cannot_be_is_refused_in_one_line(
         ({"body": ["a"]}, {"queue": "q", "tabel": "1"}, "no option tabel"),
     ],
 )
-def test_rows_and_options_that_do_not_fit_are_told(
+def test_rows_and_options_that_do_not_fit_are_reported(
     rows: dict[str, Any], options: dict[str, str], fault: str
 ) -> None:
     with pytest.raises(SettingsError, match=fault):
         sinking.sink("rsmq", sinking.table(**rows), **options)
 
 
-def test_a_row_that_cannot_be_written_is_told_and_keeps_its_chunk_out(
+def test_a_row_that_cannot_be_written_fails_its_chunk(
     spark: SparkSession, rsmq: Rsmq, server: Server
 ) -> None:
     rsmq.create_queue("q")

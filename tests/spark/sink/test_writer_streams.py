@@ -175,7 +175,7 @@ def test_large_bodies_go_both_ways(spark: SparkSession, server: Server) -> None:
 
 
 @pytest.mark.slow
-def test_what_cannot_be_written_is_told_in_one_line_without_a_password(
+def test_what_cannot_be_written_is_reported_in_one_line_without_a_password(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     fill(tmp_path, 1)

@@ -72,7 +72,7 @@ def test_what_is_no_offset_is_refused(value: Any) -> None:
         decode({"q": value})
 
 
-def test_a_query_begins_where_it_is_told() -> None:
+def test_a_query_starts_at_the_given_offset() -> None:
     assert starting("Earliest") == "earliest"
     assert starting("latest") == "latest"
     given = '{"a": "latest", "b": "7-1", "c": {"id": "5", "added": 3}}'

@@ -146,7 +146,7 @@ def _check_delay(policy: Policy, name: str, delay_ms: int) -> None:
 
 
 def add(keys: Keys, features: Features, policy: Policy, producer: str, job: Draft) -> Call[int]:
-    """Add *job* and return the stream's length; `AlreadyAdded` if its producer has added its id."""
+    """Add *job* and return the stream's length: `DuplicateLength` if its producer had added it."""
     args = (
         producer, policy.max_stream_len, policy.overflow, policy.events_cap, policy.announced,
         job.created_at_ms, job.id, job.body, job.name,
@@ -158,7 +158,7 @@ def add(keys: Keys, features: Features, policy: Policy, producer: str, job: Draf
 
 
 def add_once(keys: Keys, policy: Policy, job: Draft) -> Call[int]:
-    """Add *job* and return the stream's length; `AlreadyAdded` if any producer has added its id."""
+    """Add *job* and return the stream's length: `DuplicateLength` if any producer had added it."""
     args = (
         policy.dedup_ttl_s, policy.max_stream_len, policy.overflow, policy.events_cap,
         policy.announced, job.created_at_ms, job.id, job.body, job.name,
@@ -272,14 +272,14 @@ def _recorded(keys: Keys, policy: Policy, call: Call[Any], jobs: Sequence[Draft]
     return recorded(keys, policy.journal, call, entries=len(jobs), size=size)
 
 
-class AlreadyAdded(int):
+class DuplicateLength(int):
     """The stream's length where nothing was added, because the id was added before."""
 
 
 def _length(queue: str, policy: Policy, reply: int) -> int:
     if reply == -1:
         raise QueueFull(queue, policy.max_stream_len)
-    return AlreadyAdded(-2 - reply) if reply < 0 else reply
+    return DuplicateLength(-2 - reply) if reply < 0 else reply
 
 
 def _nothing(_: Any) -> None:

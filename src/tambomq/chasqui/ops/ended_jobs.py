@@ -103,7 +103,7 @@ def _end(event: QueueEvent) -> JobEnd | None:
     return None if event.name in _WAITS_AGAIN else _NOTHING
 
 
-class LookBack(msgspec.Struct, frozen=True):
+class LookBackLimit(msgspec.Struct, frozen=True):
     """How far back to read the events for a job, at most."""
 
     from_ms: int
@@ -113,19 +113,19 @@ class LookBack(msgspec.Struct, frozen=True):
 PAGE = 1000
 
 
-def first_look_back(job_id: str) -> LookBack:
+def first_look_back(job_id: str) -> LookBackLimit:
     """Look back to half a second before the job was made, as far as its id says when.
 
     A caller who adds a job and waits for it should not have to read old events.
     """
     made_ms = ulid_ms(job_id)
-    return LookBack(0, 1) if made_ms is None else LookBack(made_ms - 500)
+    return LookBackLimit(0, 1) if made_ms is None else LookBackLimit(made_ms - 500)
 
 
-def second_look_back(job_id: str) -> LookBack:
+def second_look_back(job_id: str) -> LookBackLimit:
     """Look back further, after a second without a result.
 
     The producer's clock may be ahead of the server's, by as much as a leader's may.
     """
     made_ms = ulid_ms(job_id)
-    return LookBack(0 if made_ms is None else made_ms - 5_000)
+    return LookBackLimit(0 if made_ms is None else made_ms - 5_000)

@@ -6,7 +6,7 @@ from typing import Any
 
 from tambomq.chasqui.job import U32, QueueEvent, check_whole
 from tambomq.chasqui.keys import Keys, check_job_id
-from tambomq.chasqui.ops.ended_jobs import PAGE, EndedJobs, JobEnd, LookBack
+from tambomq.chasqui.ops.ended_jobs import PAGE, EndedJobs, JobEnd, LookBackLimit
 from tambomq.chasqui.wire.envelope import by_name
 from tambomq.chasqui.wire.records import read_event
 from tambomq.store.call import Call, Plan, load_script, results
@@ -44,7 +44,7 @@ def log_lines(keys: Keys, job_id: str, limit: int) -> Call[list[str]]:
     return Call("XRANGE", (keys.log(check_job_id(job_id)),), args, _lines, repeatable=True)
 
 
-def look_back(keys: Keys, ends: EndedJobs, look: LookBack) -> Plan[None]:
+def look_back(keys: Keys, ends: EndedJobs, look: LookBackLimit) -> Plan[None]:
     """Read older events into *ends*, as far back as *look* says."""
     pages = 0
     while not ends.covers(look.from_ms) and (look.pages is None or pages < look.pages):

@@ -76,7 +76,7 @@ class Delivery(msgspec.Struct, frozen=True):
     """Earlier deliveries of it."""
 
 
-class Ran(msgspec.Struct, gc=False):
+class HandlerRun(msgspec.Struct, gc=False):
     """A run of a handler, as events report it."""
 
     entry: str
@@ -154,7 +154,9 @@ def settle(
     return Call(_SETTLE[context.features.xackdel], redis_keys, args, _names, repeatable=True)
 
 
-def done(context: ConsumerContext, ran: Ran, value: bytes, ttl_s: int, ts: int) -> Call[bool]:
+def done(
+    context: ConsumerContext, ran: HandlerRun, value: bytes, ttl_s: int, ts: int
+) -> Call[bool]:
     """Acknowledge a job and store its result; false if the entry was lost."""
     keys = context.keys
     redis_keys = (keys.stream, keys.events, keys.result(ran.id), keys.stalls(ran.id))
@@ -167,7 +169,7 @@ def done(context: ConsumerContext, ran: Ran, value: bytes, ttl_s: int, ts: int) 
 
 def retry(
     context: ConsumerContext,
-    ran: Ran,
+    ran: HandlerRun,
     body: bytes,
     wait_ms: int,
     reason: str,

@@ -73,7 +73,7 @@ class Producer:
         added = (
             None
             if not report_added
-            else taken is not False and not isinstance(taken, add_ops.AlreadyAdded)
+            else taken is not False and not isinstance(taken, add_ops.DuplicateLength)
         )
         return make_job(job.id, name, data, 0, now_ms, self._owner, added)
 

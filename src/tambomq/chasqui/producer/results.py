@@ -14,7 +14,7 @@ from tambomq.chasqui.ops.ended_jobs import (
     ENDED,
     EndedJobs,
     JobEnd,
-    LookBack,
+    LookBackLimit,
     first_look_back,
     second_look_back,
 )
@@ -99,7 +99,7 @@ class ResultWaiter:
             await asyncio.sleep(min(poll_s, RESULT_LAG_S / 10))
         return value
 
-    async def _look_back(self, look: LookBack) -> None:
+    async def _look_back(self, look: LookBackLimit) -> None:
         # One at a time: the next finds what this one has read.
         async with self._look_back_lock:
             await self._store.follow(event_ops.look_back(self._keys, self._ends, look))

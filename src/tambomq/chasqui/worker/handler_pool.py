@@ -22,7 +22,7 @@ from tambomq.chasqui.decisions import DeadLettered, admit_delivery, after_failur
 from tambomq.chasqui.job import Envelope, Job, make_job
 from tambomq.chasqui.keys import fits_page
 from tambomq.chasqui.ops import worker as worker_ops
-from tambomq.chasqui.ops.worker import ConsumerContext, Delivery, Ran
+from tambomq.chasqui.ops.worker import ConsumerContext, Delivery, HandlerRun
 from tambomq.chasqui.options import RunOptions
 from tambomq.chasqui.wire.msgpack import decode_payload, encode_payload
 from tambomq.chasqui.worker.handler import Handler, call_in_thread, is_async
@@ -204,7 +204,7 @@ class HandlerPool:
             if result is None:
                 self._settler.completed(entry, id, name, attempt, took_us)
             else:
-                ran = Ran(entry, id, name, attempt, took_us)
+                ran = HandlerRun(entry, id, name, attempt, took_us)
                 ttl_s = self._options.result_ttl_s or 0
                 call = worker_ops.done(self._context, ran, result, ttl_s, now_ms())
                 self._settler.submit(Settlement(entry, call, "completed"))
@@ -231,7 +231,7 @@ class HandlerPool:
             self._bury(entry, decision, took_us)
             return
         context, body = self._context, decision.body
-        ran = Ran(entry, envelope.id, name, envelope.attempt + 1, took_us)
+        ran = HandlerRun(entry, envelope.id, name, envelope.attempt + 1, took_us)
         dialect = self._options.dialect if fits_page(name) else "engine"
         reason, wait_ms, now = text_of(error), decision.wait_ms, now_ms()
 

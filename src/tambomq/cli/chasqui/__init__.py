@@ -22,7 +22,7 @@ from tambomq.cli.output import example, run, verbose_option
 PROG: Final = "chasqui"
 
 
-class InOrder(click.Group):
+class OrderedGroup(click.Group):
     """A group that lists its commands in the order in which they were added."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
@@ -31,7 +31,7 @@ class InOrder(click.Group):
 
 
 @click.group(
-    cls=InOrder,
+    cls=OrderedGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=example(
         """chasqui add emails welcome '{"to": "ada@example.com"}'""",

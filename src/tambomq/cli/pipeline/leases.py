@@ -10,7 +10,7 @@ from tambomq.cli.output import NothingThere, emit, emit_json, emit_table, exampl
 from tambomq.cli.pipeline.client import confirm, counted, every_command, open_store
 from tambomq.clock import now_ms
 from tambomq.pipeline.address import address
-from tambomq.pipeline.leases import DEAD, EveryLease, FoundLease
+from tambomq.pipeline.leases import DEAD, LeaseDirectory, LocatedLease
 from tambomq.rsmq.keys import NAMESPACE
 
 _NS: Final = click.option(
@@ -112,17 +112,17 @@ def forget(queue: str, lease: str, *, give_back: bool, ns: str, yes: bool, as_js
         emit(f"forgot the lease {lease} on {target}")
 
 
-def _known(ns: str) -> EveryLease:
-    known = EveryLease(open_store(), ns=ns)
+def _known(ns: str) -> LeaseDirectory:
+    known = LeaseDirectory(open_store(), ns=ns)
     click.get_current_context().call_on_close(known.close)
     return known
 
 
-def _is_dead(held: FoundLease) -> bool:
+def _is_dead(held: LocatedLease) -> bool:
     return held.lease.state == DEAD and bool(held.lease.claim)
 
 
-def _object(held: FoundLease) -> dict[str, Any]:
+def _object(held: LocatedLease) -> dict[str, Any]:
     lease = held.lease
     return {
         "queue": str(held.address),

@@ -8,7 +8,7 @@ import msgspec
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from tambomq.pipeline.report.figures import Figures, Unfollowed, order, with_depths
+from tambomq.pipeline.report.figures import Figures, UnfollowedQueue, order, with_depths
 
 MAX_UNFOLLOWED: Final = 500
 """Queues listed that are not followed."""
@@ -25,7 +25,7 @@ def counted(found: Figures, depths: DataFrame) -> Figures:
     counted_ms = max(row.last.ms for row in rows)
     lines = with_depths(found.lines, {(row.protocol, row.queue): row.last.backlog for row in rows})
     others = [
-        Unfollowed(row.protocol, row.queue, row.last.backlog)
+        UnfollowedQueue(row.protocol, row.queue, row.last.backlog)
         for row in sorted(rows, key=lambda row: (-row.last.backlog, row.protocol, row.queue))
         # The last snapshot of a deleted queue is older.
         if not row.last.followed and row.last.ms == counted_ms

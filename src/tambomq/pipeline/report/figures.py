@@ -64,7 +64,7 @@ class Reason(msgspec.Struct, frozen=True):
     """The queue with most of them."""
 
 
-class Unfollowed(msgspec.Struct, frozen=True):
+class UnfollowedQueue(msgspec.Struct, frozen=True):
     """A queue of which the lake has only the depth: it has no journal."""
 
     protocol: str
@@ -92,7 +92,7 @@ class Figures(msgspec.Struct, frozen=True):
     reasons: list[Reason]
     counted_ms: int | None = None
     """When the queues were last counted; `None`: the backlog is computed from events."""
-    unfollowed: list[Unfollowed] = []
+    unfollowed: list[UnfollowedQueue] = []
 
 
 def with_depths(

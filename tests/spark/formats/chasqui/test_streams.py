@@ -32,7 +32,7 @@ each_table = pytest.mark.parametrize("table", ALL, ids=lambda table: getattr(tab
 
 
 @each_table
-def test_a_queue_that_nobody_used_has_no_rows(table: Table, store: Store) -> None:
+def test_an_unused_queue_has_no_rows(table: Table, store: Store) -> None:
     assert rows(table, store) == []
 
 

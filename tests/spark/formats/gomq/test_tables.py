@@ -63,7 +63,7 @@ def test_a_message_is_a_row(store: Store) -> None:
     ]
 
 
-def test_a_key_that_nobody_published_to_has_no_rows(store: Store) -> None:
+def test_a_key_without_messages_has_no_rows(store: Store) -> None:
     assert rows(store, MainQueueTable(), "nobody") == []
     assert rows(store, DedicatedQueueTable(), "nobody") == []
     assert rows(store, SubscriptionTable(), "nobody") == []
@@ -285,7 +285,7 @@ def test_a_date_becomes_a_time(text: str, id: str, expected: datetime) -> None:
         ("2017-07-18", XID),
     ],
 )
-def test_a_date_that_nobody_can_tell_is_none(text: str, id: str) -> None:
+def test_an_unreadable_date_is_none(text: str, id: str) -> None:
     assert published_ms(text, id) is None
 
 

@@ -155,7 +155,7 @@ def test_bodies_without_a_schema_are_json_text(
         ({"queue": "q", "payload": "json", "payloadSchema": "a INTT"}, "INTT"),
     ],
 )
-def test_what_is_wrong_is_told_in_a_line(
+def test_a_wrong_option_is_reported_in_a_line(
     spark: SparkSession, server: Server, queue: Rsmq, options: dict[str, str], fault: str
 ) -> None:
     with pytest.raises(PySparkException) as error:
@@ -180,7 +180,7 @@ def test_invalid_options_are_refused(options: dict[str, str], fault: str) -> Non
     assert fault in str(error.value)
 
 
-def test_a_url_that_cannot_be_is_told_without_its_password(spark: SparkSession) -> None:
+def test_an_invalid_url_is_reported_without_its_password(spark: SparkSession) -> None:
     with pytest.raises(PySparkException) as error:
         table(spark, "redis://:sesame@here:now", queue="q").collect()
     assert "sesame" not in reason(error)

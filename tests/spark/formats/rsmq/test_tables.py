@@ -66,7 +66,7 @@ def test_a_message_is_a_row(store: Store, queue: Rsmq) -> None:
     assert abs(row["visible_at"] - row["sent_at"]) < timedelta(seconds=1)
 
 
-def test_states_are_told_apart(store: Store, queue: Rsmq) -> None:
+def test_states_are_distinguished(store: Store, queue: Rsmq) -> None:
     queue.send_message("q", "hidden")
     received = queue.receive_message("q", vt=60)
     assert received is not None

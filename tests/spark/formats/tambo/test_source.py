@@ -120,7 +120,7 @@ def test_invalid_options_are_refused(options: dict[str, str], said: str) -> None
         source.reader(from_arrow_schema(schemas.TAMBO_JOURNAL.arrow))
 
 
-def test_a_queue_without_a_journal_is_told_in_one_line(spark: SparkSession, server: Server) -> None:
+def test_a_missing_journal_is_reported_in_one_line(spark: SparkSession, server: Server) -> None:
     with pytest.raises(PySparkException, match="queue 'nobody' of kqueue has no") as caught:
         read(spark, server, "nobody").collect()
     assert 'File "' not in str(caught.value)
