@@ -33,8 +33,8 @@ from tambomq import errors
             "lease 'l' on queue 'orders' is held by process 7, which is alive: stop that query",
         ),
         (
-            errors.LeaseLost("orders", "l", "it was given up"),
-            "lease 'l' on queue 'orders' is lost: it was given up; this query changes nothing",
+            errors.LeaseLost("orders", "l", "it was released"),
+            "lease 'l' on queue 'orders' is lost: it was released; this query changes nothing",
         ),
         (
             errors.BrokerUnavailable("127.0.0.1:8000", "refused"),
@@ -89,7 +89,7 @@ def test_errors_of_jobs_carry_their_nouns() -> None:
 
 def test_errors_of_streams_carry_their_nouns() -> None:
     taken = errors.LeaseTaken("orders", "l", "process 7")
-    lost = errors.LeaseLost("orders", "l", "it was given up")
+    lost = errors.LeaseLost("orders", "l", "it was released")
     assert (taken.queue, taken.lease, taken.holder) == ("orders", "l", "process 7")
     assert (lost.queue, lost.lease) == ("orders", "l")
     assert isinstance(errors.EntriesLost("orders", "why"), errors.QueueError)

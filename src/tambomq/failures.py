@@ -25,7 +25,7 @@ _NOT_THE_HANDLER: Final = (
     str(Path(__file__).parent) + "/",
     str(Path(types.__file__).parent / "concurrent" / "futures") + "/",
 )
-# A script of RSMQ's journal knows it too.
+# A script of RSMQ's journal contains it too.
 _SEPARATOR: Final = "\n--- traceback ---\n"
 _UNNAMED: Final = ("builtins", "__main__")
 

@@ -108,7 +108,7 @@ _sequence = _Sequence()
 def unique() -> str:
     """Return a name of 13 characters or more of ``[A-Za-z0-9]`` that no process has had before.
 
-    It is guessable for anyone who has seen another. Takes a fifth of the time of as many `letters`.
+    It can be guessed from another one. Takes a fifth of the time of as many `letters`.
     """
     return f"{_sequence.head}{_sequence.next()}"
 
@@ -138,9 +138,9 @@ _PAIRS = [first + second for first in _BASE32HEX for second in _BASE32HEX]
 
 
 class Xids:
-    """Names of 20 characters in the order of their making: an xid each.
+    """Generator of xids: ids of 20 characters that sort by the time of their creation.
 
-    12 bytes: 4 of time, 5 of this maker, 3 that count.
+    12 bytes: 4 of time, 5 of this generator, 3 of a counter.
     """
 
     __slots__ = ("__weakref__", "_count", "_head", "_maker", "_second", "_tail")
@@ -150,7 +150,7 @@ class Xids:
         _of_this_process.add(self)
 
     def draw(self) -> None:
-        """Become another maker: as a forked child, which would make the names of its parent."""
+        """Draw new generator bytes: a forked child would otherwise repeat its parent's ids."""
         drawn = int.from_bytes(os.urandom(8))
         self._maker, self._count = drawn >> 24 << 24, drawn & 0xFFFFFF
         self._second, self._head, self._tail = -1, "", 0
@@ -159,7 +159,7 @@ class Xids:
         return type(self), ()
 
     def next(self, now_s: int) -> str:
-        """Return a name that belongs to the second *now_s*."""
+        """Return an xid of the second *now_s*."""
         if now_s != self._second:
             self._begin(now_s)
         self._count = (self._count + 1) & 0xFFFFFF
@@ -167,7 +167,7 @@ class Xids:
         return self._head + _PAIRS[bits >> 20] + _PAIRS[bits >> 10 & 1023] + _PAIRS[bits & 1023]
 
     def _begin(self, now_s: int) -> None:
-        """Write down what all names of a second share: the first 14 characters, and two bits."""
+        """Prepare what all ids of a second share: the first 14 characters, and two bits."""
         # 96 bits are written as 100, the last four of them 0.
         bits = ((now_s & 0xFFFFFFFF) << 64 | self._maker) << 4
         self._second, self._tail = now_s, bits & 0x3FFFFFFF

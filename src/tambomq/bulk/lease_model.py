@@ -34,7 +34,7 @@ class LeaseRequest(msgspec.Struct, frozen=True):
     owner: str
     """Fencing token: random, one per holder. Scripts refuse an owner that was replaced."""
     holder: str = ""
-    """A description of the holding process, shown to those who are refused the lease."""
+    """A description of the holding process, shown to callers that are refused the lease."""
     lease_ms: int = 60_000
 
     @property
@@ -134,7 +134,7 @@ def require_unheld(queue: str, lease: str, reply: Sequence[Any]) -> Sequence[Any
 def require_owner(request: LeaseRequest, reply: Sequence[Any]) -> Sequence[Any]:
     """Return *reply*; raise `LeaseLost`, or `QueueError` if the lease is at another claim."""
     if reply[0] == b"fenced":
-        why = f"{text(reply[1])} has it now" if reply[1] else "it was given up"
+        why = f"{text(reply[1])} has it now" if reply[1] else "it was released"
         raise LeaseLost(request.queue, request.lease, why)
     if reply[0] == b"wrong_claim":
         raise QueueError(

@@ -11,8 +11,8 @@ LEASE: Final = StateTable(
     {
         "held": "a query that is alive owns it",
         "away": "its query stopped with a claim open; the next query of this name continues it",
-        "dead": "nobody renewed it in time; others may have received its messages",
-        "free": "nobody owns it, and no claim is open",
+        "dead": "not renewed in time; others may have received its messages",
+        "free": "it has no owner, and no claim is open",
     },
     (
         Transition(NEW, "held", "a query starts", ("bulk/lease_attach",)),

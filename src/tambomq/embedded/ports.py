@@ -1,4 +1,4 @@
-"""Ports and Unix socket of the embedded server: finds free ones, and asks who answers there."""
+"""Ports and Unix socket of the embedded server: finds free ones, and identifies the server that answers."""
 
 from __future__ import annotations
 

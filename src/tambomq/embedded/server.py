@@ -119,7 +119,7 @@ class Embedded:
     def starting(self) -> Iterator[float]:
         """Start it step by step: yields the percentage loaded and ends when it is ready.
 
-        For callers who wait in their own way. A server that runs is stopped first.
+        For callers that wait in their own way, such as coroutines. A running server is stopped first.
         """
         self.dir.acquire()
         for _ in range(_MAX_PORT_ATTEMPTS):
@@ -229,7 +229,7 @@ class Embedded:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 pass_fds=(lease, lock),
-                start_new_session=True,  # Ctrl-C is for the owner, who then stops in order
+                start_new_session=True,  # Ctrl-C is for the owner, which then stops both
             )
 
     def _loading(self) -> Iterator[float]:

@@ -2,12 +2,12 @@
 
 Run as a script with nothing but the standard library: ``supervisor.py LEASE COMMAND…``. LEASE is
 the read end of a pipe whose other end only the owner holds: the kernel closes it even for an owner
-who got SIGKILL, and this works on macOS as on Linux. (A child that the owner forks without exec
+that got SIGKILL, and this works on macOS as on Linux. (A child that the owner forks without exec
 would hold it too: spawn instead.) When the lease ends, or on SIGTERM, the server is asked to stop,
 then killed after `GRACE_S`. The supervisor's exit status is the server's.
 
-Stdout carries one line, the server's pid. The locks the owner passes down are inherited and held
-by being alive.
+Stdout carries one line, the server's pid. The locks the owner passes down are inherited; the
+kernel drops them when supervisor and server end.
 """
 
 from __future__ import annotations

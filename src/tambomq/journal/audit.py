@@ -12,7 +12,7 @@ from tambomq.store.call import Call, Plan, results
 ENTRY: Final = Rule(
     "journal.undecodable-entry", "an entry does not say what happened, or when; readers skip it"
 )
-PROTOCOL: Final = Rule("journal.unknown-protocol", "a journal of no protocol; nobody reads it")
+PROTOCOL: Final = Rule("journal.unknown-protocol", "a journal of no known protocol; it has no readers")
 
 RULES: Final = (ENTRY, PROTOCOL)
 

@@ -17,12 +17,12 @@ NAME: Final = "gomq"
 NO_JOURNAL: Final = JournalPolicy(NAME, ())
 _SPELLED: Final = {"grpc": "grpc.aio", "envoy": "Envoy"}
 STAT_FIELDS: Final[StatFields] = {
-    "published": ("counter", "Messages taken."),
-    "copies": ("counter", "Messages put into dedicated queues."),
-    "observed": ("counter", "Messages handed out."),
-    "watchers": ("gauge", "Calls to Watch under way."),
-    "disconnected": ("counter", "Peers that were silent for too long."),
-    "returned": ("counter", "Messages of such peers that went back to a main queue."),
+    "published": ("counter", "Messages published."),
+    "copies": ("counter", "Messages copied to dedicated queues."),
+    "observed": ("counter", "Messages delivered."),
+    "watchers": ("gauge", "Watch calls in progress."),
+    "disconnected": ("counter", "Peers disconnected because they were silent for too long."),
+    "returned": ("counter", "Messages of such peers that were requeued."),
 }
 
 _log: Final = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class GomqComponent(BrokerComponent):
             self._transport = "grpc"
             self._describe()
             await super()._open()
-            _log.warning("GOMQ is served by grpc.aio, for Envoy did not start: %s", failure)
+            _log.warning("GOMQ is served by grpc.aio, because Envoy did not start: %s", failure)
 
     def _describe(self) -> None:
         """Describe the transport, and how to choose the other."""

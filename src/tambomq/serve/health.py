@@ -55,7 +55,7 @@ class Coalesced(Generic[T]):
     def _on_done(self, result: asyncio.Future[T]) -> None:
         self._computed_at = time.monotonic()
         if not result.cancelled():
-            # If all callers were cancelled, nobody retrieves the error, and asyncio would warn.
+            # If all callers were cancelled, the error is never retrieved, and asyncio would warn.
             result.exception()
 
     def _is_fresh(self, result: asyncio.Future[T]) -> bool:

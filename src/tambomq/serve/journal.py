@@ -87,7 +87,7 @@ class JournalComponent:
         if self._store is None:
             raise ComponentFailed(self.name, "it is not started")
         await self._scan(self._store)
-        metrics = [Metric("journals", "Journals there are.", len(self._known))]
+        metrics = [Metric("journals", "Number of journals.", len(self._known))]
         for first in range(0, min(len(self._known), MAX_JOURNALS), _CHUNK):
             chunk = self._known[first : first + _CHUNK]
             found = await self._store.outcomes([ops.state(keys) for keys in chunk])
@@ -114,13 +114,13 @@ def _numbers(keys: JournalKeys, found: State) -> Iterator[Metric]:
     labels = (("protocol", keys.protocol), ("queue", keys.queue))
     yield Metric("entries", "Entries of a journal.", found.entries, labels=labels)
     yield Metric("bytes", "Their size, as the bounds count it.", found.bytes, labels=labels)
-    about = "Messages that were not stored, since the journal was full."
+    about = "Messages refused because the journal was full."
     yield Metric("refused", about, found.refused, "counter", labels)
-    about = "Events that were not recorded, since the journal was full or away."
+    about = "Events not recorded because the journal was full or unreachable."
     yield Metric("dropped", about, found.dropped, "counter", labels)
     for reader in found.readers:
         reader_labels = (*labels, ("reader", reader.name))
-        about = "What was recorded since a reader's last commit."
+        about = "Size of the entries after a reader's last commit."
         yield Metric("lag_bytes", about, reader.lag_bytes, labels=reader_labels)
-        about = "How much later the last entry is than a reader's last commit."
+        about = "Time between a reader's last commit and the last entry."
         yield Metric("lag_seconds", about, reader.lag_ms / 1000, labels=reader_labels)

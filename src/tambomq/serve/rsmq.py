@@ -90,7 +90,7 @@ class RsmqComponent:
     async def _sample(self) -> Sequence[Metric]:
         store = self._open_store
         names = await store.run(queue_ops.list_queues(self._keys))
-        metrics = [Metric("queues", "Queues there are.", len(names))]
+        metrics = [Metric("queues", "Number of queues.", len(names))]
         for first in range(0, min(len(names), MAX_QUEUES), _CHUNK):
             calls = dict(self._calls(names[first : first + _CHUNK]))
             found = await store.outcomes(list(calls.values()))

@@ -67,7 +67,7 @@ class Url(Text):
         self._prefixes = tuple(f"{scheme}://" for scheme in schemes)
 
     def read(self, value: object) -> str:
-        """Return the URL; whether its host exists is not known here."""
+        """Return the URL; its host is not looked up."""
         text = super().read(value)
         if not text.startswith(self._prefixes) or text in self._prefixes:
             raise ValueError
@@ -78,7 +78,7 @@ class Url(Text):
 
 
 class EnumText(Text):
-    """One of some words."""
+    """One of several words."""
 
     def __init__(self, *words: str) -> None:
         self.words = words
@@ -151,7 +151,7 @@ class Directory(Text):
 
 
 class File(Directory):
-    """A file; whether it can be read is seen when it is needed."""
+    """A file; it is not opened until it is needed."""
 
     metavar = "FILE"
 
@@ -181,7 +181,7 @@ class Flag:
 
 
 class Names:
-    """Some names: a TOML array, a flag that is repeated, or a variable with commas between."""
+    """Names: a TOML array, a repeated flag, or a variable with commas between them."""
 
     metavar = "NAME"
 
@@ -267,7 +267,7 @@ class Size(Count):
 
 
 class Seconds:
-    """A time that is not over at once; fractions are fine."""
+    """A positive number of seconds; fractions are allowed."""
 
     metavar = "SECONDS"
 
@@ -284,7 +284,7 @@ class Seconds:
         return seconds
 
     def toml(self, value: Any) -> str:
-        """Return the number, without a fraction that says nothing."""
+        """Return the number, without a fraction of zero."""
         return f"{value:g}"
 
     def __str__(self) -> str:

@@ -162,7 +162,7 @@ def test_a_dead_query_s_claim_is_given_up_for_others_and_nothing_is_lost(
     other = bench.attached("two", "other")
     assert bench.claim(other) == Claim(2, 2, "m")
     assert bench.entries(other) == bench.waiting()
-    with pytest.raises(QueueError, match="it was given up"):
+    with pytest.raises(QueueError, match="it was released"):
         bench.acknowledge(dead)
     back = bench.store.run(OPS.attach(dead))
     assert (back.acquired, back.claim, back.released) == (True, 0, 1)
@@ -317,7 +317,7 @@ def test_a_dead_query_s_messages_are_given_back_early(
     bench.expire_lease()
     assert bench.follow(ADMIN.release("q", "l")) == 1200
     assert bench.follow(ADMIN.release("q", "l")) == 0
-    with pytest.raises(LeaseLost, match="it was given up"):
+    with pytest.raises(LeaseLost, match="it was released"):
         bench.acknowledge(expired)
     taken = bench.store.run(worker_ops.claim(WORKER, 1000, 30_000))
     assert len(taken) == 1000
