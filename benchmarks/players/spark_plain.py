@@ -62,10 +62,10 @@ def read_events(order: Mapping[str, Any]) -> dict[str, float]:
             "entry_id": id.decode(),
             **{name.decode(): fields[name].decode() for name in texts if name in fields},
             **{name.decode(): int(fields[name]) for name in numbers if name in fields},
-            "told_at": int(id.partition(b"-")[0]),
+            "recorded_at": int(id.partition(b"-")[0]),
         }
 
-    return _read_stream(order, row, ("ts", "told_at"))
+    return _read_stream(order, row, ("ts", "recorded_at"))
 
 
 def _read_stream(

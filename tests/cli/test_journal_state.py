@@ -80,4 +80,4 @@ def test_chasqui_records_what_it_adds_if_asked(chasqui_command: Run, server: Ser
 def test_what_recurs_is_not_recorded(chasqui_command: Run) -> None:
     done = chasqui_command("add", "emails", "hello", "--every", "1h", "--journal")
     assert done.code == 2
-    assert "what recurs is recorded by who makes it" in done.err
+    assert "the scheduler records repeatable jobs" in done.err

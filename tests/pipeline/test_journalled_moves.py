@@ -52,8 +52,8 @@ def orders(rsmq: Rsmq) -> Rsmq:
 def move(store: Store, url: str, source: str, target: str, **options: Any) -> MigrationReport:
     """Migrate from *source* to *target*, which has a journal."""
     ends = QueueLocation(address(source), url), QueueLocation(address(target), url)
-    target = endpoint_of(store, ends[1], **{"journal": True, **options})
-    return migrate(endpoint_of(store, ends[0]), target, move_name(*ends), wait_s=0.0)
+    moved_to = endpoint_of(store, ends[1], **{"journal": True, **options})
+    return migrate(endpoint_of(store, ends[0]), moved_to, move_name(*ends), wait_s=0.0)
 
 
 def again(
@@ -221,9 +221,9 @@ def test_a_cluster_is_refused_in_one_line(cluster: Cluster, target: str) -> None
     store = Store(url)
     ends = [QueueLocation(address(each), url, ns) for each in ("rsmq:a", target)]
     try:
-        target = endpoint_of(store, ends[1], journal=True)
+        moved_to = endpoint_of(store, ends[1], journal=True)
         with pytest.raises(StoreError, match="a journal cannot be kept on a cluster"):
-            migrate(endpoint_of(store, ends[0]), target, move_name(*ends), wait_s=0.0)
+            migrate(endpoint_of(store, ends[0]), moved_to, move_name(*ends), wait_s=0.0)
         # Nothing has left.
         assert endpoint_of(store, ends[0]).count().waiting == 1
     finally:

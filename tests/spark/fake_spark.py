@@ -62,7 +62,7 @@ class CrashingTarget:
 
     def open(self) -> Store:
         store = CrashingStore(self.url)
-        store.crash = self.life
+        store.crash = self.crash
         return store
 
     def open_for_renewals(self, every_s: float) -> Store:  # noqa: ARG002  (as of a real one)

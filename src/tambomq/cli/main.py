@@ -16,9 +16,11 @@ PROG: Final = "tambo"
 
 COMMANDS: Final = {
     "serve": LazyCommand("tambomq.cli.serve", "serve", "Start everything on this machine."),
-    "rsmq": LazyCommand("tambomq.cli.rsmq", "rsmq", "Look into RSMQ queues, fill and empty them."),
+    "rsmq": LazyCommand(
+        "tambomq.cli.rsmq", "rsmq", "Inspect RSMQ queues, send, receive and delete messages."
+    ),
     "chasqui": LazyCommand(
-        "tambomq.cli.chasqui", "chasqui", "Look into ChasquiMQ queues and look after their jobs."
+        "tambomq.cli.chasqui", "chasqui", "Inspect ChasquiMQ queues and manage their jobs."
     ),
     "gomq": LazyCommand(
         "tambomq.cli.brokers.gomq", "gomq", "Publish to GOMQ keys, subscribe and observe."

@@ -1,4 +1,4 @@
-"""Ports and Unix socket of the embedded server: finds free ones, and identifies the server that answers."""
+"""Ports and Unix socket of the embedded server: finds free ones and queries the server."""
 
 from __future__ import annotations
 

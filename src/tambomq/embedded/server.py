@@ -119,7 +119,7 @@ class Embedded:
     def starting(self) -> Iterator[float]:
         """Start it step by step: yields the percentage loaded and ends when it is ready.
 
-        For callers that wait in their own way, such as coroutines. A running server is stopped first.
+        For callers that wait in their own way. A running server is stopped first.
         """
         self.dir.acquire()
         for _ in range(_MAX_PORT_ATTEMPTS):

@@ -12,7 +12,7 @@ from tambomq.store.call import Call, Plan, results
 ENTRY: Final = Rule(
     "journal.undecodable-entry", "an entry does not say what happened, or when; readers skip it"
 )
-PROTOCOL: Final = Rule("journal.unknown-protocol", "a journal of no known protocol; it has no readers")
+PROTOCOL: Final = Rule("journal.unknown-protocol", "a journal of no known protocol")
 
 RULES: Final = (ENTRY, PROTOCOL)
 
@@ -29,7 +29,7 @@ def journal(key: str) -> Plan[list[Finding]]:
     if protocol not in keys.PROTOCOLS:
         return [Finding(PROTOCOL, queue, key, detail=protocol)]
     found: list[Finding] = []
-    own, low = keys.Keys(protocol, queue), "-"
+    own, low = keys.JournalKeys(protocol, queue), "-"
     while True:
         (page,) = results((yield (ops.read(own, low),)))
         for id, fields in page:

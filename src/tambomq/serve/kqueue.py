@@ -29,7 +29,7 @@ STAT_FIELDS: Final[StatFields] = {
     "protocol_errors": ("counter", "Connections closed for a protocol error."),
     "handshake_timeouts": ("counter", "Connections closed because no role was sent in time."),
     "frame_timeouts": ("counter", "Connections closed because a frame was not completed in time."),
-    "over_budget": ("counter", "Connections closed because the memory limit of all clients was reached."),
+    "over_budget": ("counter", "Connections closed to keep the memory limit of all clients."),
     "probes": ("counter", "Health probes answered."),
     "recorded": ("counter", "Messages recorded in a journal."),
     "unrecorded": ("counter", "Messages that should have been recorded in a journal and were not."),

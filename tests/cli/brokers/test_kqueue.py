@@ -175,7 +175,7 @@ def test_json_has_every_byte_and_people_see_nothing_that_steers(
 def test_nothing_in_time_is_exit_3(kqueue: Kqueue, form: list[str]) -> None:
     result = kqueue("consume", "quiet", "--timeout", "0.05", *form)
     assert (result.code, result.out) == (3, "")
-    assert result.err == ("" if form else "tambo: nothing came within 0.05 s\n")
+    assert result.err == ("" if form else "tambo: nothing was received within 0.05 s\n")
 
 
 def test_silence_after_something_is_exit_0(kqueue: Kqueue, served: Served) -> None:

@@ -386,4 +386,4 @@ def test_loss_needs_a_yes(
 def test_without_a_terminal_there_is_no_prompt(run: Run, args: tuple[str, ...]) -> None:
     done = run(*args, stdin=b"y\nq\n")
     assert (done.code, done.out) == (2, "")
-    assert "there is no terminal to ask on; --yes does it without asking" in done.err
+    assert "cannot ask for confirmation without a terminal: give --yes" in done.err

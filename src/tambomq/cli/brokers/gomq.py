@@ -1,4 +1,4 @@
-"""``tambo gomq``: publish to GOMQ keys, subscribe to them, observe them, and see who does."""
+"""``tambo gomq``: publish to GOMQ keys, subscribe to them, observe them, and list subscribers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def connection_options(*, env: str | None = None) -> Callable[[Command], Command
             remembered_option(
                 "--peer",
                 metavar="NAME",
-                help="Who calls: the commands of one name share what waits. [tambo-USER@HOST]",
+                help="The peer name; commands with one name share its messages. [tambo-USER@HOST]",
             ),
             address_option("--address", ADDRESS, "the server"),
         ):
@@ -70,14 +70,14 @@ def connection_options(*, env: str | None = None) -> Callable[[Command], Command
 
 
 def every_command(command: Command) -> Command:
-    """Give *command* what all have."""
+    """Add the options that all commands have."""
     for option in (verbose_option, connection_options(), json_option):
         command = option(command)
     return command
 
 
 def default_peer() -> str:
-    """Return the name of this user on this machine, as servers take it."""
+    """Return the default peer name: this user on this machine."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError):  # a container may know no name for its user
@@ -130,8 +130,8 @@ def gomq() -> None:
 def publish(key: str, *, payload: tuple[str, ...], file: BinaryIO | None, as_json: bool) -> None:
     """Publish payloads to a key, and print how many.
 
-    Without PAYLOAD, or with -, each line of standard input that is not empty is one. Nobody needs
-    to be subscribed: the first who is gets them.
+    Without PAYLOAD, or with -, each line of standard input that is not empty is one. They wait
+    if the key has no subscriber yet; the first one receives them.
     """
     source = broker_bodies.given(payload, file)
     with open_client() as client:
@@ -145,7 +145,7 @@ def publish(key: str, *, payload: tuple[str, ...], file: BinaryIO | None, as_jso
 
 
 class _Publisher:
-    """Publishes batches, one by one where a server knows no batches."""
+    """Publishes batches, one by one if a server does not support batches."""
 
     def __init__(self, client: GomqClient, key: str) -> None:
         self._client, self._key = client, key
@@ -171,9 +171,9 @@ class _Publisher:
 @click.argument("consumer")
 @every_command
 def subscribe(key: str, consumer: str, *, as_json: bool) -> None:
-    """Let a consumer receive a key.
+    """Subscribe a consumer to a key.
 
-    A peer that has not observed for 30 seconds is disconnected; what waited for it alone is kept
+    A peer that has not observed for 30 seconds is disconnected; messages that only it had are kept
     for the next one.
     """
     with open_client() as client:
@@ -186,7 +186,7 @@ def subscribe(key: str, consumer: str, *, as_json: bool) -> None:
 @click.argument("consumer")
 @every_command
 def unsubscribe(key: str, consumer: str, *, as_json: bool) -> None:
-    """Let a consumer, with all its peers, receive a key no more."""
+    """Unsubscribe a consumer, with all its peers, from a key."""
     with open_client() as client:
         client.unsubscribe(key, consumer)
         _show_subscription(key, consumer, client.peer, "no longer receives", as_json=as_json)
@@ -200,17 +200,17 @@ def unsubscribe(key: str, consumer: str, *, as_json: bool) -> None:
     )
 )
 @click.argument("consumer")
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new messages, until Ctrl-C.")
 @click.option(
-    "-c", "--count", type=click.IntRange(min=1), metavar="COUNT", help="End after so many."
+    "-c", "--count", type=click.IntRange(min=1), metavar="COUNT", help="Exit after this many."
 )
-@click.option("--raw", is_flag=True, help="Print payloads alone.")
+@click.option("--raw", is_flag=True, help="Print only payloads.")
 @every_command
 def observe(consumer: str, *, follow: bool, as_json: bool, **how: Any) -> None:
     """Print what waits for a consumer: key, id, timestamp and payload of each record.
 
-    What was printed is gone; of a reply that was not printed to its end, all comes again. A reply
-    with several keys may bring a few more than --count; they are printed too. With --json each
+    Printed messages are acknowledged. If a reply was not printed completely, all of it is delivered
+    again. A reply with several keys may exceed --count; all of it is printed. With --json each
     record is an object on a line of its own, and a payload that is not UTF-8 becomes
     {"base64": "…"}. Exit 3 when nothing waits.
     """

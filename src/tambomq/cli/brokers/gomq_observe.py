@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tambomq.gomq.client import GomqClient
     from tambomq.gomq.model import Record
 
-# Somebody watches: soon enough for eyes, and ten calls a second cost a server nothing.
+# Interactive: fast enough to look immediate, and ten calls a second are cheap.
 LOOK_EVERY_S: Final = 0.1
 # Servers have a limit of their own, which is lower.
 _MAX_AT_ONCE: Final = 1000
@@ -42,9 +42,9 @@ def printer(*, as_json: bool, raw: bool) -> Show:
 
 
 def take(client: GomqClient, consumer: str, show: Show, *, count: int | None, wait: bool) -> int:
-    """Show what waits, up to about *count*, and return how many; with *wait* also what comes.
+    """Show waiting messages, up to about *count*, and return how many; with *wait* also new ones.
 
-    What was shown is acknowledged by the next call, or when the client is closed in peace.
+    Shown messages are acknowledged by the next call, or when the client is closed normally.
     """
     seen = 0
     try:
@@ -94,5 +94,5 @@ def follow(client: GomqClient, consumer: str, show: Show) -> int:
 
 
 def _cells(record: Record) -> tuple[str | bytes, ...]:
-    # What somebody else pushed into the queue has no id and no time.
+    # Elements that were not published by GOMQ have no id and no time.
     return record.key, record.id or "-", record.timestamp or "-", record.payload

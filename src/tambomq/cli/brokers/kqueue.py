@@ -1,4 +1,4 @@
-"""``tambo kqueue``: send messages to KqueueMsgQ queues, receive them, see what a server counts."""
+"""``tambo kqueue``: send messages to KqueueMsgQ queues, receive them, show a server's counters."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def connection_options(command: Command) -> Command:
 
 
 def every_command(command: Command) -> Command:
-    """Give *command* what all have."""
+    """Add the options that all commands have."""
     for option in (verbose_option, connection_options, json_option):
         command = option(command)
     return command
@@ -68,8 +68,8 @@ def every_command(command: Command) -> Command:
 def kqueue() -> None:
     """Send messages to KqueueMsgQ queues and receive them.
 
-    Names and bodies are any bytes. Nothing is kept: who is not subscribed when a message comes
-    does not get it.
+    Names and bodies are any bytes. Nothing is stored: a consumer that is not subscribed when
+    a message is sent does not receive it.
     """
 
 
@@ -87,8 +87,8 @@ def kqueue() -> None:
 def produce(queue: str, *, body: tuple[str, ...], file: BinaryIO | None, as_json: bool) -> None:
     """Send messages to a queue, and print how many.
 
-    Without BODY, or with -, each line of standard input that is not empty is one. They may
-    be sent without being received: KqueueMsgQ has no acks.
+    Without BODY, or with -, each line of standard input that is not empty is one. There is
+    no confirmation that they were received: KqueueMsgQ has no acks.
     """
     from tambomq.kqueue.client import Producer
 
@@ -116,24 +116,24 @@ def produce(queue: str, *, body: tuple[str, ...], file: BinaryIO | None, as_json
 )
 @click.argument("queue", nargs=-1)
 @click.option(
-    "-c", "--count", type=click.IntRange(min=1), metavar="COUNT", help="End after so many."
+    "-c", "--count", type=click.IntRange(min=1), metavar="COUNT", help="Exit after this many."
 )
 @click.option(
     "--timeout",
     type=positive_seconds,
     metavar=METAVAR,
-    help="End when nothing has come for so long: 10 (seconds), 5m.",
+    help="Exit if nothing is received for this long: 10 (seconds), 5m.",
 )
-@click.option("--raw", is_flag=True, help="Print bodies alone.")
+@click.option("--raw", is_flag=True, help="Print only bodies.")
 @every_command
 def consume(
     queue: tuple[str, ...], *, count: int | None, timeout: float | None, raw: bool, as_json: bool
 ) -> None:
-    """Print messages as they come, with their queues, until Ctrl-C.
+    """Print messages as they arrive, with their queues, until Ctrl-C.
 
-    Without QUEUE those of all queues. A server that goes away is waited for. With --json each is an
-    object on a line of its own; what is not UTF-8 becomes {"base64": "…"}. Exit 3 when --timeout
-    ended it before anything came.
+    Without QUEUE those of all queues. If the server goes away, it reconnects. With --json each is
+    an object on a line of its own; what is not UTF-8 becomes {"base64": "…"}. Exit 3 when --timeout
+    expired before anything was received.
     """
     if raw and as_json:
         raise click.UsageError("--raw or --json, not both")
@@ -148,7 +148,7 @@ def consume(
             consumer.subscribe_all()
         seen = _consume(consumer, show, count, timeout)
     if not seen:
-        raise NothingThere("" if as_json else f"nothing came within {timeout:g} s")
+        raise NothingThere("" if as_json else f"nothing was received within {timeout:g} s")
 
 
 @kqueue.command(epilog=example("tambo kqueue stats", "tambo kqueue stats --http http://host:8090"))
@@ -158,7 +158,7 @@ def consume(
 @verbose_option
 @json_option
 def stats(*, http: str, as_json: bool) -> None:
-    """Show what a server holds and what it has done since its start.
+    """Show the state of a server and its counters since its start.
 
     `tambo serve` publishes it over HTTP.
     """
@@ -167,7 +167,7 @@ def stats(*, http: str, as_json: bool) -> None:
     found = _asked(http.rstrip("/") + "/stats").get("kqueue")
     if not isinstance(found, dict):
         raise BrokerError(
-            f"{http} has no numbers of KqueueMsgQ: is `tambo serve` running with --no-kqueue?"
+            f"{http} has no metrics of KqueueMsgQ: is `tambo serve` running with --no-kqueue?"
         )
     if as_json:
         emit_json(found)
@@ -178,7 +178,7 @@ def stats(*, http: str, as_json: bool) -> None:
 
 
 def _name(queue: str) -> bytes:
-    # Bytes of the command line that are no text arrive as surrogates; they leave as they came.
+    # Arguments that are not UTF-8 arrive with surrogates; encode them back to the same bytes.
     return queue.encode("utf-8", "surrogateescape")
 
 

@@ -1,4 +1,4 @@
-"""The command ``chasqui``, which is ``tambo chasqui`` too: look after ChasquiMQ queues."""
+"""The command ``chasqui``, also ``tambo chasqui``: manage ChasquiMQ queues."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class OrderedGroup(click.Group):
 @url_option(env=ENV)
 @verbose_option
 def chasqui() -> None:
-    """Look into ChasquiMQ queues, fill them, and look after their jobs."""
+    """Inspect ChasquiMQ queues, add jobs and manage them."""
 
 
 for _command in (

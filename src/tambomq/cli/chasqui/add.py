@@ -1,4 +1,4 @@
-"""``chasqui add``: add a job, now or later, once or again and again, or many at once."""
+"""``chasqui add``: add a job, delayed or repeatable if wanted, or many at once."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def repeat_options(command: Command) -> Command:
     """Give *command* ``--every``, ``--cron`` and ``--tz``, for `pattern_of`."""
     for option in (
         click.option("--tz", metavar="ZONE", help="Of the cron expression: Europe/Berlin. [UTC]"),
-        click.option("--cron", metavar="EXPRESSION", help="Let it recur: '0 9 * * MON-FRI'."),
+        click.option("--cron", metavar="EXPRESSION", help="Repeat it: '0 9 * * MON-FRI'."),
         click.option(
             "--every",
             type=milliseconds,
             metavar=METAVAR,
-            help="Let it recur: 90 (seconds), 500ms, 5m, 1h.",
+            help="Repeat it: 90 (seconds), 500ms, 5m, 1h.",
         ),
     ):
         command = option(command)
@@ -66,7 +66,7 @@ def repeat_options(command: Command) -> Command:
 def pattern_of(every: int | None, cron: str | None, tz: str | None) -> RepeatPattern | None:
     """Return when a job recurs; `None` if it does not. Raises `click.UsageError`."""
     if every is not None and cron is not None:
-        raise click.UsageError("a job recurs by --every or by --cron, not by both")
+        raise click.UsageError("a repeatable job has --every or --cron, not both")
     if tz is not None and cron is None:
         raise click.UsageError("--tz goes with --cron")
     if cron is not None:
@@ -75,7 +75,7 @@ def pattern_of(every: int | None, cron: str | None, tz: str | None) -> RepeatPat
 
 
 def how_options(command: Command) -> Command:
-    """Give *command* what says how the queue takes jobs: `open_queue` wants it so."""
+    """Add the options about the queue's limits, which `open_queue` takes."""
     for option in (
         click.option(
             "--max-stream-len",
@@ -88,13 +88,13 @@ def how_options(command: Command) -> Command:
             "--overflow",
             type=click.Choice(("refuse", "trim")),
             default="refuse",
-            help="Beyond that: add nothing, or lose the oldest jobs. [refuse]",
+            help="Beyond that: refuse the add, or trim the oldest jobs. [refuse]",
         ),
         click.option(
             "--dialect",
             type=click.Choice(("auto", "page", "engine")),
             default="auto",
-            help="How a delayed job is stored; auto: as all who share the queue read it. [auto]",
+            help="Encoding of delayed jobs; auto: one that all users of the queue can read. [auto]",
         ),
     ):
         command = option(command)
@@ -112,7 +112,7 @@ def how_options(command: Command) -> Command:
 @queue_argument
 @click.argument("name", required=False)
 @click.argument("data", required=False)
-@click.option("--id", "job_id", metavar="ID", help="Its id, for `cancel` and `result`. [made up]")
+@click.option("--id", "job_id", metavar="ID", help="Its id, for `cancel` and `result`. [random]")
 @click.option(
     "--once", is_flag=True, help="Add nothing if this id was added --once in the last day."
 )
@@ -128,9 +128,7 @@ def how_options(command: Command) -> Command:
 )
 @retry_options
 @repeat_options
-@click.option(
-    "--count", type=click.IntRange(min=1), metavar="COUNT", help="Add so many that are the same."
-)
+@click.option("--count", type=click.IntRange(min=1), metavar="COUNT", help="Add this many copies.")
 @click.option("--bulk", is_flag=True, help="A job for each line of standard input.")
 @how_options
 @click.option("--journal", is_flag=True, help="Record it, with its data, in the queue's journal.")
@@ -138,11 +136,11 @@ def how_options(command: Command) -> Command:
 def add(queue: str, name: str | None, data: str | None, *, as_json: bool, **given: Any) -> None:
     """Add a job and print its id; or many, and how many.
 
-    NAME tells workers what to do, DATA what to do it with: JSON, or - to read it from standard
+    NAME selects the handler, DATA is the job's payload: JSON, or - to read it from standard
     input; null if left out.
 
     With --bulk each line is the data of a job called NAME. Without NAME it is an object with name,
-    data and, if wanted, job_id, delay_ms, attempts and backoff, which win over the options here.
+    data and, optionally, job_id, delay_ms, attempts and backoff, which win over the options here.
 
     With --every or --cron the job recurs, under the key that is printed.
     """
@@ -174,20 +172,20 @@ def show_added(queue: str, job: Job, *, recurs: bool, as_json: bool) -> None:
 def _check(
     name: str | None, data: str | None, repeat: RepeatPattern | None, given: Mapping[str, Any]
 ) -> None:
-    """Raise `click.UsageError` for what does not go together."""
+    """Raise `click.UsageError` for options that exclude each other."""
     many = given["bulk"] or given["count"]
     later = given["delay_ms"] is not None or given["at"] is not None
     for wrong, text in (
-        (name is None and not given["bulk"], "what is the job called? NAME goes after QUEUE"),
+        (name is None and not given["bulk"], "the job has no name: give NAME after QUEUE"),
         (given["bulk"] and data not in (None, "-"), "--bulk reads the data of its jobs"),
         (given["bulk"] and given["count"], "--bulk and --count do not go together"),
         (many and given["job_id"], "--id is for one job"),
         (many and repeat, "--every and --cron are for one job"),
-        (later and repeat, "a job that recurs has no --delay and no --at"),
+        (later and repeat, "a repeatable job has no --delay and no --at"),
         (given["delay_ms"] is not None and given["at"], "--delay or --at, not both"),
         (given["once"] and not (given["job_id"] or given["bulk"]), "--once goes with --id"),
-        (given["journal"] and repeat, "--journal: what recurs is recorded by who makes it"),
-        (given["once"] and repeat, "--once: what recurs is there once in any case"),
+        (given["journal"] and repeat, "--journal: the scheduler records repeatable jobs"),
+        (given["once"] and repeat, "--once: a repeatable job exists once in any case"),
     ):
         if wrong:
             raise click.UsageError(text)

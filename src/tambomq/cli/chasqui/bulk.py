@@ -36,7 +36,7 @@ class JobLine:
 
 
 class NotAJob(ValueError):
-    """A line is not JSON, or not what a job is made of."""
+    """A line is not JSON, or does not describe a job."""
 
 
 def read_lines(name: str | None, options: dict[str, Any]) -> Iterator[JobLine]:

@@ -28,7 +28,7 @@ from tambomq.store.call import Call
 from tambomq.store.endpoint import URL
 from tambomq.store.sync import Store
 
-# Somebody sits and waits: long enough for a server that restarts, short enough to ask again.
+# Interactive: long enough for a server that restarts, short enough for a user who waits.
 PATIENCE_S: Final = 1.0
 ENV: Final = ("CHASQUI_REDIS_URL", "TAMBO_REDIS_URL", "REDIS_URL")
 _URL: Final = "tambomq.chasqui.redis_url"
@@ -36,17 +36,17 @@ _STORE: Final = "tambomq.chasqui.store"
 
 
 class InteractiveQueue(BlockingQueue):
-    """A queue for somebody who sits and waits: it gives up soon."""
+    """A queue for interactive use: it gives up soon."""
 
     def __init__(self, name: str, store: Store, **options: Any) -> None:
         super().__init__(name, redis_url=store.endpoint, **options)
         self._store = store
 
     def wrong_among(self, jobs: Sequence[dict[str, Any]]) -> int:
-        """Return the place of the first job that `add_bulk` would not take."""
+        """Return the index of the first job that `add_bulk` would refuse."""
         for place, job in enumerate(jobs):
             try:
-                # The plan checks the job before it asks for its first trip.
+                # The plan checks the job before its first round trip.
                 next(self._producer.add_bulk(now_ms(), [job]))
             except LocalProtocolError:
                 return place
@@ -67,7 +67,7 @@ def url_option(*, env: Sequence[str] = ()) -> Callable[[Command], Command]:
 
 
 def every_command(command: Command) -> Command:
-    """Give *command* what all have: ``--json``, ``--redis-url``, ``--verbose``."""
+    """Add the options that all commands have: ``--json``, ``--redis-url``, ``--verbose``."""
     for option in (verbose_option, url_option(), json_option):
         command = option(command)
     return command
@@ -92,7 +92,7 @@ def redis_url() -> str:
 
 
 def open_store() -> Store:
-    """Return the server; the same for all who ask. The first call connects."""
+    """Return the server, one for the whole command. The first call connects."""
     ctx = click.get_current_context()
     if (store := ctx.meta.get(_STORE)) is None:
         store = ctx.meta[_STORE] = Store(redis_url(), patience_s=PATIENCE_S)
@@ -163,12 +163,12 @@ def jobs(count: int, kind: str = "") -> str:
 
 def _answer(question: str) -> str:
     if sys.stdin is None or not sys.stdin.isatty():  # `None`: closed before we started
-        raise click.UsageError("there is no terminal to ask on; --yes does it without asking")
+        raise click.UsageError("cannot ask for confirmation without a terminal: give --yes")
     click.echo(visible(question), nl=False, err=True)
     return sys.stdin.readline().strip()
 
 
 def _remember(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
-    # Groups come before their commands, so what is said closer to the command wins.
+    # Groups come before their commands, so the option closer to the command wins.
     if value:
         ctx.meta[_URL] = value

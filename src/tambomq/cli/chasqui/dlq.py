@@ -1,4 +1,4 @@
-"""``chasqui dlq``: look at dead letters, and let them run again."""
+"""``chasqui dlq``: show dead letters, and replay them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NO_REASON: Final = "(unknown)"
 
 @click.group()
 def dlq() -> None:
-    """Look at dead letters, and let them run again."""
+    """Show dead letters, and replay them."""
 
 
 @dlq.command(epilog=example("chasqui dlq peek emails --limit 50"))
@@ -42,14 +42,14 @@ def dlq() -> None:
     default=PEEK_LIMIT,
     type=click.IntRange(min=0),
     metavar="COUNT",
-    help=f"Up to so many. [{PEEK_LIMIT}]",
+    help=f"At most this many. [{PEEK_LIMIT}]",
 )
-@click.option("--traceback", is_flag=True, help="Show below where each handler raised its error.")
+@click.option("--traceback", is_flag=True, help="Show the traceback of each handler.")
 @every_command
 def peek(queue: str, *, limit: int, traceback: bool, as_json: bool) -> None:
     """Show the oldest dead letters and how often each reason is among them.
 
-    Details are cut; --json has all of them, tracebacks, and what the jobs were given. Exit 3 when
+    Details are shortened; --json has all of them, with tracebacks and payloads. Exit 3 when
     there is no such queue.
     """
     require_queue(queue)
@@ -81,7 +81,7 @@ def peek(queue: str, *, limit: int, traceback: bool, as_json: bool) -> None:
     "--limit",
     type=click.IntRange(min=0),
     metavar="COUNT",
-    help=f"Up to so many. [{REPLAY_LIMIT}, or one for each --id]",
+    help=f"At most this many. [{REPLAY_LIMIT}, or one for each --id]",
 )
 @click.option("--id", "ids", multiple=True, metavar="ID", help="Only this one; repeatable.")
 @click.option("--reason", "reasons", multiple=True, help="Only with this reason; repeatable.")
@@ -89,9 +89,9 @@ def peek(queue: str, *, limit: int, traceback: bool, as_json: bool) -> None:
 @yes_option
 @every_command
 def replay(queue: str, *, limit: int | None, yes: bool, as_json: bool, **chosen: Any) -> None:
-    """Let dead letters run again, the oldest first, with all their attempts.
+    """Replay dead letters, the oldest first, with all their attempts.
 
-    Letters that are no jobs stay where they are. Exit 3 when one that --id names was not there.
+    Letters that are no jobs stay. Exit 3 when one that --id names was not there.
     """
     ids = set(chosen["ids"])
     max_count = limit if limit is not None else len(ids) or REPLAY_LIMIT

@@ -1,4 +1,4 @@
-"""``chasqui events`` and ``result``: what happens in a queue, and what came out of a job."""
+"""``chasqui events`` and ``result``: the events of a queue, and the result of a job."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ _PLACE: Final = re.compile(r"\$|\d{1,20}(-\d{1,20})?")
 )
 @every_command
 def events(queue: str, *, after: str, as_json: bool) -> None:
-    """Print what happens in a queue, until Ctrl-C.
+    """Print the events of a queue, until Ctrl-C.
 
-    Each event is a line. A server that goes away is waited for; no event falls into the gap.
+    Each event is a line. If the server goes away, it reconnects and misses no event.
     """
     if not _PLACE.fullmatch(after):
         raise click.UsageError(f"--from {after}: expected $, 0, or the id of an event")
@@ -82,9 +82,9 @@ def events(queue: str, *, after: str, as_json: bool) -> None:
 )
 @every_command
 def result(queue: str, id: str, *, wait: float, as_json: bool) -> None:
-    """Print what the handler of a job returned, as JSON.
+    """Print the result of a job's handler, as JSON.
 
-    Results are there if the worker stores them, and until they expire. Exit 3 when there is none.
+    A result exists if the worker stores results, until it expires. Exit 3 when there is none.
     """
     client = open_queue(queue)
     value = _result(client, id, wait)
@@ -99,7 +99,7 @@ def result(queue: str, id: str, *, wait: float, as_json: bool) -> None:
 def _next_page(keys: Keys, after: str) -> tuple[list[QueueEvent], str]:
     store = open_store()
     try:
-        # Once, or what happens between two reads would be lost.
+        # Resolve it once, or events between two reads would be lost.
         after = store.run(event_ops.last_id(keys)) if after == "$" else after
         page = store.run(event_ops.read(keys, after, COUNT, BLOCK_MS))
     except (StoreUnavailable, StoreRefused) as error:
@@ -156,5 +156,5 @@ def _result(client: InteractiveQueue, id: str, wait_s: float) -> object:
 
 def _why_not(client: InteractiveQueue, id: str) -> str:
     percent = client.get_progress(id)
-    done = "" if percent is None else f"; the job said it is {percent} % done"
+    done = "" if percent is None else f"; the job reported {percent} %"
     return f"no result of job {id} on the queue {client.name}{done}"

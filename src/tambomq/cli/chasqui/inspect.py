@@ -1,4 +1,4 @@
-"""``chasqui inspect``, ``watch``, ``counts``, ``queues``: how many jobs are where."""
+"""``chasqui inspect``, ``watch``, ``counts``, ``queues``: job counts by state."""
 
 from __future__ import annotations
 
@@ -84,15 +84,15 @@ def inspect(queue: str, *, group: str, as_json: bool) -> None:
     default=INTERVAL_MS,
     type=click.IntRange(min=1),
     metavar="MS",
-    help=f"How long to wait before the next look. [{INTERVAL_MS}]",
+    help=f"Time between two refreshes. [{INTERVAL_MS}]",
 )
 @group_option
 @every_command
 def watch(queue: str, *, interval_ms: int, group: str, as_json: bool) -> None:
-    """Show what is in a queue, again and again, until Ctrl-C.
+    """Show what is in a queue, refreshed until Ctrl-C.
 
-    From the second look on, the last column shows what has changed. With --json each look is one
-    line. A server that goes away is waited for.
+    From the second refresh on, the last column shows what has changed. With --json each one is
+    a line. If the server goes away, it reconnects.
     """
     before, now = None, _look(queue, group)
     try:
@@ -123,7 +123,7 @@ def queues(*, group: str, as_json: bool) -> None:
 @group_option
 @every_command
 def counts(names: Sequence[str], *, group: str, as_json: bool) -> None:
-    """Tell how many jobs wait, run, are delayed, dead, or recur.
+    """Show how many jobs are waiting, active, delayed, dead or repeatable.
 
     Exit 3 when there is no queue of one of the names.
     """
@@ -144,7 +144,7 @@ def _look(queue: str, group: str) -> QueueSnapshot:
 
 
 def _look_again(queue: str, group: str) -> QueueSnapshot:
-    """Look, whatever time it takes for the server to be there."""
+    """Take a snapshot; retry until the server can be reached."""
     while True:
         try:
             return _look(queue, group)

@@ -1,4 +1,4 @@
-"""``chasqui job`` and ``chasqui workers``: one job at a time, and who has which."""
+"""``chasqui job`` and ``chasqui workers``: single jobs, and which worker holds which."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HELD_LIMIT = 20
 
 @click.group()
 def job() -> None:
-    """Look at one job; delete it, or let it run again."""
+    """Show one job, delete it, or retry it."""
 
 
 def _ids(command: Any) -> Any:
@@ -41,14 +41,14 @@ def _ids(command: Any) -> Any:
 @group_option
 @every_command
 def show(queue: str, id: str, *, group: str, as_json: bool) -> None:
-    """Show where a job is and what is known of it.
+    """Show the state of a job and its details.
 
     Its state is delayed, waiting, active, completed or dead. The queue is read until the job is
-    found, on the server. Exit 3 when nothing is known of it.
+    found, on the server. Exit 3 when it is unknown.
     """
     found = open_queue(queue, group=group).get_job(id)
     if found is None:
-        raise NothingThere(f"nothing is known of job {id} on the queue {queue}")
+        raise NothingThere(f"job {id} is unknown on the queue {queue}")
     if as_json:
         emit_json({"queue": queue, **_fields(found)})
         return
@@ -64,7 +64,7 @@ def show(queue: str, id: str, *, group: str, as_json: bool) -> None:
 @yes_option
 @every_command
 def remove(queue: str, ids: Sequence[str], *, yes: bool, as_json: bool) -> None:
-    """Delete waiting, delayed or dead jobs; one that a worker has is refused.
+    """Delete waiting, delayed or dead jobs; an active one is refused.
 
     Exit 3 when one was not there; the others are deleted all the same.
     """
@@ -80,7 +80,7 @@ def remove(queue: str, ids: Sequence[str], *, yes: bool, as_json: bool) -> None:
 @_ids
 @every_command
 def retry(queue: str, ids: Sequence[str], *, as_json: bool) -> None:
-    """Let dead jobs run again, with all their attempts, and delayed ones at once.
+    """Retry dead jobs, with all their attempts, and run delayed ones at once.
 
     Exit 3 when one is neither; the others run all the same.
     """
@@ -97,7 +97,7 @@ def retry(queue: str, ids: Sequence[str], *, as_json: bool) -> None:
     default=HELD_LIMIT,
     type=click.IntRange(min=0),
     metavar="COUNT",
-    help=f"Up to so many jobs of each. [{HELD_LIMIT}]",
+    help=f"At most this many jobs of each. [{HELD_LIMIT}]",
 )
 @group_option
 @every_command

@@ -54,7 +54,7 @@ def leader_options(command: Command) -> Command:
 def promoter(**given: Any) -> None:
     """Release delayed jobs when they are due, until Ctrl-C.
 
-    Workers do that too, unless that is disabled: one process leads a queue at a time, and
+    Workers do this too, unless it is disabled: one process leads a queue at a time, and
     another takes over when it ends. Logs go to stderr, with --json as JSON lines.
     """
 
@@ -70,9 +70,9 @@ def promoter(**given: Any) -> None:
 @click.option("--journal", is_flag=True, help="Record them, with their data, in their journals.")
 @leader_options
 def scheduler(**given: Any) -> None:
-    """Make the jobs that recur when it is time, until Ctrl-C.
+    """Fire repeatable jobs when they are due, until Ctrl-C.
 
-    Workers do that too, unless that is disabled: one process leads a queue at a time, and
+    Workers do this too, unless it is disabled: one process leads a queue at a time, and
     another takes over when it ends. Logs go to stderr, with --json as JSON lines.
     """
 

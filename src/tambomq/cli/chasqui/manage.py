@@ -29,7 +29,7 @@ CLEAN_LIMIT: Final = 1000
 @queue_argument
 @every_command
 def pause(queue: str, *, as_json: bool) -> None:
-    """Let workers start no job of a queue until it is resumed.
+    """Pause a queue: workers start no job until it is resumed.
 
     Jobs that run go on, and jobs can be added. It stays paused when servers and workers restart.
     """
@@ -37,14 +37,14 @@ def pause(queue: str, *, as_json: bool) -> None:
     if as_json:
         emit_json({"queue": queue, "paused": True})
     else:
-        emit(f"paused the queue {queue}; `chasqui resume {queue}` lets it go on")
+        emit(f"paused the queue {queue}; `chasqui resume {queue}` resumes it")
 
 
 @click.command(epilog=example("chasqui resume emails"))
 @queue_argument
 @every_command
 def resume(queue: str, *, as_json: bool) -> None:
-    """Let workers go on with a queue that was paused."""
+    """Resume a paused queue."""
     was_paused = open_queue(queue).resume()
     if as_json:
         emit_json({"queue": queue, "paused": False, "was_paused": was_paused})
@@ -57,9 +57,9 @@ def resume(queue: str, *, as_json: bool) -> None:
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @every_command
 def cancel(queue: str, ids: Sequence[str], *, as_json: bool) -> None:
-    """Forget delayed jobs that are not due yet.
+    """Cancel delayed jobs that are not due yet.
 
-    They go by the ids they were added under. Exit 3 when one was not there; the others are
+    IDs are those the jobs were added with. Exit 3 when one was not there; the others are
     cancelled all the same.
     """
     done = open_queue(queue).cancel_delayed_bulk(ids)
@@ -110,14 +110,14 @@ def drain(queue: str, *, delayed: bool, yes: bool, group: str, as_json: bool) ->
     type=milliseconds,
     default="0",
     metavar=METAVAR,
-    help="Only jobs that are there for longer: 90 (seconds), 5m, 2h, 7d. [0]",
+    help="Only jobs older than this: 90 (seconds), 5m, 2h, 7d. [0]",
 )
 @click.option(
     "--limit",
     default=CLEAN_LIMIT,
     type=click.IntRange(min=0),
     metavar="COUNT",
-    help=f"Up to so many. [{CLEAN_LIMIT}]",
+    help=f"At most this many. [{CLEAN_LIMIT}]",
 )
 @yes_option
 @group_option
@@ -127,7 +127,7 @@ def clean(
 ) -> None:
     """Delete old jobs of one state.
 
-    A dead letter is as old as its death, a delayed job as its add.
+    The age of a dead letter counts from its dead-lettering, that of a delayed job from its add.
     """
     which = {"dlq": "dead letters", "waiting": "waiting jobs", "delayed": "delayed jobs"}[state]
     confirm(f"Delete up to {limit} {which} of queue {queue}?", yes=yes)
@@ -137,15 +137,15 @@ def clean(
 
 @click.command(epilog=example("chasqui obliterate emails", "chasqui obliterate emails --yes"))
 @queue_argument
-@click.option("--force", is_flag=True, help="Even while jobs run.")
+@click.option("--force", is_flag=True, help="Even while jobs are running.")
 @yes_option
 @group_option
 @every_command
 def obliterate(queue: str, *, force: bool, yes: bool, group: str, as_json: bool) -> None:
     """Delete a queue and everything about it.
 
-    Jobs, dead letters, what recurs, results and events are gone for good. Refused while jobs run,
-    unless --force. Exit 3 when there is nothing of this name.
+    Jobs, dead letters, repeat specs, results and events are deleted for good. Refused while jobs
+    run, unless --force. Exit 3 when there is nothing of this name.
     """
     client = open_queue(queue, group=group)
     with flags_in_faults():

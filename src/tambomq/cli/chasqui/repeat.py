@@ -1,4 +1,4 @@
-"""``chasqui repeatable``: jobs that recur."""
+"""``chasqui repeatable``: repeatable jobs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIST_LIMIT: Final = 100
 
 @click.group()
 def repeatable() -> None:
-    """Jobs that recur: list, add and remove them."""
+    """List, add and remove repeatable jobs."""
 
 
 @repeatable.command("list", epilog=example("chasqui repeatable list reports"))
@@ -30,11 +30,11 @@ def repeatable() -> None:
     default=LIST_LIMIT,
     type=click.IntRange(min=0),
     metavar="COUNT",
-    help=f"Up to so many. [{LIST_LIMIT}]",
+    help=f"At most this many. [{LIST_LIMIT}]",
 )
 @every_command
 def list_repeatable(queue: str, *, limit: int, as_json: bool) -> None:
-    """List the jobs that recur, the next to fire first. Exit 3 when there is no such queue."""
+    """List repeatable jobs, the next to fire first. Exit 3 when there is no such queue."""
     require_queue(queue)
     found = open_queue(queue).get_repeatable_jobs(limit)
     if as_json:
@@ -55,26 +55,30 @@ def list_repeatable(queue: str, *, limit: int, as_json: bool) -> None:
 @click.argument("name")
 @click.argument("data", required=False)
 @repeat_options
-@click.option("--key", metavar="KEY", help="Its key; what has it is replaced. [name and pattern]")
-@click.option("--limit", type=click.IntRange(min=1), metavar="COUNT", help="Fire so often only.")
+@click.option(
+    "--key", metavar="KEY", help="Its key; a job with the same key is replaced. [name and pattern]"
+)
+@click.option(
+    "--limit", type=click.IntRange(min=1), metavar="COUNT", help="Fire at most this often."
+)
 @click.option("--start", type=moment, metavar="TIME", help="Not before: 2030-01-31T09:00Z.")
 @click.option("--end", type=moment, metavar="TIME", help="Not after.")
 @click.option(
     "--missed",
     type=missed_fires,
     metavar="POLICY",
-    help="What was missed while no scheduler ran: skip, fire-once or fire-all:100. [skip]",
+    help="For fires missed while no scheduler ran: skip, fire-once or fire-all:100. [skip]",
 )
 @retry_options
 @every_command
 def add(queue: str, name: str, data: str | None, *, as_json: bool, **given: Any) -> None:
-    """Let a job called NAME recur and print its key; DATA is JSON, or - for standard input.
+    """Add a repeatable job called NAME and print its key; DATA is JSON, or - for standard input.
 
     A worker or `chasqui scheduler` must run for it to fire.
     """
     repeat = pattern_of(given["every"], given["cron"], given["tz"])
     if repeat is None:
-        raise click.UsageError("when does it recur? Give --every or --cron")
+        raise click.UsageError("no pattern: give --every or --cron")
     job = open_queue(queue).upsert_repeatable_job(
         name,
         payload(data),
@@ -95,7 +99,7 @@ def add(queue: str, name: str, data: str | None, *, as_json: bool, **given: Any)
 @click.argument("key")
 @every_command
 def remove(queue: str, key: str, *, as_json: bool) -> None:
-    """Let a job recur no more. Exit 3 when nothing has this key."""
+    """Remove a repeatable job. Exit 3 when no job has this key."""
     removed = open_queue(queue).remove_repeatable_by_key(key)
     if as_json:
         emit_json({"queue": queue, "key": key, "removed": removed})

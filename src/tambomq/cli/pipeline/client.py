@@ -14,7 +14,7 @@ from tambomq.store.sync import Store
 __all__ = ["confirm", "counted", "every_command", "journal_option", "open_store", "redis_url"]
 
 ENV: Final = ("TAMBO_REDIS_URL", "REDIS_URL")
-# Somebody sits and waits: long enough for a server that restarts, short enough to ask again.
+# Interactive: long enough for a server that restarts, short enough for a user who waits.
 PATIENCE_S: Final = 5.0
 _URL: Final = "tambomq.pipeline.redis_url"
 
@@ -25,7 +25,7 @@ journal_option: Final = click.option(
 
 
 def every_command(command: Command) -> Command:
-    """Give *command* what all have: ``--json``, ``--redis-url``, ``--verbose``."""
+    """Add the options that all commands have: ``--json``, ``--redis-url``, ``--verbose``."""
     url = click.option(
         "--redis-url",
         metavar="URL",

@@ -35,7 +35,7 @@ LIMIT: Final = 1000
 @click.option("--ns", default="", metavar="NAME", help="RSMQ's namespace. [rsmq]")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @click.option(
-    "--limit", default=LIMIT, type=click.IntRange(1), help=f"Up to so many rows. [{LIMIT}]"
+    "--limit", default=LIMIT, type=click.IntRange(1), help=f"At most this many rows. [{LIMIT}]"
 )
 @click.option("--tables", is_flag=True, help="Show what can be asked, and stop.")
 @lake_option

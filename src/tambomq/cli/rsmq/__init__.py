@@ -1,4 +1,4 @@
-"""``tambo rsmq``: look into RSMQ queues, fill and empty them."""
+"""``tambo rsmq``: inspect RSMQ queues, send, receive and delete messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tambomq.cli.rsmq.queues import queue
 @url_option("--redis-url", env=["TAMBO_REDIS_URL", "REDIS_URL"])
 @ns_option
 def rsmq() -> None:
-    """Look into RSMQ queues, fill and empty them.
+    """Inspect RSMQ queues, send, receive and delete messages.
 
     Bodies are any bytes, names are those of every RSMQ client: queues are shared with all of them.
     """

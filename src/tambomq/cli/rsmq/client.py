@@ -20,7 +20,7 @@ from tambomq.store.call import Call
 from tambomq.store.endpoint import URL
 from tambomq.store.sync import Store
 
-# Somebody sits and waits: long enough for a server that restarts, short enough to ask again.
+# Interactive: long enough for a server that restarts, short enough for a user who waits.
 PATIENCE_S: Final = 1.0
 _META_PREFIX: Final = "tambomq.rsmq."
 
@@ -92,6 +92,6 @@ def _milliseconds(time: Sequence[bytes]) -> int:
 
 
 def _remember(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    # Groups come before their commands, so what is said closer to the command wins.
+    # Groups come before their commands, so the option closer to the command wins.
     if value:
         ctx.meta[f"{_META_PREFIX}{param.name}"] = value

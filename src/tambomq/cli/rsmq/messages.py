@@ -89,7 +89,7 @@ def send(
     "--count",
     type=click.IntRange(min=1),
     metavar="COUNT",
-    help="Up to so many; --json then prints a list. [1]",
+    help="At most this many; --json then prints a list. [1]",
 )
 @click.option(
     "--wait",
@@ -151,7 +151,7 @@ def pop(name: str, *, as_base64: bool, as_json: bool) -> None:
     default=10,
     type=click.IntRange(min=1),
     metavar="COUNT",
-    help="Up to so many. [10]",
+    help="At most this many. [10]",
 )
 @click.option(
     "--first", default=0, type=click.IntRange(min=0), metavar="RANK", help="Where to begin. [0]"

@@ -13,7 +13,7 @@ from tambomq.cli.rsmq.client import ns_option, url_option
 
 
 def every_command(command: Command) -> Command:
-    """Give *command* what all have: ``--json``, ``--redis-url``, ``--ns``, ``--verbose``."""
+    """Add the options of all commands: ``--json``, ``--redis-url``, ``--ns``, ``--verbose``."""
     for option in (verbose_option, ns_option, url_option("--redis-url"), json_option):
         command = option(command)
     return command
@@ -59,6 +59,6 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if sys.stdin is None or not sys.stdin.isatty():  # `None`: closed before we started
-        raise click.UsageError("there is no terminal to ask on; --yes does it without asking")
+        raise click.UsageError("cannot ask for confirmation without a terminal: give --yes")
     if not click.confirm(question, err=True):
         raise click.ClickException("nothing was done")

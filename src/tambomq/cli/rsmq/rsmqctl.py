@@ -153,7 +153,7 @@ def message() -> None:
 def send(name: str, body: str, delay: int | None) -> None:
     """Publish a message to the queue and print its id."""
     with client_for(name, "Failed to send message") as client:
-        # Bytes of the command line that are no text arrive as surrogates; they leave as they came.
+        # Arguments that are not UTF-8 arrive with surrogates; encode them back to the same bytes.
         emit(client.send_message(name, body.encode("utf-8", "surrogateescape"), delay=delay))
 
 

@@ -141,7 +141,7 @@ def _events(found: dict[str, pa.Array], size: int) -> dict[str, Any]:
         columns = [found[name].to_pylist() for name in extra]
         rows = zip(others.to_pylist(), *columns, strict=True)
         others = [_merged(known, zip(extra, values, strict=True)) for known, *values in rows]
-    return {"recorded_at": found["told_at"], "at": found["ts"], "others": others}
+    return {"recorded_at": found["recorded_at"], "at": found["ts"], "others": others}
 
 
 def _dead_letters(found: dict[str, pa.Array], size: int) -> dict[str, Any]:

@@ -249,7 +249,7 @@ def test_an_events_fields_have_columns(store: Store, db: redis.Redis) -> None:
         "ts": at(NOW),
         "attempt": 1,
         "duration_us": 1500,
-        "told_at": at(NOW + 1),
+        "recorded_at": at(NOW + 1),
     }
 
 

@@ -89,7 +89,7 @@ def events(rows: Sequence[Row]) -> Values:
     numbers[_PERCENT] = pc.coalesce(numbers[_PROGRESS], numbers[_PERCENT])
     return {
         "entry_id": ids,
-        "told_at": moments(ids),
+        "recorded_at": moments(ids),
         "event": fields.column(_EVENT),
         "id": _job_ids(fields),
         "name": _names(fields),

@@ -63,7 +63,7 @@ _KINDS: Final = {
     "jobs": _StreamKind(schemas.CHASQUI_JOBS, _jobs, "entry_id", "enqueued_at", chasqui_rows.jobs),
     "dlq": _StreamKind(schemas.CHASQUI_DLQ, _dlq, "dlq_id", "died_at", chasqui_rows.letters),
     "events": _StreamKind(
-        schemas.CHASQUI_EVENTS, _events, "entry_id", "told_at", chasqui_rows.events
+        schemas.CHASQUI_EVENTS, _events, "entry_id", "recorded_at", chasqui_rows.events
     ),
 }
 

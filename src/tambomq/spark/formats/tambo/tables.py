@@ -43,7 +43,7 @@ class JournalTable:
 
     def key(self, queue: str) -> str:
         """Return the key of the stream."""
-        return keys.Keys(self.protocol, queue).journal
+        return keys.JournalKeys(self.protocol, queue).journal
 
     def cut(self, store: Store, queue: str, bounds: ColumnBounds, pieces: int) -> list[Range]:
         """Return ranges of ids with about as many entries each."""
@@ -63,7 +63,7 @@ class JournalTable:
 
     def read(self, store: Store, part: Range, bounds: ColumnBounds) -> Iterator[pa.RecordBatch]:  # noqa: ARG002  (they are in its range)
         """Yield entries, the oldest first."""
-        journal, sizer = keys.Keys(self.protocol, part.queue), PageSizer(COUNT)
+        journal, sizer = keys.JournalKeys(self.protocol, part.queue), PageSizer(COUNT)
 
         def page(low: str, count: int) -> list[Entry]:
             return store.run(ops.read(journal, low, part.high, count))
