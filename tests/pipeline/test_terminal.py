@@ -112,7 +112,7 @@ def test_one_message_is_moved_and_one_stays(server: Server, rsmq: Rsmq) -> None:
     moved, compared, stayed = out.splitlines()
     assert moved == "moved 1 message from rsmq:a to gomq:b"
     assert compared.startswith("1 has left and 1 has come since it began")
-    assert stayed == "1 stays: somebody has it in hand; run it again later"
+    assert stayed == "1 stays: it is in flight; run it again later"
 
 
 def piped(server: Server, *words: str) -> tuple[str, str]:

@@ -75,7 +75,7 @@ def test_messages_received_by_others_while_the_lease_lapsed_are_reported_and_non
 @pytest.mark.parametrize(
     ("kind", "point", "home"), [each for each in TRIED if each[-1] is not None]
 )
-def test_a_driver_that_comes_back_after_another_took_over_changes_nothing(
+def test_a_driver_that_returns_after_a_takeover_changes_nothing(
     server: Server, db: redis.Redis, tmp_path: Path, kind: str, point: str, home: str
 ) -> None:
     second = tmp_path / "second"

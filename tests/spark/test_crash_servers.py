@@ -53,7 +53,7 @@ def test_executors_that_are_killed_lose_nothing_and_double_nothing(
 
 
 @pytest.mark.parametrize("kind", [kind for kind, killed in TRIED if killed == SERVER])
-def test_a_server_that_is_killed_and_comes_back_loses_nothing_and_doubles_nothing(
+def test_a_killed_and_restarted_server_loses_nothing_and_doubles_nothing(
     private_server: Server, own_db: redis.Redis, tmp_path: Path, kind: str
 ) -> None:
     cases = both(tmp_path, kind)

@@ -39,7 +39,7 @@ def live(spark: SparkSession, server: Server) -> Live:
 
 
 @pytest.mark.parametrize(("kind", "points"), sampling.spread("raising", [*KINDS], RAISED))
-def test_a_stream_that_fails_anywhere_goes_on_and_delivers_each_message_once(
+def test_a_stream_that_fails_anywhere_resumes_and_delivers_each_message_once(
     live: Live, server: Server, db: redis.Redis, tmp_path: Path, kind: str, points: list[str]
 ) -> None:
     # Only a sink of ours has a commit of its own that can fail.
@@ -60,7 +60,7 @@ def test_a_stream_that_fails_anywhere_goes_on_and_delivers_each_message_once(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sampling.some("raising tails", [*TAILS], 1))
-def test_a_tail_that_fails_anywhere_goes_on_and_leaves_no_gap_and_no_double(
+def test_a_tail_that_fails_anywhere_resumes_without_gaps_or_duplicates(
     live: Live, db: redis.Redis, tmp_path: Path, name: str
 ) -> None:
     tail, points = TAILS[name], sampling.some("raising in tails", TAIL_POINTS, 2)

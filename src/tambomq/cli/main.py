@@ -31,7 +31,9 @@ COMMANDS: Final = {
         "Send messages to KqueueMsgQ queues and receive them.",
     ),
     "pipeline": LazyCommand(
-        "tambomq.cli.pipeline", "pipeline", "Archive, look at, mend and move what is in queues."
+        "tambomq.cli.pipeline",
+        "pipeline",
+        "Archive, query, repair and move the messages of queues.",
     ),
     "demo": LazyCommand("tambomq.cli.demo", "demo", "Send some traffic through every protocol."),
 }

@@ -89,7 +89,7 @@ async def test_what_waits_for_room_in_the_stream_is_recorded_too(
     assert recorded(server, keys)[:2] == waiting(db, keys)
 
 
-async def test_nothing_is_recorded_unless_asked_for(
+async def test_nothing_is_journalled_by_default(
     server: Server, db: redis.Redis, keys: Keys, clock: Clock
 ) -> None:
     put_spec(db, keys, every(), NOW, "k")

@@ -271,7 +271,7 @@ def test_closed_http_component_is_one_line_with_advice() -> None:
         (404, b"", "answers 404"),
         (200, b"<html>", "does not answer with JSON"),
         (200, b"[]", "does not answer as expected"),
-        (200, b"{}", "has no numbers of KqueueMsgQ"),
+        (200, b"{}", "has no metrics of KqueueMsgQ"),
     ],
 )
 def test_another_server_on_that_port_is_noticed(status: int, body: bytes, complaint: str) -> None:

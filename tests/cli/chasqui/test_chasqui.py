@@ -304,7 +304,7 @@ def test_no_result_is_nothing_there_and_it_is_said_how_far_the_job_is(
         assert run("result", "emails", "j1", *args) == Done(
             3,
             "",
-            "chasqui: no result of job j1 on the queue emails; the job reported 40 % done\n",
+            "chasqui: no result of job j1 on the queue emails; the job reported 40 %\n",
         )
     assert run("result", "emails", "j2", "--json") == Done(
         3, '{"queue": "emails", "id": "j2", "result": null}\n'

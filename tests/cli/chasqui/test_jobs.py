@@ -51,7 +51,7 @@ def test_a_job_is_shown_with_its_state(run: Run, emails: BlockingQueue) -> None:
     assert (found["state"], found["name"], found["data"]) == ("waiting", "welcome", {"to": "ada"})
     missing = run("job", "show", "emails", "nobody")
     assert (missing.code, missing.out) == (3, "")
-    assert "nothing is known of job nobody" in missing.err
+    assert "job nobody is unknown" in missing.err
 
 
 def test_a_dead_job_is_shown_with_its_traceback(run: Run, db: redis.Redis) -> None:

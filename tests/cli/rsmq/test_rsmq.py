@@ -201,7 +201,7 @@ def test_stats_show_damage_first_and_what_it_means(
     assert lines[0] == "This queue is damaged:"
     assert [line.split(maxsplit=1)[1].strip() for line in lines[2:5]] == [
         "listed without a body: receivers skip them",
-        "bodies not listed: nobody will ever receive them",
+        "bodies without a scheduled id: no consumer can receive them",
         "counts and reasons of no message: they only take up room",
     ]
 

@@ -140,7 +140,7 @@ def test_a_redrive_that_was_undone_moves_nothing_more(dlq: ChasquiDlq, db: redis
 
 
 def test_undoing_an_unknown_redrive_is_an_error(dlq: ChasquiDlq) -> None:
-    with pytest.raises(QueueError, match="knows of no redrive 'nil'"):
+    with pytest.raises(QueueError, match="has no redrive 'nil'"):
         dlq.undo(Redrive("nil"))
 
 

@@ -37,8 +37,8 @@ def test_a_dry_run_reports_and_moves_nothing(run: Run, orders: Rsmq, db: redis.R
     done = run("rsmq:orders", "gomq:orders", "--dry-run")
     assert done.out.splitlines() == [
         "would move 3 that wait and 1 that is delayed from rsmq:orders to gomq:orders",
-        "1 is in somebody's hands, and would be waited for",
-        "GOMQ knows no delays: those that are delayed would stay",
+        "1 is in flight, and would be waited for",
+        "GOMQ has no delays: delayed messages would stay",
     ]
     counts = json.loads(run("rsmq:orders", "gomq:orders", "--dry-run", "--json").out)
     assert (counts["waiting"], counts["delayed"], counts["held"]) == (3, 1, 1)
@@ -52,7 +52,7 @@ def test_it_reports_what_moved_and_what_stayed(run: Run, orders: Rsmq, db: redis
     moved, compared, stayed = done.out.splitlines()
     assert moved == "moved 4 messages from rsmq:orders to chasqui:orders"
     assert compared.startswith("4 have left and 4 have come since it began, with the same digest ")
-    assert stayed == "1 stays: somebody has it in hand; run it again later"
+    assert stayed == "1 stays: it is in flight; run it again later"
     keys = ChasquiKeys("orders")
     assert (db.xlen(keys.stream), db.zcard(keys.delayed)) == (3, 1)
 

@@ -118,7 +118,7 @@ def test_no_time_is_missed(data: st.DataObject) -> None:
 
 
 @given(TIMES)
-def test_a_time_that_is_asked_for_is_found(at: datetime) -> None:
+def test_a_time_is_found_as_an_offset(at: datetime) -> None:
     ms = (at - EPOCH) // timedelta(milliseconds=1)
     bounds = bounds_of([EqualTo(("c",), at)])
     assert (bounds.lowest["c"], bounds.highest["c"]) == (ms, ms)

@@ -43,12 +43,12 @@ def test_a_missing_option_is_named(options: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1.5", "many", "٣", "10001", "9" * 5000, " 4", "4\n"])
-def test_a_number_of_tasks_that_cannot_be_is_refused(text: str) -> None:
+def test_an_invalid_number_of_tasks_is_refused(text: str) -> None:
     with pytest.raises(SettingsError, match="partitions must be a whole number from 1 to 10000"):
         options_of(partitions=text).partition_count()
 
 
-def test_a_refusal_is_short_whatever_was_said() -> None:
+def test_a_refusal_is_short_for_any_input() -> None:
     with pytest.raises(SettingsError) as error:
         options_of(partitions="9" * 5000).partition_count()
     assert len(str(error.value)) < 250
@@ -115,7 +115,7 @@ def test_a_place_shows_no_password_and_travels() -> None:
 
 
 @pytest.mark.parametrize("url", ["http://x", "redis://:secret@host:port", "redis://h/x"])
-def test_a_url_that_cannot_be_is_refused_without_its_password(url: str) -> None:
+def test_an_invalid_url_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(SettingsError) as error:
         options_of(url=url).redis_target()
     assert "secret" not in str(error.value)

@@ -20,7 +20,7 @@ from tambomq.spark.core.paging import (
 )
 
 
-def test_it_begins_with_few_and_soon_asks_for_all() -> None:
+def test_the_first_page_is_small_and_later_ones_are_full() -> None:
     sizer = PageSizer(1000)
     counts = [sizer.count]
     for _ in range(4):
@@ -38,7 +38,7 @@ def test_large_ones_come_one_by_one() -> None:
 
 
 @given(st.lists(st.lists(st.none() | st.binary(max_size=10), max_size=5)), st.integers(1, 9))
-def test_at_least_one_is_asked_for_and_never_more_than_the_most(
+def test_a_page_has_at_least_one_row_and_at_most_the_maximum(
     answers: list[list[bytes | None]], max_count: int
 ) -> None:
     sizer = PageSizer(max_count)
@@ -47,7 +47,7 @@ def test_at_least_one_is_asked_for_and_never_more_than_the_most(
         assert 1 <= sizer.count <= max_count
 
 
-def test_as_much_is_asked_for_as_is_enough() -> None:
+def test_a_page_is_as_large_as_needed() -> None:
     sizer = PageSizer(1000)
     for _ in range(6):
         sizer.note([b"x" * (TARGET_BYTES // 50)] * sizer.count)

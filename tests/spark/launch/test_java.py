@@ -67,7 +67,7 @@ def test_without_java_home_the_one_on_path_is_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("old", ["1.8.0_402", "11.0.22"])
-def test_a_java_home_that_is_too_old_is_passed_over_and_said(
+def test_a_java_home_that_is_too_old_is_skipped_and_reported(
     tmp_path: Path, old: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     fake(tmp_path / "old", old, FAILS)
@@ -94,7 +94,7 @@ def test_missing_java_is_reported_with_what_to_do(tmp_path: Path) -> None:
         java.find(env_with(home=tmp_path / "nowhere", path=tmp_path / "old"))
 
 
-def test_a_java_is_asked_once_until_it_changes(tmp_path: Path) -> None:
+def test_a_java_is_probed_once_until_it_changes(tmp_path: Path) -> None:
     program = fake(tmp_path / "a")
     starts = tmp_path / "a" / "starts"
     for _ in range(3):
@@ -105,7 +105,7 @@ def test_a_java_is_asked_once_until_it_changes(tmp_path: Path) -> None:
     assert java.find(env_with(home=tmp_path / "a")).version == 21
 
 
-def test_a_damaged_memory_is_made_anew(tmp_path: Path, folder: Path) -> None:
+def test_a_damaged_cache_is_rebuilt(tmp_path: Path, folder: Path) -> None:
     fake(tmp_path / "a")
     java.find(env_with(home=tmp_path / "a"))
     (kept,) = folder.glob("java-*.json")

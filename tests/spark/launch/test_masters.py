@@ -55,7 +55,7 @@ def test_masters_are_distinguished(master: str, local: bool, here: bool, remote:
         *("spark://a b:1", "sc://host:port", "spark://::1:7077"),
     ],
 )
-def test_a_master_that_cannot_be_is_refused_in_one_line(master: str) -> None:
+def test_an_invalid_master_is_refused_in_one_line(master: str) -> None:
     with pytest.raises(SettingsError, match="master must be") as caught:
         session(master=master)
     assert "\n" not in str(caught.value)
@@ -74,7 +74,7 @@ def test_one_master_of_several_is_enough(free_port: int, used_port: int) -> None
         masters.reach(f"spark://127.0.0.1:{free_port},127.0.0.1:{free_port}", {})
 
 
-def test_a_name_that_does_not_resolve_is_said() -> None:
+def test_a_name_that_does_not_resolve_is_reported() -> None:
     with pytest.raises(SettingsError, match=r"nowhere\.invalid:7077 cannot be reached"):
         masters.reach("spark://nowhere.invalid:7077", {})
 

@@ -83,7 +83,7 @@ def test_a_running_query_is_shown_and_left_alone(
     running.stop()
 
 
-def test_what_a_query_had_that_was_stopped_is_for_others_at_once_if_asked(
+def test_a_stopped_query_releases_its_messages_at_once_on_request(
     source: str, server: Server, leases: Leases
 ) -> None:
     stopped = reader(source, server.url)

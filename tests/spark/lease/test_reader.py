@@ -65,7 +65,7 @@ def lapse(db: redis.Redis, queue: Rsmq) -> None:
         db.zadd(KEYS.messages("q"), {message.id: 1})
 
 
-def test_a_batch_is_deleted_when_the_next_is_asked_for(make: Make, queue: Rsmq) -> None:
+def test_a_batch_is_deleted_when_the_next_one_starts(make: Make, queue: Rsmq) -> None:
     sent = queue.send_messages("q", [b"a", b"b", b"c"])
     reader = make(partition_count=2)
     end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(2))
@@ -111,7 +111,7 @@ def test_what_comes_later_is_for_the_next_run(make: Make, queue: Rsmq) -> None:
     assert len(queue.peek_messages("q", 99)) == 5
 
 
-def test_a_new_checkpoint_goes_on_where_the_lease_stands(make: Make, queue: Rsmq) -> None:
+def test_a_new_checkpoint_continues_after_the_last_claim(make: Make, queue: Rsmq) -> None:
     queue.send_messages("q", [b"a", b"b"])
     old = make()
     old.commit(old.latestOffset(old.initialOffset(), ReadMaxRows(1)))

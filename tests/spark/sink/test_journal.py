@@ -57,7 +57,7 @@ def test_what_is_written_is_read_back(server: Server) -> None:
     assert {(row["protocol"], row["queue"]) for row in found} == {("rsmq", "q")}
 
 
-def test_what_is_not_said_is_sent_now(server: Server, db: redis.Redis) -> None:
+def test_a_row_without_a_delay_is_sent_now(server: Server, db: redis.Redis) -> None:
     before = now_ms()
     rows = table(body=["a", "b"], event=([None, ""], pa.string()), at=([None, NOON], TIME))
     stream("tambo", rows, url=server.url, queue="q")

@@ -84,7 +84,7 @@ def test_a_task_that_is_run_again_writes_nothing_again(queues: Rsmq, server: Ser
     assert len(bodies(queues)) == 2500
 
 
-def test_a_task_that_broke_off_goes_on_where_it_was(queues: Rsmq, server: Server) -> None:
+def test_an_interrupted_task_resumes_at_its_position(queues: Rsmq, server: Server) -> None:
     def broken() -> Iterator[pa.RecordBatch]:
         yield from batches(numbered(1500), 1500)
         raise OSError("the worker is gone")
@@ -263,7 +263,7 @@ def test_a_missing_queue_is_reported_before_anything_runs(server: Server) -> Non
         sink("rsmq", numbered(1), url=server.url, queue="none").checked()
 
 
-def test_a_queue_that_cannot_be_is_refused_before_anything_is_opened() -> None:
+def test_an_invalid_queue_is_refused_before_anything_is_opened() -> None:
     with pytest.raises(InvalidFormat, match="queue name"):
         sink("rsmq", numbered(1), queue="no name")
 

@@ -38,7 +38,7 @@ def lines(tmp_path: Path) -> list[str]:
 @pytest.mark.jvm
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_query_that_was_killed_goes_on_and_writes_each_row_once(
+def test_a_killed_query_resumes_and_writes_each_row_once(
     rsmq: Rsmq, server: Server, tmp_path: Path, lines: list[str]
 ) -> None:
     rsmq.create_queue("q")

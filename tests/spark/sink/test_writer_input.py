@@ -165,7 +165,7 @@ def test_delayed_jobs_are_added_in_smaller_chunks(server: Server, db: redis.Redi
 
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("source", SINKS)
-def test_a_server_that_goes_away_meanwhile_ends_the_task_and_the_next_one_goes_on(
+def test_a_lost_server_ends_the_task_and_the_next_task_resumes(
     private_server: Server, source: str
 ) -> None:
     make(private_server.url)

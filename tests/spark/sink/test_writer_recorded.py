@@ -86,7 +86,7 @@ def test_the_journal_says_what_was_written(
 
 
 @pytest.mark.parametrize("source", FORMATS)
-def test_nothing_is_recorded_unless_asked_for(
+def test_nothing_is_journalled_by_default(
     options: dict[str, Any], db: redis.Redis, source: str
 ) -> None:
     stream(source, numbered(source, 3), **{**options, "journal": "false"})

@@ -80,7 +80,7 @@ def test_rows_become_elements(spark: SparkSession, server: Server, db: redis.Red
     assert [wire.decode(each).payload for each in found] == [b"%d" % n for n in range(2000)]
 
 
-def test_what_is_written_is_recorded_if_that_is_asked_for(
+def test_written_rows_are_journalled_on_request(
     spark: SparkSession, rsmq: Rsmq, server: Server
 ) -> None:
     rsmq.create_queue("q")
@@ -102,7 +102,7 @@ def test_what_is_written_is_recorded_if_that_is_asked_for(
         ("SELECT 'a' AS body", {"queue": "none"}, "queue 'none' does not exist"),
     ],
 )
-def test_a_write_that_cannot_be_is_refused_in_one_line(
+def test_an_invalid_write_is_refused_in_one_line(
     spark: SparkSession,
     rsmq: Rsmq,
     server: Server,

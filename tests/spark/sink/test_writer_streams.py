@@ -126,7 +126,7 @@ def test_a_checkpoint_that_is_an_old_copy_writes_nothing_again(
 
 
 @pytest.mark.slow
-def test_a_stream_ends_when_its_server_goes_away_and_goes_on_when_it_is_back(
+def test_a_stream_ends_with_its_server_and_resumes_when_it_is_back(
     spark: SparkSession, private_server: Server, tmp_path: Path
 ) -> None:
     expected = fill(tmp_path, 2)

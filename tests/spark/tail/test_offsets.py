@@ -35,7 +35,7 @@ queues = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 
 
 @given(st.dictionaries(queues, offsets))
-def test_an_offset_comes_back_as_it_was(found: dict[str, StreamOffset]) -> None:
+def test_an_offset_survives_encoding(found: dict[str, StreamOffset]) -> None:
     assert decode(encode(found)) == found
 
 
@@ -162,13 +162,13 @@ def test_deleting_what_was_read_is_no_loss(
     assert lost(offset, stream.seen()) <= stream.unread_and_removed(offset)
 
 
-def test_a_stream_that_was_made_anew_has_lost_only_what_it_lost_since() -> None:
+def test_a_recreated_stream_reports_only_later_losses() -> None:
     offset = StreamOffset(number("100-0"), added=50)
     assert lost(offset, StreamState(number("200-0"), number("300-0"), 10, 10)) == 0
     assert lost(offset, StreamState(number("200-0"), number("300-0"), 10, 13)) == 3
 
 
-def test_a_stream_that_is_gone_has_lost_nothing_that_anybody_knows() -> None:
+def test_a_deleted_stream_reports_no_loss() -> None:
     assert lost(StreamOffset(number("100-0"), added=50), StreamState()) == 0
 
 

@@ -324,9 +324,7 @@ def test_entries_that_are_trimmed_while_they_are_read_are_an_error(
         list(pages)
 
 
-def test_a_stream_that_was_deleted_and_made_anew_is_read_on(
-    follow: Follow, db: redis.Redis
-) -> None:
+def test_a_deleted_and_recreated_stream_is_read_further(follow: Follow, db: redis.Redis) -> None:
     fill(db, "q", range(10))
     query = Query(follow("q"))
     query.batch()

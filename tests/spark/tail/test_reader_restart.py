@@ -27,7 +27,7 @@ def own_db(private_server: Server) -> Iterator[redis.Redis]:
 
 
 @pytest.mark.slow
-def test_a_query_that_fails_inside_a_batch_goes_on_though_the_server_restarted(
+def test_a_query_that_fails_inside_a_batch_resumes_after_a_server_restart(
     spark: SparkSession, private_server: Server, own_db: redis.Redis, tmp_path: Path
 ) -> None:
     crash_job.register(spark)

@@ -67,17 +67,17 @@ MARKER: Final = Rule(
 )
 SCHEDULE: Final = Rule(
     "chasqui.schedule-without-spec",
-    "a recurring job is due at times, but nobody knows what to make of it",
+    "a repeatable job is due, but its spec is missing or cannot be read",
     "forget the schedule",
 )
 SPEC: Final = Rule("chasqui.spec-without-schedule", "a recurring job is kept, but never fires")
 BAD_SPEC: Final = Rule("chasqui.undecodable-spec", "a recurring job cannot be read")
 LOCK: Final = Rule(
     "chasqui.lock-for-ever",
-    "who leads will never be replaced, dead or not",
+    "the leader is never replaced, even if it is dead",
     "let it end in five seconds",
 )
-TYPE: Final = Rule("chasqui.key-of-another-type", "somebody else uses the key of a queue")
+TYPE: Final = Rule("chasqui.key-of-another-type", "a key of a queue holds a value of another type")
 
 RULES: Final = (
     *(ENTRY, MEMBER, LETTER, PENDING, MIXED, INDEX, MARKER),

@@ -158,5 +158,5 @@ def _moved(keys: Keys, id: str, reply: Any) -> MoveResult:
 
 def _undone(keys: Keys, id: str, reply: Any) -> tuple[str, UndoResult]:
     if reply is None:
-        raise QueueError(keys.queue, f"queue {keys.queue!r} knows of no redrive {id!r}")
+        raise QueueError(keys.queue, f"queue {keys.queue!r} has no redrive {id!r}")
     return redrives.undone(reply)

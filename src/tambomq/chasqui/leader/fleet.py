@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 class _WakeableLeader(Leader):
-    """A leader that sleeps until it is woken, unless it knows when its next work is due."""
+    """A leader that sleeps until it is woken, or until its next work is due."""
 
     def __init__(self, store: AsyncStore, config: LeaderConfig, tick_ms: int) -> None:
         # `Promoter` and `Scheduler` take a tick where `Leader` takes a lock.
@@ -194,7 +194,7 @@ class Fleet:
         """The first problem of the fleet or of a leader; empty if there is none."""
         silent_s = time.monotonic() - self._last_tick_at
         if silent_s > STUCK_AFTER_S + self._tick_s:
-            return f"nobody has looked after the queues for {silent_s:.0f} s"
+            return f"no leader has checked the queues for {silent_s:.0f} s"
         found = (leader.problem for led in self._led.values() for leader in led.leaders)
         return next(filter(None, found), "")
 

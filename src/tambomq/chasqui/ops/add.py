@@ -56,7 +56,7 @@ _CANCEL = load_script("tambomq.chasqui.ops", "cancel")
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """The limits and options of a queue for those who add jobs."""
+    """The limits and options of a queue for producers."""
 
     max_stream_len: int = MAX_STREAM_LEN
     overflow: str = "refuse"

@@ -1,7 +1,7 @@
 """The latest end of each job, collected from a section of the events stream. No Redis.
 
 The section begins at the newest event and grows at both ends: by new events, and by older ones for
-a caller who asks about a job that may have ended before.
+callers that wait for a job that may have ended before.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ PAGE = 1000
 def first_look_back(job_id: str) -> LookBackLimit:
     """Look back to half a second before the job was made, as far as its id says when.
 
-    A caller who adds a job and waits for it should not have to read old events.
+    A caller that adds a job and waits for it should not have to read old events.
     """
     made_ms = ulid_ms(job_id)
     return LookBackLimit(0, 1) if made_ms is None else LookBackLimit(made_ms - 500)

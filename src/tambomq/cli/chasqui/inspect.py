@@ -123,7 +123,7 @@ def queues(*, group: str, as_json: bool) -> None:
 @group_option
 @every_command
 def counts(names: Sequence[str], *, group: str, as_json: bool) -> None:
-    """Show how many jobs are waiting, active, delayed, dead or repeatable.
+    """Count jobs by state: waiting, active, delayed, dead.
 
     Exit 3 when there is no queue of one of the names.
     """

@@ -115,7 +115,7 @@ class DemoResult:
 
 
 class DemoDisplay:
-    """The place where outcomes are seen as they become."""
+    """Shows the progress of all protocols."""
 
     def __init__(self) -> None:
         self._bars: Any = None

@@ -1,6 +1,6 @@
 """The traffic of ``tambo demo`` through RSMQ and ChasquiMQ. Both delete what they created.
 
-Unless it is to be kept: then a journal tells of it too.
+With --keep they are kept, with a journal.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class _Work:
 
 @contextmanager
 def _silent(logger: str) -> Iterator[None]:
-    """Keep what is told of *logger*'s failures, which are part of the play, off the screen."""
+    """Hide the log of *logger*'s failures: the demo causes them on purpose."""
     handler = logging.NullHandler()
     logging.getLogger(logger).addHandler(handler)
     try:

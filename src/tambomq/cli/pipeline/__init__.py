@@ -11,30 +11,28 @@ from tambomq.cli.lazy import LazyCommand, LazyGroup
 COMMANDS: Final[dict[str, LazyCommand]] = {
     "run": LazyCommand("tambomq.cli.pipeline.run", "run", "Follow queues into the lake."),
     "compact": LazyCommand(
-        "tambomq.cli.pipeline.compact", "compact", "Put the lake's small files together."
+        "tambomq.cli.pipeline.compact", "compact", "Merge the lake's small files."
     ),
     "report": LazyCommand(
         "tambomq.cli.pipeline.report", "report", "Make a page of charts from the lake."
     ),
-    "sql": LazyCommand("tambomq.cli.pipeline.sql", "sql", "Ask queues and the lake in SQL."),
+    "sql": LazyCommand("tambomq.cli.pipeline.sql", "sql", "Query queues and the lake with SQL."),
     "replay": LazyCommand(
-        "tambomq.cli.pipeline.replay", "replay_command", "Send what a lake has kept once more."
+        "tambomq.cli.pipeline.replay", "replay_command", "Send the messages of a lake again."
     ),
     "migrate": LazyCommand(
         "tambomq.cli.pipeline.migrate", "migrate_command", "Move all that is in a queue to another."
     ),
-    "dlq": LazyCommand(
-        "tambomq.cli.pipeline.dlq", "dlq", "Count dead letters, and let them be delivered again."
-    ),
+    "dlq": LazyCommand("tambomq.cli.pipeline.dlq", "dlq", "Count dead letters, and redrive them."),
     "audit": LazyCommand(
-        "tambomq.cli.pipeline.audit", "audit", "Look for damage in what queues keep, and mend it."
+        "tambomq.cli.pipeline.audit", "audit", "Check queues for damage, and repair it."
     ),
     "leases": LazyCommand(
-        "tambomq.cli.pipeline.leases", "leases", "Look at what queries have taken, and end leases."
+        "tambomq.cli.pipeline.leases", "leases", "List the leases of queries, and end them."
     ),
 }
 
 
 @click.group(cls=LazyGroup, entries=COMMANDS)
 def pipeline() -> None:
-    """Archive what passes through queues, look at it, mend it and move it."""
+    """Archive, query, repair and move the messages of queues."""

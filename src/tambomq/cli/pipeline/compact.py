@@ -41,5 +41,5 @@ def compact(*, retain: int | None, lake: Path | None, as_json: bool) -> None:
         rows = counted(done.dropped_rows, "row")
         days = counted(done.dropped_days, "day was", "days were")
         emit(f"{rows} of {days} let go.")
-    deleted = counted(done.deleted, "file that nobody needs was", "files that nobody needs were")
+    deleted = counted(done.deleted, "unused file was", "unused files were")
     emit(f"{deleted} deleted, {counted(done.freed_bytes, 'byte')}.")

@@ -106,9 +106,9 @@ def _show_plan(
     emit(f"would move {waiting} and {delayed} from {source.address} to {target.address}")
     if count.in_flight:
         held = counted(count.in_flight, "is", "are")
-        emit(f"{held} in somebody's hands, and would be waited for")
+        emit(f"{held} in flight, and would be waited for")
     if count.delayed and target.address.protocol == "gomq":
-        emit("GOMQ knows no delays: those that are delayed would stay")
+        emit("GOMQ has no delays: delayed messages would stay")
 
 
 def _show(
@@ -138,9 +138,9 @@ def _show(
     summary = f"{departed} left and {arrived} come since it began"
     emit(f"{summary}, with the same digest {done.arrived.sum:012x}")
     if done.left.in_flight:
-        stay = "stays: somebody has it in hand", "stay: somebody has them in hand"
+        stay = "stays: it is in flight", "stay: they are in flight"
         emit(f"{counted(done.left.in_flight, *stay)}; run it again later")
     if done.left.delayed:
         stay = "stays: it is delayed", "stay: they are delayed"
-        summary = f"{target.address.protocol} knows no delays"
+        summary = f"{target.address.protocol} has no delays"
         emit(f"{counted(done.left.delayed, *stay)}, and {summary}")

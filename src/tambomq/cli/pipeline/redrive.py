@@ -72,7 +72,7 @@ _SAMPLES: Final = 5
 @every_command
 @click.pass_context
 def redrive(ctx: click.Context, /, queue: str, *, as_json: bool, **given: Any) -> None:
-    """Let dead letters of QUEUE (chasqui:orders, rsmq:orders) be delivered again.
+    """Redrive dead letters of QUEUE (chasqui:orders, rsmq:orders).
 
     Each is moved and recorded in one step. After an interrupt the same command with the printed
     --id resumes; another user gives the same --where and --set as well. `dlq undo` moves back what
@@ -166,9 +166,9 @@ def _show(source: Address, done: RedriveResult, *, as_json: bool) -> None:
     else:
         emit(f"moved {done.moved} of {counted(done.selected, 'letter')}")
     if done.held:
-        stay = "stays: somebody is looking at it", "stay: somebody is looking at them"
+        stay = "stays: a consumer has received it", "stay: consumers have received them"
         emit(counted(done.held, *stay))
     if done.refused:
         stay = "stays: it is no job, or does not fit", "stay: they are no jobs, or do not fit"
         emit(counted(done.refused, *stay))
-    emit(f"regret it: tambo pipeline dlq undo {id}")
+    emit(f"undo it: tambo pipeline dlq undo {id}")

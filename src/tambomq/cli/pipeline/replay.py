@@ -58,7 +58,7 @@ _WHAT: Final = ("sent", "dead", "all")
 @master_option
 @every_command
 def replay_command(target: str, *, as_json: bool, **given: Any) -> None:
-    """Send what a lake has kept once more, in the order it had, under new ids.
+    """Send the messages of a lake again, in their order, under new ids.
 
     After an interrupt the same command with the printed --id resumes: nothing is sent twice.
     """

@@ -129,7 +129,7 @@ def receive(
 @base64_option("Print the exact bytes of the body, as base64.")
 @every_command
 def pop(name: str, *, as_base64: bool, as_json: bool) -> None:
-    """Receive the oldest visible message and delete it: nobody will receive it again.
+    """Receive the oldest visible message and delete it: no other consumer receives it.
 
     If the output is lost, so is the message. Exit 3 when nothing is visible.
     """

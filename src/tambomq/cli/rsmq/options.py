@@ -55,7 +55,7 @@ def base64_option(what: str) -> Callable[[Command], Command]:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Return if the answer is yes; without a terminal nobody is asked and nothing is done."""
+    """Return if the answer is yes; without a terminal it is an error."""
     if yes:
         return
     if sys.stdin is None or not sys.stdin.isatty():  # `None`: closed before we started

@@ -215,7 +215,10 @@ def _damage(found: QueueStats) -> Iterator[tuple[int, str]]:
     if found.members_without_body:
         yield found.members_without_body, "listed without a body: receivers skip them"
     if found.bodies_without_member:
-        yield found.bodies_without_member, "bodies not listed: nobody will ever receive them"
+        yield (
+            found.bodies_without_member,
+            "bodies without a scheduled id: no consumer can receive them",
+        )
     if found.stray_fields:
         yield found.stray_fields, "counts and reasons of no message: they only take up room"
 

@@ -247,7 +247,7 @@ def _must(failure: str, client: Rsmq, queue: str, act: Callable[[], bool]) -> No
         if act():
             return
     except InvalidFormat as error:
-        # An id that no message can have. That the queue is missing would be told first.
+        # An id that no message can have. A missing queue would have been reported first.
         client.get_queue_attributes(queue)
         cause = error
     raise Failed(failure) from cause

@@ -27,7 +27,7 @@ UNREADABLE: Final = Rule(
 )
 NO_PEER: Final = Rule(
     "gomq.queue-without-peer",
-    "messages wait for a client that is not known; nobody observes them, nobody takes them back",
+    "messages wait for an unknown peer; they are neither observed nor requeued",
     "know it again: it is disconnected if it stays silent, and what only it had goes back",
 )
 NO_SUBSCRIPTION: Final = Rule(
@@ -41,7 +41,7 @@ UNLISTED: Final = Rule(
 )
 EMPTY: Final = Rule(
     "gomq.subscribed-key-without-consumers",
-    "messages of a key are dispatched, but to nobody",
+    "a key is listed for dispatch, but has no consumers",
     "take the key off the list",
 )
 FORGOTTEN: Final = Rule(
@@ -173,7 +173,7 @@ def _suspects(
 
 
 def _lists(found: Iterable[str], owners: set[tuple[str, str]]) -> Iterator[Finding]:
-    """Yield who waits for whom; names may hold underscores, so each way to read one is tried."""
+    """Yield wrong lists; names may contain underscores, so each way to split one is tried."""
     prefixes = {f"{key}_{consumer}_": (key, consumer) for key, consumer in owners}
     for rest in found:
         places = [place + 1 for place, letter in enumerate(rest) if letter == "_"]

@@ -3,7 +3,7 @@
 A departing peer leaves in one step: its dedicated queue gets no more messages, and is set aside.
 The messages in it are then settled in any number of bounded steps: those that no other peer has or
 will get go back to the main queue. Any process that finds an unsettled key continues with it, so it
-does not matter who began, or whether several do so at once.
+does not matter which process began, or whether several do so at once.
 """
 
 from __future__ import annotations

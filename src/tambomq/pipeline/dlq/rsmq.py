@@ -128,7 +128,7 @@ class RsmqDlq:
         return MoveResult(moved.total, held, refused)
 
     def undo(self, redrive: Redrive) -> UndoResult:
-        """Move back to the dead letters what nobody has received yet."""
+        """Move messages that no consumer has received back to the dead letters."""
         return self._store.follow(
             redrive_ops.undo(self._keys, self._queue, redrive, journal=self._journal)
         )

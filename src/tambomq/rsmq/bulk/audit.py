@@ -22,12 +22,12 @@ _ID: Final = 32
 
 BARE: Final = Rule(
     "rsmq.member-without-body",
-    "an id is scheduled, but its body is gone; whoever receives it gets nothing",
+    "an id is scheduled, but its body is missing; receives skip it",
     "forget the id",
 )
 BODY: Final = Rule(
     "rsmq.body-without-member",
-    "a body is stored, but nobody will ever receive it",
+    "a body is stored, but its id is not scheduled: no consumer can receive it",
     "make it visible now",
 )
 STRAY: Final = Rule(
@@ -55,7 +55,7 @@ LISTED: Final = Rule(
     "a queue is listed, but was never made, or half of it is gone",
     "take it off the list, if nothing is left of it",
 )
-TYPE: Final = Rule("rsmq.key-of-another-type", "somebody else uses the key of a queue")
+TYPE: Final = Rule("rsmq.key-of-another-type", "a key of a queue holds a value of another type")
 
 RULES: Final = (BARE, BODY, STRAY, ODD, SENT, ATTRIBUTE, UNLISTED, LISTED, TYPE)
 _WORDS: Final = {

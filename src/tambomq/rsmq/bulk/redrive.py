@@ -111,7 +111,7 @@ def _moved(queue: str, id: str, reply: Any) -> MoveResult:
 
 def _undone(queue: str, id: str, reply: Any) -> tuple[str, UndoResult]:
     if reply is None:
-        raise QueueError(queue, f"queue {queue!r} knows of no redrive {id!r}")
+        raise QueueError(queue, f"queue {queue!r} has no redrive {id!r}")
     return redrives.undone(reply)
 
 

@@ -176,7 +176,7 @@ CHASQUI_RESULTS: Final = Columns(
     Column("queue", TEXT, "the queue the job was in"),
     Column("id", TEXT, "the job's id"),
     Column("payload", BYTES, "what its handler returned, as MessagePack"),
-    Column("expires_at", TIME, "when it is forgotten; null for never"),
+    Column("expires_at", TIME, "when it expires; null for never"),
 )
 
 CHASQUI_PENDING: Final = Columns(

@@ -90,7 +90,7 @@ def test_entries_of_others_show_as_far_as_they_can(
     assert row["name"] == "\ufffd"
 
 
-def test_sql_asks_all_journals_and_only_for_the_time_it_wants(
+def test_sql_reads_all_journals_and_only_the_time_range(
     spark: SparkSession, server: Server, db: redis.Redis
 ) -> None:
     for queue in ("a", "b"):

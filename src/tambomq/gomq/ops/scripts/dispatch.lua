@@ -72,7 +72,7 @@ end
 for place, list in ipairs(lists) do
   local reply = redis.pcall('RPUSH', list, unpack(run))
   if type(reply) == 'table' and reply.err then
-    -- Undo the copies made so far, so that nobody gets them twice. The peer that cannot receive stops
+    -- Undo the copies made so far, so that no peer gets them twice. The peer that cannot receive stops
     -- its key until it is disconnected.
     for done = 1, place - 1 do
       redis.call('LTRIM', lists[done], 0, -#run - 1)
