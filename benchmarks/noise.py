@@ -17,7 +17,7 @@ QUIET_BELOW = 0.10
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Seconds of processor time up to a moment: of everybody, and of *pids*."""
+    """Seconds of processor time up to a moment: of all processes, and of *pids*."""
 
     at_s: float
     all_s: float

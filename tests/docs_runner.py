@@ -305,7 +305,7 @@ def is_installed(tool: str) -> bool:
 
 
 def redirect(patch: pytest.MonkeyPatch, server: Server) -> None:
-    """Let clients of this process who want the default address have *server* instead."""
+    """Redirect clients of this process from the default address to *server*."""
 
     def endpoint(url: str | connect.Endpoint, **options: Any) -> connect.Endpoint:
         found = connect.endpoint(url, **options)

@@ -78,7 +78,7 @@ def test_the_time_is_whole_seconds_since_1970(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Clocks on the wall as in Berlin, whether or not this machine knows where that is."""
+    """The time zone of Berlin, even on a machine without tzdata."""
     with monkeypatch.context() as patch:
         patch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
         time.tzset()

@@ -24,7 +24,7 @@ _PASSWORD: Final = re.compile(r"(://[^\s:/@]*:)\S*@")
 _IN_QUERY: Final = re.compile(r"([?&](?:password|token)=)[^&\s]*", re.IGNORECASE)
 _INDENT: Final = "  | "
 _DELETE: Final = 0x7F
-# Attributes that every record has. What is left are the fields that `extra` gave.
+# Attributes that every record has. All others are fields from `extra`.
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 

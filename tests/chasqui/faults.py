@@ -214,7 +214,7 @@ class BadLine(Proxy):
 
 
 def cut_all(db: redis.Redis) -> None:
-    """Let the server hang up on everybody but this client."""
+    """Make the server close all connections but this one."""
     db.client_kill_filter(_type="normal", skipme=True)
 
 

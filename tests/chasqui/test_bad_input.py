@@ -45,7 +45,7 @@ def circular() -> Any:
 
 
 class Odd:
-    """Nothing that MessagePack knows."""
+    """A type that MessagePack cannot encode."""
 
 
 # ── payloads ─────────────────────────────────────────────────────────────────

@@ -34,7 +34,7 @@ HOUR_MS = 3_600_000
 
 @pytest.fixture(params=kinds("valkey", "redis8"))
 def either_server(request: pytest.FixtureRequest, running: Callable[[str], Server]) -> Server:
-    """A server that knows nothing special, and one that knows all, with nothing in it."""
+    """An empty server without optional features, and one with all."""
     server = running(request.param)
     with redis.Redis.from_url(server.url) as admin:
         admin.flushall()

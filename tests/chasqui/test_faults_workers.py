@@ -53,7 +53,7 @@ def stats(db: redis.Redis, consumer: str) -> WorkerStats:
 
 
 class Producer:
-    """Adds *per_s* jobs a second from a thread, and knows which were confirmed."""
+    """Adds *per_s* jobs a second from a thread, and lists those that were confirmed."""
 
     def __init__(self, url: str, per_s: int) -> None:
         self._queue, self._batch = BlockingQueue(QUEUE, redis_url=url), per_s // 20

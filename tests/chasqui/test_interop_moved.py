@@ -24,7 +24,7 @@ chasquis, scene, _ = fixtures.chasqui
 AT_ONCE = {"kind": "fixed", "delay_ms": 1, "jitter_ms": 0}
 HOUR_MS = 3_600_000
 IDLE_MS = 60_000
-"""What was in somebody's hands is anybody's after the move."""
+"""Messages that were in flight can be received by any consumer after the move."""
 
 
 @pytest.fixture

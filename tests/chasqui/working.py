@@ -99,7 +99,7 @@ def main() -> None:
 
 
 async def completed(worker: Worker, count: int) -> None:
-    """Return when *worker* has ended *count* jobs, and the server knows."""
+    """Return when *worker* has ended *count* jobs and settled them."""
     await eventually_async(lambda: worker.stats.completed >= count, within_s=20)
 
 

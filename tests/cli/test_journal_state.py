@@ -1,4 +1,4 @@
-"""Journals on the command line: written where it sends, told where it counts."""
+"""Journals on the command line: written by sends, shown by counts."""
 
 from __future__ import annotations
 

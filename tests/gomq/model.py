@@ -52,7 +52,7 @@ class Broker:
         return new
 
     def receivers(self, key: str) -> list[Member]:
-        """All who are there to receive *key*."""
+        """The connected receivers of *key*."""
         consumers = self.consumers.get(key, ())
         return [Member(c, p) for c in consumers for p in self.peers.get(c, ())]
 
@@ -74,7 +74,7 @@ class Broker:
             self.waiting[key, member] += run
 
     def observe(self, member: Member, limit: int, acked: str) -> dict[str, list[str]]:
-        """Pop up to *limit* messages of each key; who wants none changes nothing."""
+        """Pop up to *limit* messages of each key; a limit of 0 changes nothing."""
         if limit:
             self._settle(member, acked)
             for key, messages in self._unhand(member).items():

@@ -1,4 +1,4 @@
-"""A GOMQ server in a process of its own, for tests that kill it. Told in JSON.
+"""A GOMQ server in a process of its own, for tests that kill it. Configured in JSON.
 
 Prints its port when it serves. Ends when its stdin does, so it never outlives its test.
 """

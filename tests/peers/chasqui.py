@@ -21,7 +21,7 @@ SOON: dict[str, Any] = {"read_block_ms": 100}
 
 
 class Ran(NamedTuple):
-    """A run of a handler, as it told itself."""
+    """A run of a handler, as the handler recorded it."""
 
     worker: str
     id: str
@@ -42,7 +42,7 @@ class Party:
         return self.name.startswith("ours")
 
     def open(self, url: str, queue: str, **options: Any) -> None:
-        """Turn to *queue*; ours speaks the engine's dialect unless told otherwise."""
+        """Turn to *queue*; ours uses the engine's dialect by default."""
         self._ask("open", url, queue, **self._speaking(options))
 
     def do(self, method: str, *args: Any, **options: Any) -> Any:
@@ -94,7 +94,7 @@ class Party:
 
 
 class Pair(NamedTuple):
-    """Who adds jobs and who runs them."""
+    """The engines that add jobs and run them."""
 
     producer: Party
     consumer: Party
@@ -124,7 +124,7 @@ class Chasquis:
         return self._started[name]
 
     def kill(self, name: str) -> None:
-        """End a party as a crash would; who asks for it again gets a new one."""
+        """Kill a party; the next `get` starts a new one."""
         self._started.pop(name).kill()
 
 

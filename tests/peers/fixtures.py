@@ -29,7 +29,7 @@ QUICK = (*OURS, *FOREIGN)
 """The clients that take a millisecond or so for an operation; a command takes hundreds."""
 
 WAYS = (("ours", "theirs"), ("theirs", "ours"))
-"""Who produces and who consumes, in ChasquiMQ."""
+"""The engines that produce and consume, in ChasquiMQ."""
 
 COMMANDS = ("rsmqctl", "ours-rsmqctl")
 
@@ -104,7 +104,7 @@ class Peers:
         return peer
 
     def command(self, name: str) -> Command:
-        """A client that is a command; it knows the default namespace only."""
+        """A client that is a command; it supports the default namespace only."""
         if name == "ours-rsmqctl":
             code = "from tambomq.cli.rsmq.rsmqctl import main; main()"
             return Command([sys.executable, "-c", code], self.server.url)

@@ -32,7 +32,7 @@ Seen = Callable[[], bool]
 
 
 class KillingProxy:
-    """Another address of a server, at which whoever comes can be killed."""
+    """A proxy of a server whose clients can be killed at any call."""
 
     def __init__(self, url: str) -> None:
         at = urlsplit(url)
@@ -45,7 +45,7 @@ class KillingProxy:
         self._threads[0].start()
 
     def close(self) -> None:
-        """End; who is still connected must be gone by then."""
+        """Stop; all clients must have disconnected by then."""
         self._listening.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join(WITHIN_S)
@@ -114,7 +114,7 @@ def _started(way: KillingProxy, log: Path, *words: str) -> Iterator[subprocess.P
 
 
 def killed(way: KillingProxy, log: Path, seen: Seen, *words: str, heard: bool = UNHEARD) -> str:
-    """Run a command until *seen* is true, and kill it there; return what it told of itself."""
+    """Run a command until *seen* is true, and kill it there; return its output."""
     with _started(way, log, *words) as process:
         way.kills(process.pid, seen, heard=heard)
         assert process.wait(WITHIN_S) == -signal.SIGKILL, log.read_text()[-2000:]

@@ -1,4 +1,4 @@
-"""Steps of those who write into a lake, without Spark, and what has to hold after each."""
+"""Steps of writers of a lake, without Spark, and the invariants after each."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def small_disk(path: Path) -> Iterator[Disk]:
 
 @contextmanager
 def limited_disk(path: Path) -> Iterator[Disk]:
-    """A disk at *path* by a limit, which needs nobody's leave; it is lifted at the end."""
+    """A small disk at *path* by a file size limit, which needs no privileges; lifted at the end."""
     path.mkdir()
     disk = Limited(path)
     try:

@@ -1,4 +1,4 @@
-"""``tambo pipeline`` as somebody sees it who sits at a terminal, and presses keys."""
+"""``tambo pipeline`` on a terminal: what is shown, and the effect of keys."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_each_run_adds_what_is_new_once(server: Server, db: redis.Redis, tmp_pat
 
 
 def ran(server: Server, home: Path) -> None:
-    """Run the pipeline as somebody who has followed the guide."""
+    """Run the pipeline as the guide describes."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     env = environment(PATH=path, JAVA_HOME=java.home(os.environ), REDIS_URL=server.url)
     code, out, err = run(shlex.split(COMMAND), home, env)

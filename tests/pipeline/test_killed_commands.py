@@ -124,7 +124,7 @@ def _stored(db: redis.Redis, protocol: str) -> list[bytes]:
 
 
 def _digest(stored: list[bytes]) -> str:
-    """What is told of *stored*: the low 48 bits of a sum of the first six bytes of their SHA-1."""
+    """The checksum of *stored*: the low 48 bits of a sum of the first six bytes of their SHA-1."""
     total = sum(
         int.from_bytes(hashlib.sha1(each, usedforsecurity=False).digest()[:6]) for each in stored
     )

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.timeout(600)]
 
 COUNT = 4000
 ALL_POINTS = ((1, UNHEARD), (COUNT // 2, HEARD), (COUNT, UNHEARD))
-"""How far it has come when it is killed, and whether it knows."""
+"""Progress of a command when it is killed, and whether it has reported it."""
 JOBS_POINTS, MESSAGE_POINTS, REPLAY_POINTS = (
     sampling.some(f"killed {what}", ALL_POINTS, 1) for what in ("jobs", "messages", "replay")
 )

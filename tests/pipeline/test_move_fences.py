@@ -36,7 +36,7 @@ def queues(server: Server, db: redis.Redis) -> Queues:
 
 @pytest.fixture
 def end(server: Server) -> Iterator[Callable[[str], QueueEndpoint]]:
-    """A queue by its address, on a connection of its own: who is killed takes none along."""
+    """A queue by its address, on a connection of its own, so that a kill affects no other."""
     stores: list[Store] = []
 
     def opened(name: str) -> QueueEndpoint:

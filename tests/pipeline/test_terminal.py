@@ -116,7 +116,7 @@ def test_one_message_is_moved_and_one_stays(server: Server, rsmq: Rsmq) -> None:
 
 
 def piped(server: Server, *words: str) -> tuple[str, str]:
-    """Run a command whose output somebody else reads; return both."""
+    """Run a command whose output another process reads; return both."""
     env = {**clean_environment(), "TAMBO_REDIS_URL": server.url}
     done = subprocess.run([*COMMAND, *words], env=env, capture_output=True, check=True, text=True)
     return done.stdout, done.stderr

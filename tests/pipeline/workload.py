@@ -38,7 +38,7 @@ T = TypeVar("T")
 _EVERYTHING = 1 << 40
 _CHUNK = 50
 _UNHEARD = 0.1
-"""So many messages nobody receives, and of those received so many die."""
+"""The share of messages that are never received, and of received ones that die."""
 _NAMES = ("email", "invoice", "resize", "")
 _RULES = RetryPolicy(max_attempts=3)
 _OUTCOMES = {
@@ -176,7 +176,7 @@ class Workload:
 
 
 class Jobs:
-    """One queue of ChasquiMQ with all who use it: a producer, a leader and a worker."""
+    """One queue of ChasquiMQ with a producer, a leader and a worker."""
 
     def __init__(self, store: Store, queue: str, dice: random.Random, *, announce: bool) -> None:
         self._retried: list[bytes] = []

@@ -26,7 +26,7 @@ _CLOCKS = {"monotonic", "perf_counter", "process_time"}
 
 
 def other_marks(root: Path) -> list[str]:
-    """A mark that nobody defined here selects nothing, or means two things."""
+    """A mark that is not defined here selects nothing, or means two things."""
     return [
         f"{name}:{node.lineno} uses the mark {node.attr!r}, which is none of {sorted(OURS)}"
         for name, module in tree.modules(root, "tests/")

@@ -1,4 +1,4 @@
-"""Finding and reading the files of a repository, whether git knows it or not."""
+"""Finding and reading the files of a repository, with or without git."""
 
 from __future__ import annotations
 

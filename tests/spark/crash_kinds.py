@@ -46,7 +46,7 @@ class CrashKind(Protocol):
         """All that waits in a queue."""
 
     def left(self, db: Any, queue: str, lease: str) -> int:
-        """How many are there, or are anybody's."""
+        """How many messages are in the queue or can be claimed."""
 
     def ledger(self, queue: str, lease: str) -> str:
         """The key of the ledger."""

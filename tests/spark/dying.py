@@ -32,7 +32,7 @@ class InjectedCrash(BaseException):
 
 
 def first_time(folder: str | Path, what: str) -> bool:
-    """Whether nobody has asked this before."""
+    """Whether this is the first call."""
     try:
         os.close(os.open(Path(folder) / what, os.O_CREAT | os.O_EXCL))
     except FileExistsError:
@@ -62,7 +62,7 @@ def raises(point: str, batch: int = 1) -> Event:
 
 
 def holds(point: str, batch: int = 1) -> Event:
-    """Somebody who is held."""
+    """A process that is paused at a point."""
     return Event(point, batch, "hold")
 
 
@@ -90,7 +90,7 @@ class CrashPlan:
         return all(Path(self.folder, each.name).exists() for each in self.events)
 
     def is_held(self) -> bool:
-        """Whether all have come who are to be held."""
+        """Whether all processes have reached their points."""
         held = [each.name for each in self.events if each.act == "hold"]
         return all(Path(self.folder, name).exists() for name in held)
 
@@ -110,7 +110,7 @@ class CrashPlan:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def release(self) -> None:
-        """Let go of whoever is held."""
+        """Resume all paused processes."""
         for event in self.events:
             self._released(event).touch()
 
@@ -214,7 +214,7 @@ class Job:
 
 
 def run(module: str, folder: Path, args: Any, *, within_s: float = 300) -> tuple[int, str]:
-    """The job's end: its status, and what it told."""
+    """The job's exit status and its output."""
     with Job(module, folder, args) as job:
         status = job.wait(within_s)
     return status, job.log.read_text()[-6000:]

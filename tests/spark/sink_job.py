@@ -1,4 +1,4 @@
-"""Jobs that die, or fail, while they write: a process for `test_sink_crash`. Told in JSON.
+"""Jobs that die, or fail, while they write: a process for `test_sink_crash`. Configured in JSON.
 
 Without *retry*, it streams the files in <folder>/in to the queue ``q``, and comes by *doom*. With
 it, it writes 10,000 rows at once, and each task fails the first time, half-way.

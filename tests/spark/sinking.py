@@ -22,12 +22,12 @@ SINKS = {
     "tambo": tambo_sink.sink,
 }
 NEEDED: dict[str, dict[str, str]] = {"tambo": {"protocol": "rsmq"}}
-"""What a format wants to be told, whatever is written."""
+"""The options that every format requires for a write."""
 BODY = {"rsmq": "body", "chasqui": "payload", "gomq": "payload", "tambo": "body"}
 
 
 class Context:
-    """What a task knows about itself."""
+    """The identity of a task."""
 
     def __init__(self, partition: int = 0, query: str = "query", batch: int = 0) -> None:
         self._partition = partition

@@ -1,4 +1,4 @@
-"""Streams that are followed, of which nothing is consumed, for tests that kill who follows."""
+"""Streams that are followed, without consuming, for tests that kill the reader."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def read_here(source: str, url: str, **options: str) -> list[Any]:
 
 
 def line(error: pytest.ExceptionInfo[PySparkException]) -> str:
-    """What is told, up to where Spark goes on about the query; one line, and nobody's code."""
+    """The error text before Spark's own part: one line, without a traceback."""
     text = str(error.value).partition("=== Streaming Query ===")[0]
     assert "Traceback" not in text
     assert "During handling" not in text

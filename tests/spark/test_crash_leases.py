@@ -16,7 +16,7 @@ from tests.spark.dying import Job, holds, run
 ROWS = 1000
 TAKEN = 300
 LEASE = {"leaseSeconds": 2, "maxRowsPerBatch": ROWS, "partitions": 1}
-"""One task: who holds it holds all that a query would do."""
+"""One task: to pause it is to pause the whole query."""
 WITHIN_S = 300
 
 pytestmark = [

@@ -193,7 +193,7 @@ def settle(cluster: Cluster, key: str, home: int) -> None:
 
 
 def is_known_at(cluster: Cluster, node: int, key: str, home: int) -> bool:
-    """Whether *node* knows that the key is at home there."""
+    """Whether *node* owns the slot of the key."""
     try:
         cluster.ask(node, "EXISTS", key)
     except redis.exceptions.MovedError as moved:

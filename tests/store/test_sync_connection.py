@@ -160,7 +160,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
 
 @pytest.fixture(scope="module")
 def secured(ours: Certificate) -> Iterator[Server]:
-    """A server that speaks TLS, with those alone who show a certificate of its authority."""
+    """A TLS server that requires client certificates of its CA."""
     if (binary := binaries.debian_redis()) is None:
         pytest.skip("no redis-server on PATH, and it cannot be installed unasked")
     with Server(binary, "--tls-auth-clients", "yes", certificate=ours) as server:

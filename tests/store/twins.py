@@ -84,7 +84,7 @@ def incr(key: str = "count") -> Call[int]:
 
 
 def add(member: str, key: str = "members") -> Call[str]:
-    """What anybody may repeat. Its reply says whose it is."""
+    """A repeatable call whose reply identifies it."""
     return Call(ADD, (key,), (member,), decode=bytes.decode, repeatable=True)
 
 

@@ -47,7 +47,7 @@ INTERRUPTED: Final = 130
 # json.dumps escapes the first 32 control characters, but not these; lone surrogates cannot be
 # encoded at all.
 _UNSAFE_IN_JSON: Final = re.compile("[\x7f-\x9f\ud800-\udfff]")
-# What makes a spreadsheet compute, also as an East Asian keyboard writes it.
+# Characters that start a formula in a spreadsheet, with their full-width forms.
 _FORMULAS: Final = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # noqa: RUF001
 _NUMERAL: Final = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?", re.ASCII)
 # A pipe has no width: wide enough that no table is ever cut for it.
@@ -58,7 +58,7 @@ Command = TypeVar("Command", bound=Callable[..., object])
 
 
 class NothingThere(Exception):
-    """There was nothing to answer with: exit 3. The text, if any, goes to stderr."""
+    """The result is empty: exit 3. The text, if any, goes to stderr."""
 
 
 @dataclasses.dataclass(slots=True)

@@ -150,7 +150,7 @@ def move(key: str, id: str) -> str:
 
 
 def transit(key: str, id: str) -> str:
-    """What has left the main queue and may not have arrived yet."""
+    """List of messages in transit: taken from the main queue, maybe not in the target yet."""
     return f"{TRANSIT}{check_lease(id)}:{key}"
 
 

@@ -82,7 +82,7 @@ class JournalPolicy:
         return None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Let Spark send it to executors; the cache stays here."""
+        """Pickle without the cache: Spark sends it to executors."""
         make = partial(JournalPolicy, within=self._within)
         return make, (self.protocol, self.patterns, self.bounds)
 

@@ -88,7 +88,7 @@ class BrokerComponent:
         await (asyncio.Event().wait() if watch is None else watch())
 
     async def check(self) -> None:
-        """Let the server check itself."""
+        """Run the server's own check."""
         await self._server.check()
 
     async def metrics(self) -> Sequence[Metric]:

@@ -14,7 +14,7 @@ class ServedEndpoint:
     name: str
     address: str
     about: str
-    """What answers there."""
+    """The name of the service there."""
     try_it: str = ""
     """A command that shows that it works."""
     advice: str = ""

@@ -27,7 +27,7 @@ _WORDS: Final = {
 
 
 class ValueType(Protocol):
-    """What a value must look like."""
+    """A type of setting: how its values are parsed and written."""
 
     metavar: str
     """The placeholder of its flag."""

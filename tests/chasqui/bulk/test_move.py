@@ -36,7 +36,7 @@ def arrived(store: Store, keys: Keys, number: int) -> None:
 
 
 def moved(db: redis.Redis, keys: Keys) -> list[tuple[str | None, str]]:
-    """Return the id and the name of each job that is told to have been moved."""
+    """Return the id and the name of each job that the journal reports as moved."""
     found = [event for event in events(db, keys) if event.name == "moved"]
     return [(event.job_id, event.job_name) for event in found]
 

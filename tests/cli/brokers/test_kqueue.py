@@ -62,7 +62,7 @@ def listening(served: Served, *queues: str | bytes) -> Iterator[Consumer]:
 def sending(
     served: Served, *messages: tuple[str | bytes, str | bytes], subscriptions: int = 1
 ) -> Iterator[None]:
-    """Send *messages* as soon as somebody has so many *subscriptions*."""
+    """Send *messages* as soon as there are this many *subscriptions*."""
     # Whoever consumed before may not have left yet.
     served.comes_to(lambda stats: stats.subscriptions == 0)
 

@@ -1,4 +1,4 @@
-"""Messages that leave a main queue for another: the key's journal, if any, tells so at once."""
+"""Messages that leave a main queue for another: the key's journal, if any, records it too."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def take(store: Store, bounds: JournalBounds = DEFAULT_BOUNDS) -> MoveBatch:
 
 
 def moved(db: redis.Redis) -> list[bytes]:
-    """Return the ids of those that are told to have been moved."""
+    """Return the ids of the messages that the journal reports as moved."""
     found: Any = db.xrange(JOURNAL.journal)
     entries = [fields for _, fields in found if fields[b"e"] == b"moved"]
     assert all(list(each) == [b"o", b"e", b"id", b"ts"] for each in entries)

@@ -1,4 +1,4 @@
-"""The gRPC server, mostly seen by a client that knows only the protocol."""
+"""The gRPC server, mostly tested with a client of the bare protocol."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ ALL = sources.select_queues(())
 
 @pytest.fixture
 def queues(server: Server, db: redis.Redis) -> Iterator[Rsmq]:
-    """Jobs that nobody announced, messages without a journal, and some with one."""
+    """Jobs without events, messages without a journal, and some with one."""
     with BlockingQueue("mail", redis_url=server.url) as queue:
         queue.add_bulk([{"name": "send", "data": n} for n in range(5)])
         queue.add("send", 6, delay_ms=3_600_000)

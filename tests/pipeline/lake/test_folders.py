@@ -1,4 +1,4 @@
-"""Queues of any name are taken into the lake, and stop it for nobody."""
+"""Queues of any name are read into the lake, and none stops the pipeline."""
 
 from __future__ import annotations
 

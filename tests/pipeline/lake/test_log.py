@@ -1,4 +1,4 @@
-"""The log of a lake: entries that are there as a whole or not at all, whoever else writes."""
+"""The log of a lake: entries are written completely or not at all, with any number of writers."""
 
 from __future__ import annotations
 

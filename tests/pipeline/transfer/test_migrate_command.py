@@ -1,4 +1,4 @@
-"""``tambo pipeline migrate`` tells what it would do, what it did, and what it left."""
+"""``tambo pipeline migrate`` prints what it would do, what it did, and what it left."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def record(n: int, protocol: str = "rsmq", **others: Any) -> RecordedMessage:
 
 
 class Clock:
-    """Time that passes only while somebody sleeps."""
+    """A clock that advances only during sleeps."""
 
     def __init__(self) -> None:
         self.slept: list[float] = []

@@ -1,4 +1,4 @@
-"""Messages that leave a queue for another: its journal, if any, tells so in the same step."""
+"""Messages that leave a queue for another: its journal, if any, records it in the same step."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def take(
 
 
 def moved(db: redis.Redis, journal: JournalKeys = JOURNAL) -> list[str]:
-    """Return the ids of those that are told to have been moved."""
+    """Return the ids of the messages that the journal reports as moved."""
     found: Any = db.xrange(journal.journal)
     entries = [fields for _, fields in found if fields[b"e"] == b"moved"]
     assert all(list(each) == [b"o", b"e", b"id", b"ts"] for each in entries)

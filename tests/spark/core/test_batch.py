@@ -35,7 +35,7 @@ NOWHERE = RedisTarget("redis://127.0.0.1:1")
 
 @pytest.fixture(autouse=True)
 def _tracebacks() -> Iterator[None]:
-    """Errors of ours are told without their way, which the other tests want to see."""
+    """Undo `one_line_errors` after the test: others check tracebacks."""
     yield
     if hasattr(sys, "tracebacklimit"):
         del sys.tracebacklimit
@@ -127,7 +127,7 @@ def test_queues_that_are_filtered_out_are_not_even_cut() -> None:
 
 
 class Twice(Made):
-    """A table that tells each name twice."""
+    """A table that lists each name twice."""
 
     def names(self, store: Store) -> Iterator[str]:
         yield from [*super().names(store)] * 2

@@ -22,7 +22,7 @@ streams = st.sets(st.tuples(moments, sequences), min_size=1, max_size=200)
 
 
 def around(ids: list[int], ms: int) -> Around:
-    """What a server tells about a point."""
+    """A server's reply about a point of a stream."""
     place = bisect_left(ids, ms << 64)
     before = ids[place - 1] if place else None
     return before, ids[place] if place < len(ids) else None

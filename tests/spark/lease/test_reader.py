@@ -59,7 +59,7 @@ def abandoned(make: Make, queue: Rsmq) -> dict[str, Any]:
 
 
 def lapse(db: redis.Redis, queue: Rsmq) -> None:
-    """As if nobody had renewed for so long that all messages are visible."""
+    """Make all messages visible, as after a lease that was not renewed for long."""
     is_over(db, "until", "hidden_until")
     for message in queue.peek_messages("q", 1000):
         db.zadd(KEYS.messages("q"), {message.id: 1})

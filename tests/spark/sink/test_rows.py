@@ -26,7 +26,7 @@ FIELDS = (Field("body", "STRING or BINARY", sink_rows.as_bytes), Field("queue", 
 
 @pytest.fixture(autouse=True)
 def tracebacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is told in one line is so for the rest of a process: here, of a test."""
+    """Undo `one_line_errors`, which lasts for the process, after each test."""
     monkeypatch.setattr(sys, "tracebacklimit", 1000, raising=False)
 
 

@@ -47,7 +47,7 @@ FENCE = KEYS.fence("q", "query")
 
 @pytest.fixture(autouse=True)
 def tracebacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is told in one line is so for the rest of a process: here, of a test."""
+    """Undo `one_line_errors`, which lasts for the process, after each test."""
     monkeypatch.setattr(sys, "tracebacklimit", 1000, raising=False)
 
 

@@ -38,7 +38,7 @@ class ChasquiLeaseAdminOps:
         return lease_calls.list_leases(keys.leases, look_up)
 
     def release(self, queue: str, lease: str, *, dead_holder: str = "") -> Plan[int]:
-        """Let workers claim the jobs of a lease without a live holder now; how many.
+        """Release the jobs of a lease without a live holder, for workers to claim; how many.
 
         Its query, should it come back, finds them lost. Raises `LeaseTaken` while the lease is
         held, unless by *dead_holder*.

@@ -70,7 +70,7 @@ class Leader:
         await self._store.run(leader_ops.resign(self._config, self._lock))
 
     def close(self) -> None:
-        """Let `run` end and release the lock."""
+        """Stop `run`, which releases the lock."""
         self._closed.set()
 
     def _log_failure(self, error: Exception) -> None:

@@ -64,7 +64,7 @@ def pause(keys: Keys) -> Call[bool]:
 
 
 def resume(keys: Keys) -> Call[bool]:
-    """Let workers start jobs again; false if the queue was not paused."""
+    """Resume the queue; false if it was not paused."""
     return Call(_RESUME, (keys.paused, keys.requests), (ulid(0),), bool, repeatable=True)
 
 

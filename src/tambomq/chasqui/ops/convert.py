@@ -31,7 +31,7 @@ _UNKNOWN: Final = "?"
 
 
 def signs(keys: Keys) -> Call[int]:
-    """Ask whether a released engine shares the queue: 0 no, 1 yes, 2 yes, and `convert` it."""
+    """Detect a released engine on the queue: 0 no, 1 yes, 2 yes, and run `convert`."""
     return Call(_DETECT_ENGINE, (keys.stream, *keys.signs), (), int, repeatable=True)
 
 

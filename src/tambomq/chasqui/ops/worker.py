@@ -215,7 +215,7 @@ def bury(
 
 
 def limit(keys: Keys, max_jobs: int, duration_ms: int, wanted: int) -> Call[tuple[int, int]]:
-    """Ask the rate limiter: how many of *wanted* jobs may start, and ms to wait for the others."""
+    """Return how many of *wanted* jobs the rate limiter allows now, and ms until the next ones."""
     args = (max_jobs, duration_ms, wanted)
     return Call(_LIMIT, (keys.limiter,), args, tuple)
 

@@ -72,7 +72,7 @@ async def _watch(client: AsyncGomqClient, name: str, plan: DemoPlan, outcome: De
 
 
 async def _leave(client: AsyncGomqClient, key: str, name: str) -> None:
-    # What remains is found by `_forget`.
+    # `_forget` deletes the rest.
     with suppress(BrokerError):
         await client.unsubscribe(key, name)
     await client.close()

@@ -70,7 +70,7 @@ class DemoResult:
     sent: int = 0
     received: int = 0
     notes: dict[str, int] = field(default_factory=dict)
-    """What else is counted."""
+    """Further counters."""
     wrong: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -181,7 +181,7 @@ def _bars() -> Any:
         TextColumn("{task.description:8}"),
         BarColumn(),
         MofNCompleteColumn(),
-        # What a server says may hold brackets, which are no markup.
+        # Brackets in a server's text are no markup.
         TextColumn("{task.fields[said]}", markup=False),
         console=Console(stderr=True),
     )

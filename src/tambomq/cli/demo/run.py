@@ -46,7 +46,7 @@ async def missing(plan: DemoPlan) -> dict[str, str]:
 
 
 async def perform(plan: DemoPlan, protocols: Sequence[str]) -> list[DemoResult]:
-    """Let traffic run through *protocols* and return what has become of it.
+    """Send traffic through *protocols* and return the results.
 
     SIGINT and SIGTERM cancel it; what was made is deleted all the same.
     """

@@ -1,4 +1,4 @@
-"""``tambo pipeline sql``: ask queues and the lake in SQL."""
+"""``tambo pipeline sql``: query queues and the lake with SQL."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def sql(  # noqa: PLR0913  (its options)
     master: str | None,
     as_json: bool,
 ) -> None:
-    """Ask queues as they are now, and the lake, in the SQL of Spark.
+    """Query queues as they are now, and the lake, with Spark SQL.
 
     Reading consumes nothing. Tables of the lake are there once `tambo pipeline run` has filled it.
     """

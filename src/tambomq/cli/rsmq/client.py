@@ -78,7 +78,7 @@ def open_store() -> Store:
 
 
 def server_time_ms() -> int:
-    """Ask the server for its clock: the one that says what is visible."""
+    """Return the server's time, which decides what is visible."""
     return open_store().run(Call("TIME", (), (), _milliseconds, repeatable=True))
 
 

@@ -25,7 +25,7 @@ def duration(ms: int) -> str:
 
 
 def state(message: Message, now_ms: int) -> str:
-    """Tell why a message can be received at *now_ms*, or why not."""
+    """Return the state of a message at *now_ms*: why it can be received or not."""
     if message.visible_at <= now_ms:
         return "visible"
     return "hidden" if message.rc else "delayed"

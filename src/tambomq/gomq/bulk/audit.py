@@ -66,7 +66,7 @@ _WORDS: Final = {
 
 
 class KeySpace(msgspec.Struct):
-    """What is there of GOMQ: the names of keys, without what they begin with."""
+    """The keys of GOMQ in Redis, by prefix, as names without it."""
 
     queues: list[str] = []
     consumers: list[str] = []

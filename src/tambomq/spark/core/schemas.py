@@ -1,4 +1,4 @@
-"""Every table's columns, and what stands in each. docs/reference/spark.md shows the same."""
+"""The columns of every table, with descriptions. docs/reference/spark.md shows the same."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def _start_java(asked: Mapping[str, str]) -> None:
 
 @contextmanager
 def without_fork() -> Iterator[None]:
-    """Let PySpark start Java without running Python code in a forked copy of this process.
+    """Make PySpark start Java without running Python code in a forked copy of this process.
 
     With gRPC in use, such a copy (PySpark's ``preexec_fn``) was seen to crash before it became
     Java, with gRPC complaining about a closed socket.

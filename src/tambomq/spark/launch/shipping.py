@@ -27,7 +27,7 @@ _STREAMS: Final = "streaming_job"
 
 
 def ship(spark: SparkSession) -> None:
-    """Let the workers of *spark* read and write all formats. Idempotent."""
+    """Ship the code of all formats to the workers of *spark*. Idempotent."""
     context = spark.sparkContext
     package = zipped()
     if any(each.endswith(f"/{package.name}") for each in context.listFiles):

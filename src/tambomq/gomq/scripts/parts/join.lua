@@ -11,7 +11,7 @@ local function join(tally, list)
   end
 end
 
--- Let all peers of a consumer receive a key that it did not receive before.
+-- Subscribe all peers of a consumer to a key that is new to it.
 local function join_all(tally, peers, list_of)
   local count = redis.call('HGET', tally, 'dispatched') or 0
   for first = 1, #peers, 500 do
