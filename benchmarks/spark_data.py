@@ -30,7 +30,7 @@ for n = tonumber(ARGV[1]), tonumber(ARGV[2]) - 1 do
     'reason', 'retries_exhausted', 'detail', 'TimeoutError: no answer from card ' .. n)
 end"""
 
-# As a worker tells them: each job is active, then completed.
+# The events of a worker: each job is active, then completed.
 _EVENTS: Final = """
 for n = tonumber(ARGV[1]), tonumber(ARGV[2]) - 1 do
   local id, ts = string.format('%026d', n - n % 2), string.format('%.0f', ARGV[3] + n)

@@ -88,7 +88,7 @@ def write(order: Mapping[str, Any]) -> dict[str, float]:
     """Append rows to a queue."""
     body = f.lit(order["body"])
     if order["format"] != "chasqui":
-        # There a text is packed, as it is by who compares.
+        # Text is packed there, as the peer does.
         body = body.cast("binary")
     # Made before the clock starts, and for both cores.
     rows = (

@@ -75,7 +75,7 @@ class Compared(RuleBasedStateMachine):
         found |= {KEYS.events} if model.events else set()
         found |= {KEYS.promoter_lock} if model.leader else set()
         found |= {KEYS.paused} if model.is_paused else set()
-        # Near its cap a queue needs them also where the server knows IDMP.
+        # Near its cap a queue needs them even if the server supports IDMP.
         found |= {KEYS.window(producer) for producer, ids in model.windows.items() if ids}
         return found
 

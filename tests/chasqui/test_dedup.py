@@ -108,7 +108,7 @@ def test_that_key_forgets_ids_after_100_s_and_all_but_the_last_1000(
     connect: Connect, db: redis.Redis, keys: Keys
 ) -> None:
     queue = connect()
-    # As on a server without IDMP, whatever this one knows.
+    # As on a server without IDMP, whatever this one supports.
     queue._producer._features = Features()
     queue.add("n", 1, job_id="a")
     [window] = cast("list[bytes]", db.keys(keys.window("*").replace("{", "[{]")))

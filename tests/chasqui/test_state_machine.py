@@ -126,7 +126,7 @@ class Programs(Compared):
             return
         member = encode_member(name, job.body, dialect)
         done = self.model.schedule(job.id, member, due, keyed=id is not None)
-        # A call that is repeated, as when its reply was lost, knows its own work.
+        # A repeated call, as after a lost reply, recognises its own entry.
         known = id is not None and self.model.indexes.get(id) == member
         assert self.store.run(call) is (done or known)
         if id is None:

@@ -39,5 +39,5 @@ def test_dead_letters_of_other_queues_are_shown(
     ran = dlq(*command)
     assert "tambo: chasqui:damaged is left out: " in ran.err
     assert ("chasqui:orders" in ran.out) is (command == ("show",))
-    # Who asks for that one is told.
+    # A command for that queue reports the damage.
     assert dlq(*command, "chasqui:damaged").code == 1

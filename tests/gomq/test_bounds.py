@@ -243,7 +243,7 @@ def test_a_consumer_has_no_more_peers_than_it_may(store: Store, db: redis.Redis)
         with pytest.raises(LimitReached, match="consumer 'c' has 2 peers, which is the maximum"):
             store.run(call)
     assert db.smembers("PEERS_c") == {b"p", b"q"}
-    # Those who are there go on, and when one leaves another may come.
+    # Connected peers are served, and when one leaves another may connect.
     store.run(message_ops.observe("c", "p", options))
     be_silent(db, "q")
     assert store.follow(leave_ops.reap("c", options)).peers == 1

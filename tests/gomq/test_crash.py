@@ -103,7 +103,7 @@ async def test_a_peer_that_comes_back_from_a_new_port_two_hundred_times_misses_n
                 await account.one(writer, "k")
                 with suppress(_Lost):
                     async with AsyncGomqClient(process.address, peer="me") as reader:
-                        # Of the two one is left each time for those who come later.
+                        # One of the two is left each time for later peers.
                         records = await reader.observe("c", limit=1)
                         if not goodbye:
                             raise _Lost

@@ -38,7 +38,7 @@ def killed(path: Path, step: int | None, at: int) -> bool:
 
 def main(what: str, home: Path) -> int:
     """Return how many calls were the last of a process."""
-    # It may be the last call like any other, but nobody cuts the power here.
+    # It may be the last call like any other, but there is no power cut here.
     os.fsync = _nothing
     base, trial = Lake.make(home / "lake").path, home / "trial"
     for number in range(BATCHES):

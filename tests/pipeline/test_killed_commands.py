@@ -148,7 +148,7 @@ def test_a_killed_migration_loses_and_duplicates_nothing(
 
     move = ("migrate", f"{source}:a", f"{target}:b", "--wait", "0s")
     log = tmp_path / "log"
-    # The first batch has left; a later one has come, which nobody was told; another is to leave.
+    # The first batch has left; a later one has arrived, unacknowledged; another is to leave.
     killed(way, log, lambda: _transit(db) > 0, *move)
     assert (come(), _transit(db) > 0) == (0, True)
     killed(way, log, lambda: come() >= COUNT // 4 and _transit(db) > 0, *move)

@@ -50,7 +50,7 @@ def test_jobs_are_redriven_once_also_after_a_kill(
         again = ("--id", id) if id else ()
         started = _STARTED.search(killed(way, log, seen, *command, *again, heard=heard))
         assert started is not None
-        # What is told first is the name under which it goes on, and stays the only one.
+        # The first line is the id to resume with, and the only one.
         id = id or started[1]
         assert (started[1], int(started[2])) == (id, COUNT - before)
         assert db.smembers(JOBS.redrives) == {id.encode()}

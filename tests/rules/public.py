@@ -24,7 +24,7 @@ TWINS = [
 WORDS = {"Subscription": "Listener", "asynccontextmanager": "contextmanager"}
 
 _HEADING = re.compile(r"^### `(\w+)`", re.MULTILINE)
-# An error is told in a line: its page is a table, and names may share a row.
+# Each error has one line: its page is a table, and names may share a row.
 _ROW = re.compile(r"^\| (`\w+`(?:, `\w+`)*) \|", re.MULTILINE)
 _IN_ROWS = {"errors"}
 _ALONE = {"__init__", "__enter__", "__exit__", "__iter__", "__next__"}

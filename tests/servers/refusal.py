@@ -63,6 +63,6 @@ def _refuses(admin: Any, why: Refusal) -> bool:
     try:
         admin.delete("a key that is not there")
     except redis.RedisError as error:
-        # redis-py leaves out the code of the errors that it knows.
+        # redis-py removes the code of error kinds that it maps to classes.
         return why in str(error) or isinstance(error, redis.ReadOnlyError)
     return False

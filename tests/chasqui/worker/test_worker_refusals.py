@@ -82,7 +82,7 @@ async def test_what_writes_were_refused_for_longer_than_its_lease_runs_once(
             await eventually_async(lambda: len(handler.ran) == JOBS, within_s=20)
             with refusing_writes(private_server, "MISCONF"):
                 handler.go.set()
-                # Until each has been idle for so long that anybody could claim it.
+                # Until each has been idle for long enough to be claimed.
                 await eventually_async(lambda: len(idle_for(db, keys, 2500)) == JOBS, within_s=20)
             await eventually_async(lambda: pending(db, keys) == 0, within_s=30)
     assert set(handler.ran.values()) == {1}

@@ -120,7 +120,7 @@ def test_signals_leave_nothing_behind(serve: Serving, start: Start, number: int)
     for protocol in PROTOCOLS:
         running.says(f"{protocol}: \\d+ ", "err")
     running.process.send_signal(number)
-    # Some who stop a program do it twice.
+    # Some process managers send the signal twice.
     assert running.stop(number) == 130
     assert "stopped; what was made is deleted\n" in running.err
     assert running.out == ""

@@ -82,7 +82,7 @@ def test_a_popped_message_is_journalled_once_per_peer(each: Store, each_db: redi
     assert arrivals(each_db) == [(id, peer) for peer in (b"c", b"c", b"d") for id in (b"a", b"b")]
     found: Any = each_db.xrange(CONFIG_VARIABLE.journal)
     assert [fields[b"e"] for _, fields in found][:2] == [b"sent", b"sent"]
-    # Two of a body with one byte, then those without one: what counts is who it arrived at.
+    # Two of a body with one byte, then those without one: the receiver is what counts.
     assert [int(fields[b"o"]) for _, fields in found] == [101 * n for n in range(1, 9)]
 
 

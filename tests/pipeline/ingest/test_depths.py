@@ -76,7 +76,7 @@ def test_a_snapshot_alone_is_entered_if_something_changed(
     snapshots = Snapshots(lake, server.url, ALL)
     assert snapshots.commit_alone() is not None
     assert snapshots.commit_alone() is None
-    # Another process knows what the last one has noted.
+    # Another process reads what the last one has stored.
     again = Snapshots(Lake.open(lake.path), server.url, ALL)
     assert again.commit_alone() is None
     queues.delete_queue("orders")

@@ -24,7 +24,7 @@ from tests.spark import sampling
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let what was replaced be deleted by the next compaction, not after an hour."""
     monkeypatch.setattr(compacting, "KEPT_MS", 0)
-    # It may fail like any call, but nobody cuts the power here.
+    # It may fail like any call, but there is no power cut here.
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 

@@ -14,7 +14,7 @@ from tambomq.errors import SettingsError
 from tambomq.spark.launch import cache, java
 from tambomq.spark.launch import class_archive as archive
 
-# Stands for a Java: says its version, counts its starts, and knows the module or not.
+# Stands for a Java: prints its version, counts its starts, and has the module or not.
 FAKE = """\
 #!/bin/sh
 echo start >> "{home}/starts"

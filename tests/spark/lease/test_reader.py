@@ -221,7 +221,7 @@ def test_a_holder_that_returns_late_does_not_deliver_what_others_have(
     lapse(db, queue)
     taken = queue.receive_message("q")
     for _ in range(3):
-        # However often it is asked: nobody has agreed to go on without them.
+        # The error repeats on every try: continuing without them needs an explicit decision.
         with pytest.raises(EntriesLost, match="lacks 1 of its messages"):
             make().partitions(START, end)
         is_over(db, "until")
