@@ -146,7 +146,7 @@ async def test_a_leader_that_hangs_fails_the_check(
     async with leading(server, "emails") as component:
         await component.check()
         monkeypatch.setattr(fleet, "STUCK_AFTER_S", -10.0)
-        with pytest.raises(ComponentFailed, match="nobody has looked after the queues for"):
+        with pytest.raises(ComponentFailed, match="no leader has checked the queues for"):
             await component.check()
 
 
