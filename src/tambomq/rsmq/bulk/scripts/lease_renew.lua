@@ -13,7 +13,7 @@
 --       count     how many, at most 1000; 0 keeps the lease alone
 -- REPLY how many messages were checked, and how many of them were deleted or received
 --       again since; 'fenced' and the current holder's label
--- NEEDS claimed, member, record
+-- NEEDS claimed, member, tidy
 
 local messages, data, ledger, members, receipts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local owner, lease_ms, hide_ms = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -50,7 +50,7 @@ if #scores > 0 then
 end
 if #records > 0 then
   redis.call('HSET', receipts, unpack(records))
-  keep_receipts(receipts, hide_ms)
+  tidy_receipts(receipts, messages, hide_ms)
 end
 if first == 0 then
   redis.call('HSET', ledger, 'hidden_until', now + hide_ms)

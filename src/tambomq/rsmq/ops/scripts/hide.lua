@@ -8,7 +8,7 @@
 --       id, receipt  …     a message, and the receipt that must still be valid, or ''
 -- REPLY 1 or 0 for each: done, or not found or received again since;
 --       nil if the queue does not exist
--- NEEDS receipts, record
+-- NEEDS receipts, tidy
 
 local messages, data, receipts = KEYS[1], KEYS[2], KEYS[3]
 local vt = ARGV[1]
@@ -46,6 +46,6 @@ if #scores > 0 then
 end
 if #records > 0 then
   redis.call('HSET', receipts, unpack(records))
-  keep_receipts(receipts, hide_ms)
+  tidy_receipts(receipts, messages, hide_ms)
 end
 return reply
