@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import pytest
 
 from tambomq.bulk import lease_calls
-from tambomq.bulk.lease_model import CHUNK, AckCounts, Claim
-from tambomq.errors import LeaseTaken, QueueError
+from tambomq.bulk.lease_model import CHUNK, AckCounts, Claim, LeaseRequest, OpenClaim
+from tambomq.errors import InvalidValue, LeaseLost, LeaseTaken, QueueError
 from tambomq.store.call import Call, Plan
 
 T = TypeVar("T")
@@ -83,11 +83,22 @@ def test_where_there_is_no_lease_nothing_more_is_asked() -> None:
 
 
 def test_verdicts_about_a_claim_that_is_not_open_come_too_late() -> None:
-    call = lease_calls.write_verdicts(("ledger", "verdicts"), "q", "l", 3, ["a", b"", "b", b"r0"])
-    assert call.args == (3, "a", b"", "b", b"r0")
-    call.decode(1)
+    request, verdicts = LeaseRequest("q", "l", "one"), ["a", b"", "b", b"r0"]
+    call = lease_calls.write_verdicts(("ledger", "verdicts"), request, 3, "m", verdicts)
+    assert call.args == ("one", 3, "m", "a", b"", "b", b"r0")
+    call.decode([1])
     with pytest.raises(QueueError, match="claim 3 of lease 'l' on queue 'q' is not open: its"):
-        call.decode(0)
+        call.decode([0])
+    with pytest.raises(LeaseLost, match="driver two has it now"):
+        call.decode([b"fenced", b"driver two"])
+
+
+def test_a_claim_is_one_word_in_a_row_and_can_be_read_from_it() -> None:
+    claim = OpenClaim("owner", 12, "token")
+    assert OpenClaim.parse(claim.encode()) == claim
+    for word in ("12", "12.token", "x.token.owner", "²..", ""):
+        with pytest.raises(InvalidValue, match="claim must be as the leased stream has it"):
+            OpenClaim.parse(word)
 
 
 def test_a_lease_that_is_in_use_is_not_forgotten() -> None:

@@ -95,12 +95,13 @@ class Deliveries(RuleBasedStateMachine):
         request = LeaseRequest("q", f"lease-{self.number}", "owner")
         store = self.client._store
         store.run(LEASE_OPS.attach(request))
-        store.follow(LEASE_OPS.claim(request, 1, f"token-{self.number}", count))
+        token = f"token-{self.number}"
+        store.follow(LEASE_OPS.claim(request, 1, token, count))
         taken = [m.id.decode() for m in store.run(LEASE_OPS.members(request, 0, 10))]
         verdicts = [(id, "dbad") for id in taken[1:]]
         if taken:
-            store.follow(LEASE_OPS.write_verdicts("q", request.lease, 1, verdicts))
-        store.follow(LEASE_OPS.acknowledge(request, 1, f"token-{self.number}"))
+            store.follow(LEASE_OPS.write_verdicts(request, 1, token, verdicts))
+        store.follow(LEASE_OPS.acknowledge(request, 1, token))
         for id in taken:
             del self.last["q"][id]
         self.last["q-dead"] |= dict.fromkeys(taken[1:])

@@ -27,7 +27,8 @@ from tambomq.store.call import Arg, Call, Plan, load_script, results
 
 _ATTACH: Final = load_script("tambomq.bulk", "lease_attach")
 _RESIGN: Final = load_script("tambomq.bulk", "lease_resign")
-_JUDGE: Final = load_script("tambomq.bulk", "lease_judge")
+_WRITE_VERDICTS: Final = load_script("tambomq.bulk", "lease_write_verdicts")
+_CLEAR_VERDICTS: Final = load_script("tambomq.bulk", "lease_clear_verdicts")
 _RELEASE: Final = load_script("tambomq.bulk", "lease_release")
 _FORGET: Final = load_script("tambomq.bulk", "lease_forget")
 
@@ -145,14 +146,26 @@ def acknowledge_in_chunks(step: Call[Any]) -> Plan[AckCounts]:
 
 
 def write_verdicts(
-    keys: tuple[str, str], queue: str, lease: str, number: int, verdicts: Sequence[Arg]
+    keys: tuple[str, str],
+    request: LeaseRequest,
+    number: int,
+    claim_token: str,
+    verdicts: Sequence[Arg],
 ) -> Call[None]:
     """Store *verdicts*, ids and verdicts alternating; *keys* are the ledger and its verdicts.
 
-    Raises `QueueError` if claim *number* is not open.
+    Raises `LeaseLost` if the lease has another owner by now, and `QueueError` if the claim is not
+    open.
     """
-    decode = partial(lease_model.require_open_claim, queue, lease, number)
-    return Call(_JUDGE, keys, (number, *verdicts), decode, repeatable=True)
+    args = (request.owner, number, claim_token, *verdicts)
+    decode = partial(lease_model.decode_verdicts, request, number)
+    return Call(_WRITE_VERDICTS, keys, args, decode, repeatable=True)
+
+
+def clear_verdicts(keys: tuple[str, str], request: LeaseRequest) -> Plan[None]:
+    """Delete the verdicts on the open claim; *keys* are the ledger and its verdicts."""
+    decode = partial(lease_model.require_owner, request)
+    results((yield (Call(_CLEAR_VERDICTS, keys, (request.owner,), decode, repeatable=True),)))
 
 
 def _names(leases: str) -> Call[list[str]]:

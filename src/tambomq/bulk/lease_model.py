@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tambomq.errors import LeaseLost, LeaseTaken, QueueError
+from tambomq.errors import InvalidValue, LeaseLost, LeaseTaken, QueueError
 from tambomq.store.call import Arg
 
 CHUNK: Final = 1000
@@ -91,6 +91,19 @@ class OpenClaim(msgspec.Struct, frozen=True):
     number: int
     """0 for no open claim."""
     claim_token: str
+
+    def encode(self) -> str:
+        """Return it as one word, which rows carry so that their verdicts can be fenced."""
+        return f"{self.number}.{self.claim_token}.{self.owner}"
+
+    @classmethod
+    def parse(cls, word: str) -> OpenClaim:
+        """Return what `encode` has written; raise `InvalidValue`."""
+        number, _, rest = str(word).partition(".")
+        claim_token, dot, owner = rest.partition(".")
+        if not dot or not (number.isascii() and number.isdigit()):
+            raise InvalidValue("claim", word, "as the leased stream has it")
+        return cls(owner, int(number), claim_token)
 
 
 class LeaseInfo(msgspec.Struct, frozen=True):
@@ -197,12 +210,12 @@ def sum_ack_counts(chunks: Iterable[Sequence[int]]) -> AckCounts:
     return AckCounts(*map(sum, zip(*chunks, strict=True)))
 
 
-def require_open_claim(queue: str, lease: str, number: int, reply: int) -> None:
-    """Raise `QueueError` if the script that writes verdicts found another claim open, or none."""
-    if not reply:
+def decode_verdicts(request: LeaseRequest, number: int, reply: Sequence[Any]) -> None:
+    """Raise `LeaseLost`, or `QueueError` if another claim was open than *number*, or none."""
+    if not require_owner(request, reply)[0]:
         raise QueueError(
-            queue,
-            f"claim {number} of lease {lease!r} on queue {queue!r} is not open: "
+            request.queue,
+            f"claim {number} of lease {request.lease!r} on queue {request.queue!r} is not open: "
             "its verdicts come too late",
         )
 

@@ -74,6 +74,12 @@ class LeaseOps(Protocol):
         if another claim is open.
         """
 
+    def clear_verdicts(self, request: LeaseRequest) -> Plan[None]:
+        """Delete the verdicts on the open claim, before its batch is run again by a new owner.
+
+        The batch may judge differently this time, and rows without a verdict are done.
+        """
+
     def claim_size(self, request: LeaseRequest) -> Call[int]:
         """Return how many messages the open claim has; does not check the owner."""
 

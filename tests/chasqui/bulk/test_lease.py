@@ -43,7 +43,7 @@ class ChasquiLeaseBench(LeaseBench):
         jobs = [{"name": "n", "data": number} for number in range(count)]
         return [job.id for job in self.queue.add_bulk(jobs)]
 
-    def entries(self, request: LeaseRequest) -> list[str]:
+    def ids(self, request: LeaseRequest) -> list[str]:
         return [m.entry for m in self.store.run(OPS.members(request, 0, 10_000))]
 
     def waiting(self) -> list[str]:
@@ -75,7 +75,7 @@ def test_what_is_claimed_is_pending_in_the_lease_s_own_name(bench: ChasquiLeaseB
     ids = bench.add(3)
     request = bench.attached()
     assert bench.claim(request, count=2) == Claim(2, 2, "m")
-    assert bench.entries(request) == bench.waiting()[:2]
+    assert bench.ids(request) == bench.waiting()[:2]
     rows = bench.db.xpending_range(KEYS.stream, GROUP, "-", "+", 10)
     assert {row["consumer"].decode() for row in rows} == {lessee("l")} == {"spark-l"}
     taken = bench.store.run(worker_ops.read(WORKER, 10, 1, 30_000))
@@ -88,7 +88,7 @@ def test_a_claim_of_many_is_made_in_chunks_and_ended_in_chunks(bench: ChasquiLea
     request = bench.attached()
     entries = bench.waiting()
     assert bench.claim(request, count=2300) == Claim(2300, 2300, "m")
-    assert bench.entries(request) == entries[:2300]
+    assert bench.ids(request) == entries[:2300]
     assert bench.acknowledge(request) == AckCounts(done=2300)
     assert bench.waiting() == entries[2300:]
     assert bench.events("completed") == ids[:2300]
@@ -100,13 +100,13 @@ def test_a_claim_whose_reply_was_lost_is_returned_again(bench: ChasquiLeaseBench
     bench.add(2)
     first = bench.attached()
     bench.claim(first, claim_token="old")
-    entries = bench.entries(first)
+    entries = bench.ids(first)
     bench.add(1)
     bench.expire_lease()
     second = bench.attached("two")
     assert bench.claim(second, claim_token="new") == Claim(2, 0, "old")
     assert bench.follow(OPS.prune(second, 2)) == 2
-    assert bench.entries(second) == entries
+    assert bench.ids(second) == entries
 
 
 def test_a_replaced_owner_changes_nothing_any_more(bench: ChasquiLeaseBench) -> None:
@@ -122,6 +122,8 @@ def test_a_replaced_owner_changes_nothing_any_more(bench: ChasquiLeaseBench) -> 
         OPS.acknowledge(old, 1, "m"),
         OPS.renew(old),
         OPS.prune(old, 1),
+        OPS.clear_verdicts(old),
+        write_verdicts(old, 1, "m", [(bench.ids(new)[0], "dstale")]),
     ):
         with pytest.raises(QueueError, match="lost: driver two has it now"):
             bench.follow(plan)
@@ -161,7 +163,7 @@ def test_a_dead_query_s_claim_is_given_up_for_others_and_nothing_is_lost(
     assert bench.follow(OPS.release_expired("q")) == {"l": 2}
     other = bench.attached("two", "other")
     assert bench.claim(other) == Claim(2, 2, "m")
-    assert bench.entries(other) == bench.waiting()
+    assert bench.ids(other) == bench.waiting()
     with pytest.raises(QueueError, match="it was released"):
         bench.acknowledge(dead)
     back = bench.store.run(OPS.attach(dead))
@@ -177,7 +179,7 @@ def test_an_unread_claim_drops_jobs_that_other_consumers_took(
     bench.store.run(worker_ops.claim(WORKER, 2, 30_000))
     new = bench.attached("two")
     assert bench.follow(OPS.prune(new, 3)) == 1
-    assert bench.entries(new) == bench.waiting()[2:]
+    assert bench.ids(new) == bench.waiting()[2:]
 
 
 def test_another_checkpoint_s_claim_is_neither_ended_nor_counted(bench: ChasquiLeaseBench) -> None:
@@ -195,9 +197,9 @@ def test_verdicts_are_carried_out_when_the_claim_ends(bench: ChasquiLeaseBench) 
     _, again_id, dead_id = bench.add(3)
     request = bench.attached()
     bench.claim(request)
-    done, again, dead = bench.entries(request)
+    done, again, dead = bench.ids(request)
     verdicts = [(done, ""), (again, "r5000"), (dead, "dno such customer")]
-    bench.follow(write_verdicts("q", "l", 1, verdicts))
+    bench.follow(write_verdicts(request, 1, "m", verdicts))
     assert len(bench.waiting()) == 3
     assert bench.acknowledge(request) == AckCounts(done=1, retried=1, dead=1)
     assert bench.waiting() == []
@@ -217,8 +219,44 @@ def test_verdicts_are_carried_out_when_the_claim_ends(bench: ChasquiLeaseBench) 
 
 
 def test_a_verdict_about_a_claim_that_is_over_is_refused(bench: ChasquiLeaseBench) -> None:
+    request = bench.attached()
     with pytest.raises(QueueError, match="claim 3 of lease 'l' on queue 'q' is not open"):
-        bench.follow(write_verdicts("q", "l", 3, [("1-1", "dno")]))
+        bench.follow(write_verdicts(request, 3, "m", [("1-1", "dno")]))
+
+
+def test_a_verdict_about_a_claim_whose_number_is_used_again_is_refused(
+    bench: ChasquiLeaseBench,
+) -> None:
+    bench.add(1)
+    old = bench.attached()
+    bench.claim(old, claim_token="first")
+    (id,) = bench.ids(old)
+    bench.expire_claim()
+    assert bench.follow(OPS.release_expired("q")) == {"l": 1}
+    # The same owner and number as before: only the claim's token differs.
+    assert bench.attached() == old
+    assert bench.claim(old, claim_token="second").size == 1
+    with pytest.raises(QueueError, match="its verdicts come too late"):
+        bench.follow(write_verdicts(old, 1, "first", [(id, "dstale")]))
+    assert bench.acknowledge(old, claim_token="second") == AckCounts(done=1)
+
+
+def test_a_new_owner_carries_out_or_clears_what_an_earlier_one_has_judged(
+    bench: ChasquiLeaseBench,
+) -> None:
+    bench.add(1)
+    old = bench.attached()
+    for number, is_run_again in ((1, True), (2, False)):
+        bench.claim(old, number)
+        (id,) = bench.ids(old)
+        bench.follow(write_verdicts(old, number, "m", [(id, "dwhy")]))
+        bench.expire_lease()
+        old = bench.attached(f"owner after {number}")
+        if is_run_again:
+            bench.follow(OPS.clear_verdicts(old))
+            bench.add(1)
+        wanted = AckCounts(done=1) if is_run_again else AckCounts(dead=1)
+        assert bench.acknowledge(old, number) == wanted
 
 
 def test_a_paused_queue_gives_nothing(bench: ChasquiLeaseBench) -> None:
@@ -241,15 +279,15 @@ def test_a_job_whose_runs_are_used_up_dies_as_it_does_at_a_worker(bench: Chasqui
     bench.queue.add_bulk(jobs)
     request = bench.attached()
     bench.claim(request)
-    bench.follow(write_verdicts("q", "l", 1, [(e, "r0 why") for e in bench.entries(request)]))
+    bench.follow(write_verdicts(request, 1, "m", [(e, "r0 why") for e in bench.ids(request)]))
     assert bench.acknowledge(request) == AckCounts(retried=2)
     one, two = bench.db.zrange(KEYS.delayed, 0, -1)
     for member in (one, two):
         name, body = decode_member(member)
         bench.db.xadd(KEYS.stream, {"d": body, "n": name})
     bench.claim(request, 2)
-    again = bench.entries(request)
-    bench.follow(write_verdicts("q", "l", 2, [(again[0], "r0 still"), (again[1], "r0")]))
+    again = bench.ids(request)
+    bench.follow(write_verdicts(request, 2, "m", [(again[0], "r0 still"), (again[1], "r0")]))
     assert bench.acknowledge(request, 2) == AckCounts(dead=2)
     (_, explained), (_, silent) = bench.db.xrange(KEYS.dlq)
     assert list(explained.items()) == [
@@ -269,9 +307,9 @@ def test_the_caller_says_how_often_jobs_run_that_do_not_say_it(bench: ChasquiLea
     bench.add(2)
     request = bench.attached()
     bench.claim(request)
-    one, two = bench.entries(request)
-    bench.follow(write_verdicts("q", "l", 1, [(one, "r0")], max_attempts=1))
-    bench.follow(write_verdicts("q", "l", 1, [(two, "r0")], max_attempts=2))
+    one, two = bench.ids(request)
+    bench.follow(write_verdicts(request, 1, "m", [(one, "r0")], max_attempts=1))
+    bench.follow(write_verdicts(request, 1, "m", [(two, "r0")], max_attempts=2))
     assert bench.acknowledge(request) == AckCounts(retried=1, dead=1)
 
 
@@ -282,7 +320,7 @@ def test_what_cannot_be_read_is_not_retried_but_kept_as_a_dead_letter(
     bench.db.xadd(KEYS.stream, {"x": b"y"})
     request = bench.attached()
     bench.claim(request)
-    bench.follow(write_verdicts("q", "l", 1, [(e, "r0") for e in bench.entries(request)]))
+    bench.follow(write_verdicts(request, 1, "m", [(e, "r0") for e in bench.ids(request)]))
     assert bench.acknowledge(request) == AckCounts(dead=2)
     (_, garbled), (_, foreign) = bench.db.xrange(KEYS.dlq)
     assert (garbled[b"d"], garbled[b"reason"]) == (b"\xc1", b"decode_failed")

@@ -128,6 +128,8 @@ def test_a_replaced_owner_changes_nothing_any_more(bench: RsmqLeaseBench) -> Non
         OPS.acknowledge(old, 1, "m"),
         OPS.renew(old),
         OPS.prune(old, 1),
+        OPS.clear_verdicts(old),
+        OPS.write_verdicts(old, 1, "m", [(bench.ids(new)[0], "dstale")]),
     ):
         with pytest.raises(QueueError, match="lost: driver two has it now"):
             bench.follow(plan)
@@ -238,7 +240,7 @@ def test_verdicts_are_carried_out_when_the_claim_ends(bench: RsmqLeaseBench) -> 
     request = bench.attached()
     bench.claim(request)
     verdicts = [(done, ""), (again, "r0"), (dead, "dno such customer")]
-    bench.follow(OPS.write_verdicts("q", "l", 1, verdicts))
+    bench.follow(OPS.write_verdicts(request, 1, "m", verdicts))
     assert len(bench.client.peek_messages("q", 5)) == 3
     assert bench.acknowledge(request) == AckCounts(done=1, retried=1, dead=1)
     (left,) = bench.client.peek_messages("q", 5)
@@ -254,14 +256,50 @@ def test_the_last_verdict_counts(bench: RsmqLeaseBench) -> None:
     (id,) = bench.client.send_messages("q", [b"a"])
     request = bench.attached()
     bench.claim(request)
-    bench.follow(OPS.write_verdicts("q", "l", 1, [(id, "dwhy")]))
-    bench.follow(OPS.write_verdicts("q", "l", 1, [(id, "")]))
+    bench.follow(OPS.write_verdicts(request, 1, "m", [(id, "dwhy")]))
+    bench.follow(OPS.write_verdicts(request, 1, "m", [(id, "")]))
     assert bench.acknowledge(request) == AckCounts(done=1)
 
 
 def test_a_verdict_about_a_claim_that_is_over_is_refused(bench: RsmqLeaseBench) -> None:
+    request = bench.attached()
     with pytest.raises(QueueError, match="claim 3 of lease 'l' on queue 'q' is not open"):
-        bench.follow(OPS.write_verdicts("q", "l", 3, [("id", "r0")]))
+        bench.follow(OPS.write_verdicts(request, 3, "m", [("id", "r0")]))
+
+
+def test_a_verdict_about_a_claim_whose_number_is_used_again_is_refused(
+    bench: RsmqLeaseBench,
+) -> None:
+    bench.client.send_message("q", b"a")
+    old = bench.attached()
+    bench.claim(old, claim_token="first")
+    (id,) = bench.ids(old)
+    bench.expire_claim()
+    assert bench.follow(OPS.release_expired("q")) == {"l": 1}
+    # The same owner and number as before: only the claim's token differs.
+    assert bench.attached() == old
+    assert bench.claim(old, claim_token="second").size == 1
+    with pytest.raises(QueueError, match="its verdicts come too late"):
+        bench.follow(OPS.write_verdicts(old, 1, "first", [(id, "dstale")]))
+    assert bench.acknowledge(old, claim_token="second") == AckCounts(done=1)
+
+
+def test_a_new_owner_carries_out_or_clears_what_an_earlier_one_has_judged(
+    bench: RsmqLeaseBench,
+) -> None:
+    bench.client.send_message("q", b"a")
+    old = bench.attached()
+    for number, is_run_again in ((1, True), (2, False)):
+        bench.claim(old, number)
+        (id,) = bench.ids(old)
+        bench.follow(OPS.write_verdicts(old, number, "m", [(id, "dwhy")]))
+        bench.expire_lease()
+        old = bench.attached(f"owner after {number}")
+        if is_run_again:
+            bench.follow(OPS.clear_verdicts(old))
+            bench.client.send_message("q", b"a")
+        wanted = AckCounts(done=1) if is_run_again else AckCounts(dead=1)
+        assert bench.acknowledge(old, number) == wanted
 
 
 def test_ids_without_a_body_are_put_aside(bench: RsmqLeaseBench) -> None:

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import redis
 from pyspark.sql import Row
+from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from tambomq.bulk.lease_model import LeaseRequest
 from tambomq.chasqui import BlockingQueue
 from tambomq.chasqui.bulk.lease import ChasquiLeaseOps
-from tambomq.errors import InvalidValue, QueueError, SettingsError
+from tambomq.errors import InvalidValue, LeaseLost, QueueError, SettingsError
 from tambomq.rsmq import Rsmq
 from tambomq.rsmq.bulk.lease import RsmqLeaseOps
 from tambomq.rsmq.keys import Keys
 from tambomq.spark.core.options import RedisTarget
+from tambomq.spark.formats.rsmq.leased import LeasedMessages
 from tambomq.spark.lease import verdicts
+from tambomq.spark.lease.reader import LeasedReader, LeaseOptions
 from tambomq.store.sync import Store
 from tests.servers import Server
+from tests.spark.fake_spark import read
 
 KEYS = Keys()
 LEASE_OPS = RsmqLeaseOps(KEYS)
+START = {"claim": 0, "mark": ""}
 
 
 def row(word: str | None, delay_ms: int | None = None, reason: str | None = None) -> Row:
-    return Row(queue="q", claim=1, id="x", verdict=word, delay_ms=delay_ms, reason=reason)
+    return Row(queue="q", claim="1.m.one", id="x", verdict=word, delay_ms=delay_ms, reason=reason)
 
 
 def test_verdicts_are_spelled_as_the_ledger_has_them() -> None:
@@ -63,7 +70,8 @@ def test_verdicts_of_a_claim_are_written_down_and_late_ones_refused(
     store.follow(LEASE_OPS.claim(request, 1, "m", 1200))
     writer = verdicts.VerdictWriter(RedisTarget(server.url), "rsmq", "l", "rsmq")
     rows = [
-        Row(queue="q", claim=1, id=id, verdict="dead", delay_ms=None, reason=None) for id in ids
+        Row(queue="q", claim="1.m.one", id=id, verdict="dead", delay_ms=None, reason=None)
+        for id in ids
     ]
     assert list(verdicts._write(writer, rows)) == [1200]
     assert db.hlen(KEYS.verdicts("q", "l")) == 1200
@@ -83,7 +91,7 @@ def test_why_a_message_is_tried_again_is_kept_where_there_is_a_place_for_it(
     store.run(LEASE_OPS.attach(request))
     store.follow(LEASE_OPS.claim(request, 1, "m", 1))
     writer = verdicts.VerdictWriter(RedisTarget(server.url), "rsmq", "l", "rsmq")
-    judged = Row(queue="q", claim=1, id=id, verdict="retry", delay_ms=0, reason="no route")
+    judged = Row(queue="q", claim="1.m.one", id=id, verdict="retry", delay_ms=0, reason="no route")
     assert list(verdicts._write(writer, [judged])) == [1]
     assert store.follow(LEASE_OPS.acknowledge(request, 1, "m")).retried == 1
     store.close()
@@ -99,13 +107,85 @@ def test_a_job_that_has_run_often_enough_is_not_retried(server: Server) -> None:
         (member,) = store.run(ChasquiLeaseOps().members(request, 0, 1))
         writer = verdicts.VerdictWriter(RedisTarget(server.url), "chasqui", "l", "", max_attempts=1)
         judged = Row(
-            queue="q", claim=1, id=member.entry, verdict="retry", delay_ms=5, reason="no route"
+            queue="q",
+            claim="1.m.one",
+            id=member.entry,
+            verdict="retry",
+            delay_ms=5,
+            reason="no route",
         )
         assert list(verdicts._write(writer, [judged])) == [1]
         assert store.follow(ChasquiLeaseOps().acknowledge(request, 1, "m")).dead == 1
         store.close()
         (letter,) = queue.peek_dlq()
     assert (letter.reason, letter.detail) == ("retries_exhausted", "no route")
+
+
+# ── crashes and replaced queries ─────────────────────────────────────────────
+
+
+def reader(server: Server) -> LeasedReader:
+    """A query on queue ``q``."""
+    target = RedisTarget(server.url)
+    return LeasedReader(LeasedMessages(KEYS), target, "q", "l", LeaseOptions(lease_s=3600))
+
+
+def judge(server: Server, rows: list[dict[str, Any]], verdict: str) -> None:
+    """Write *verdict* on *rows*, as a task of `settle` does."""
+    writer = verdicts.VerdictWriter(RedisTarget(server.url), "rsmq", "l", "rsmq")
+    judged = [Row(**each, verdict=verdict, delay_ms=None, reason=None) for each in rows]
+    assert list(verdicts._write(writer, judged)) == [len(rows)]
+
+
+def test_a_query_that_was_replaced_judges_nothing(
+    server: Server, rsmq: Rsmq, db: redis.Redis
+) -> None:
+    rsmq.create_queue("q")
+    rsmq.send_message("q", b"a")
+    zombie, heir = reader(server), reader(server)
+    end = zombie.latestOffset(zombie.initialOffset(), ReadMaxRows(1))
+    rows = read(zombie, START, end)
+    db.hset(KEYS.ledger("q", "l"), "until", 1)
+    assert len(read(heir, START, end)) == 1
+    with pytest.raises(LeaseLost, match=r"is lost: process \d+ on .* has it now"):
+        judge(server, rows, "dead")
+    heir.commit(end)
+    for each in (zombie, heir):
+        each.stop()
+    assert rsmq.peek_messages("q") == []
+    assert "q-dead" not in rsmq.list_queues()
+
+
+def test_a_batch_that_is_run_again_is_judged_anew(server: Server, rsmq: Rsmq) -> None:
+    rsmq.create_queue("q")
+    rsmq.send_messages("q", [b"a", b"b"])
+    first = reader(server)
+    end = first.latestOffset(first.initialOffset(), ReadMaxRows(2))
+    judge(server, read(first, START, end), "dead")
+    first.stop()
+    again = reader(server)
+    # This time the first row is done; as in most queries, only the others are settled.
+    _, dead = read(again, START, end)
+    judge(server, [dead], "dead")
+    again.partitions(START, end)
+    again.commit(end)
+    again.stop()
+    assert [message.id for message in rsmq.peek_messages("q-dead", 9)] == [dead["id"]]
+    assert rsmq.peek_messages("q") == []
+
+
+def test_the_verdicts_of_a_committed_batch_outlive_its_query(server: Server, rsmq: Rsmq) -> None:
+    rsmq.create_queue("q")
+    rsmq.send_message("q", b"a")
+    first = reader(server)
+    end = first.latestOffset(first.initialOffset(), ReadMaxRows(1))
+    judge(server, read(first, START, end), "dead")
+    first.stop()
+    # Spark has committed the batch, so its next driver asks for the following one.
+    second = reader(server)
+    assert second.latestOffset(end, ReadMaxRows(1)) == end
+    second.stop()
+    assert len(rsmq.peek_messages("q-dead", 9)) == 1
 
 
 def test_gomq_has_no_verdicts_and_says_what_to_do_instead() -> None:

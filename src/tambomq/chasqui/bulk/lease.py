@@ -132,6 +132,11 @@ class ChasquiLeaseOps:
         step = Call(_ACKNOWLEDGE, step_keys, args, decode, repeatable=True)
         return lease_calls.acknowledge_in_chunks(step)
 
+    def clear_verdicts(self, request: LeaseRequest) -> Plan[None]:
+        """Delete the verdicts on the open claim. Raises `LeaseLost`."""
+        verdicts = Keys(request.queue).verdicts(request.lease)
+        return lease_calls.clear_verdicts((_ledger(request), verdicts), request)
+
     # ── the open claim ───────────────────────────────────────────────────────
 
     def claim_size(self, request: LeaseRequest) -> Call[int]:

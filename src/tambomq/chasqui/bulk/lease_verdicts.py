@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tambomq.bulk import lease_calls
-from tambomq.bulk.lease_model import CHUNK
+from tambomq.bulk.lease_model import CHUNK, LeaseRequest
 from tambomq.chasqui.decisions import DeadLettered, RetryPolicy, admit_delivery, after_failure
 from tambomq.chasqui.job import MAX_ATTEMPTS, U32, UNRECOVERABLE
 from tambomq.chasqui.keys import Keys
@@ -22,9 +22,9 @@ _ACCEPT_ALL = RetryPolicy(max_attempts=U32, max_payload_bytes=1 << 62)
 
 
 def write_verdicts(
-    queue: str,
-    lease: str,
+    request: LeaseRequest,
     number: int,
+    claim_token: str,
     verdicts: Sequence[tuple[str, str]],
     *,
     max_attempts: int = MAX_ATTEMPTS,
@@ -33,18 +33,19 @@ def write_verdicts(
 
     A verdict is ``r<ms> <reason>`` (retry after that delay), ``d<reason>`` (dead-letter), or
     ``''`` (done). A job without a limit of its own is retried until *max_attempts* is reached.
-    Raises `QueueError` if claim *number* is not open.
+    Raises `LeaseLost` if the lease has another owner than *request* names, and `QueueError` if
+    claim *number* is not open.
     """
     policy = RetryPolicy(max_attempts=max_attempts)
-    keys = Keys(queue)
-    verdict_keys = (keys.ledger(lease), keys.verdicts(lease))
+    keys = Keys(request.queue)
+    verdict_keys = (keys.ledger(request.lease), keys.verdicts(request.lease))
     for first in range(0, len(verdicts), CHUNK):
         chunk = verdicts[first : first + CHUNK]
         found = results((yield [_entry(keys, entry) for entry, _ in chunk]))
         args: list[Arg] = []
         for (entry, verdict), fields in zip(chunk, found, strict=True):
             args += (entry, _encode(verdict, fields, policy))
-        call = lease_calls.write_verdicts(verdict_keys, queue, lease, number, args)
+        call = lease_calls.write_verdicts(verdict_keys, request, number, claim_token, args)
         results((yield (call,)))
 
 

@@ -128,6 +128,10 @@ class GomqLeaseOps:
         _, *counts = results((yield (call,)))[0]
         return lease_model.sum_ack_counts([counts])
 
+    def clear_verdicts(self, request: LeaseRequest) -> Plan[None]:  # noqa: ARG002  (see below)
+        """Do nothing: GOMQ has no verdicts."""
+        yield from ()
+
     # ── the open claim ───────────────────────────────────────────────────────
 
     def claim_size(self, request: LeaseRequest) -> Call[int]:

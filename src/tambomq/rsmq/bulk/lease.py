@@ -119,18 +119,26 @@ class RsmqLeaseOps:
         return lease_calls.acknowledge_in_chunks(step)
 
     def write_verdicts(
-        self, queue: str, lease: str, number: int, verdicts: Sequence[tuple[str, str]]
+        self,
+        request: LeaseRequest,
+        number: int,
+        claim_token: str,
+        verdicts: Sequence[tuple[str, str]],
     ) -> Plan[None]:
         """Store what happens to messages at the acknowledgement, as (id, verdict).
 
         A verdict is ``r<ms>`` (retry after that delay), ``d<reason>`` (dead-letter), or ``''``
-        (done). Raises `QueueError` if claim *number* is not open.
+        (done). Raises `LeaseLost`, or `QueueError` if claim *number* is not open.
         """
-        keys = (self.keys.ledger(queue, lease), self.keys.verdicts(queue, lease))
+        keys = self._verdict_keys(request)
         for first in range(0, len(verdicts), CHUNK):
             args = lease_model.verdict_args(verdicts[first : first + CHUNK])
-            call = lease_calls.write_verdicts(keys, queue, lease, number, args)
+            call = lease_calls.write_verdicts(keys, request, number, claim_token, args)
             results((yield (call,)))
+
+    def clear_verdicts(self, request: LeaseRequest) -> Plan[None]:
+        """Delete the verdicts on the open claim. Raises `LeaseLost`."""
+        return lease_calls.clear_verdicts(self._verdict_keys(request), request)
 
     # ── the open claim ───────────────────────────────────────────────────────
 
@@ -150,6 +158,9 @@ class RsmqLeaseOps:
 
     def _ledger(self, request: LeaseRequest) -> str:
         return self.keys.ledger(request.queue, request.lease)
+
+    def _verdict_keys(self, request: LeaseRequest) -> tuple[str, str]:
+        return self._ledger(request), self.keys.verdicts(request.queue, request.lease)
 
     def _claim_keys(self, request: LeaseRequest) -> tuple[str, ...]:
         """Return the keys of messages, data, ledger, members and receipts, in this order."""

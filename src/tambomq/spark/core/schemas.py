@@ -7,7 +7,7 @@ from typing import Final
 from tambomq.spark.core.columns import BYTES, DOUBLE, INT, LONG, TEXT, TIME, Column, Columns
 
 _CLAIMED: Final = (
-    Column("claim", LONG, "the claim it belongs to; needed to settle it"),
+    Column("claim", TEXT, "the claim it was read from; `settle` needs it unchanged"),
     Column("fault", TEXT, "null; gone, changed or taken if it is not as it was claimed"),
 )
 
@@ -70,7 +70,7 @@ GOMQ_DEDICATED: Final = Columns(
 GOMQ_LEASED: Final = Columns(
     Column("key", TEXT, "the key it was published to"),
     *_GOMQ_MESSAGE,
-    Column("claim", LONG, "the claim it belongs to"),
+    Column("claim", TEXT, "the claim it was read from"),
     Column("fault", TEXT, "null; taken if the claim was released"),
 )
 

@@ -45,6 +45,8 @@ class LeaseHolder:
         self.request = LeaseRequest(queue, lease, owner, holder, int(lease_s * 1000))
         self.lost = 0
         """Messages of the open claim that other consumers received after the lease expired."""
+        self.inherited = ""
+        """Token of the claim that was open when we acquired the lease: an earlier owner made it."""
         self.store = target.open()
         self._renew_s = min(RENEW_S, self.request.lease_ms / 3000)
         self._heartbeat_s = min(self._renew_s, HEARTBEAT_S)
@@ -69,6 +71,7 @@ class LeaseHolder:
         if not self._is_acquired:
             lost = self.follow(self._ops.renew(self.request))
             self.lost = lost if state.lapsed else 0
+            self.inherited = state.claim_token
             self._is_acquired = True
             self._thread.start()
         return state

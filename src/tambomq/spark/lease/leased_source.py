@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
-from tambomq.bulk.lease_model import LeaseRequest
+from tambomq.bulk.lease_model import LeaseRequest, OpenClaim
 from tambomq.bulk.lease_ops import LeaseOps
 from tambomq.spark.core.columns import Columns
 from tambomq.store.sync import Store
@@ -20,9 +20,8 @@ TAKEN: Final = "taken"
 class ClaimSlice:
     """Consecutive messages of one claim."""
 
-    claim: int
-    """The claim's number."""
-    claim_token: str
+    claim: OpenClaim
+    """The claim, and the owner that reads it."""
     first: int
     """Offset of the first message in the claim, from 0."""
     count: int
@@ -45,6 +44,7 @@ class LeasedSource(Protocol):
     def rows(self, store: Store, request: LeaseRequest, part: ClaimSlice) -> pa.RecordBatch:
         """Return messages of the open claim.
 
+        The column ``claim`` is ``part.claim``, encoded: `settle` proves by it whose rows they are.
         The column ``fault`` is null, or says how a message differs from when it was claimed:
         ``gone``, ``changed`` or `TAKEN`.
         """

@@ -147,11 +147,16 @@ class LeasedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return self._without_claim(number, "is no longer open")
             if holder.lost and self._options.fail_on_loss:
                 return self._without_claim(number, f"lacks {holder.lost} of its messages")
+            if token == holder.inherited:
+                # The batch is run again, and may judge its rows differently this time.
+                holder.follow(self._source.ops.clear_verdicts(holder.request))
+                holder.inherited = ""
             size = holder.run(self._source.ops.claim_size(holder.request))
+        claim = OpenClaim(holder.request.owner, number, token)
         count = self._options.partition_count
         edges = [size * each // count for each in range(count + 1)]
         return [
-            ClaimPartition(holder.request, ClaimSlice(number, token, low, high - low))
+            ClaimPartition(holder.request, ClaimSlice(claim, low, high - low))
             for low, high in pairwise(edges)
             if high > low
         ]
@@ -159,14 +164,13 @@ class LeasedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task."""
         task: Any = partition
-        number, token = task.part.claim, task.part.claim_token
         store = self._target.open()
         try:
             with one_line_errors(), gc_disabled():
                 sizer, first = PageSizer(CHUNK), task.part.first
                 end = first + task.part.count
                 while first < end:
-                    part = ClaimSlice(number, token, first, min(sizer.count, end - first))
+                    part = ClaimSlice(task.part.claim, first, min(sizer.count, end - first))
                     rows = self._rows(store, task.request, part)
                     first += part.count
                     sizer.note_size(rows.nbytes, rows.num_rows)
@@ -179,11 +183,11 @@ class LeasedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Checked after reading: an owner that lost a claim never gets it back, so if it is ours
         # now, it was ours when the rows were read.
         now = store.run(self._source.ops.open_claim(request))
-        if now != OpenClaim(request.owner, part.claim, part.claim_token):
-            why = f"claim {part.claim} is no longer open for this query"
+        if now != part.claim:
+            why = f"claim {part.claim.number} is no longer open for this query"
             raise LeaseLost(self._queue, self._lease, why)
         if self._options.fail_on_loss and TAKEN in rows.column("fault").to_pylist():
-            raise self._lost(part.claim, "has messages that others have received since")
+            raise self._lost(part.claim.number, "has messages that others have received since")
         return rows
 
     def commit(self, end: dict[str, Any]) -> None:

@@ -2,6 +2,11 @@
 
 Committing a batch ends all its messages as done. A verdict that is written before the commit makes
 a message be retried or dead-lettered instead, by the same script that ends the others.
+
+Verdicts are fenced: a row's column ``claim`` names the owner that read it, and the script refuses
+verdicts of an owner that was replaced. When a new owner runs the batch again, verdicts of the
+earlier run are deleted first (`LeasedReader.partitions`). If the batch was committed, they stay:
+the new owner carries them out.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
 
-from tambomq.bulk.lease_model import CHUNK
+from tambomq.bulk.lease_model import CHUNK, LeaseRequest, OpenClaim
 from tambomq.chasqui.bulk import lease_verdicts as chasqui_verdicts
 from tambomq.chasqui.job import MAX_ATTEMPTS
 from tambomq.errors import InvalidValue, SettingsError
@@ -48,28 +53,32 @@ class VerdictWriter:
     ns: str
     max_attempts: int = MAX_ATTEMPTS
 
-    def plan(self, queue: str, claim: int, verdicts: Verdicts) -> Plan[None]:
-        """Return the calls that store *verdicts* for the open claim."""
-        return _PLANS[self.source](self, queue, claim, verdicts)
+    def plan(self, queue: str, claim: OpenClaim, verdicts: Verdicts) -> Plan[None]:
+        """Return the calls that store *verdicts* on rows that were read from *claim*."""
+        request = LeaseRequest(queue, self.lease, claim.owner)
+        return _PLANS[self.source](self, request, claim, verdicts)
 
 
-def _rsmq(writer: VerdictWriter, queue: str, claim: int, verdicts: Verdicts) -> Plan[None]:
+def _rsmq(
+    writer: VerdictWriter, request: LeaseRequest, claim: OpenClaim, verdicts: Verdicts
+) -> Plan[None]:
     # RSMQ stores no reason for a retry.
     plain = [(id, each.split(" ", 1)[0] if each[:1] == "r" else each) for id, each in verdicts]
     ops = RsmqLeaseOps(RsmqKeys(writer.ns))
-    return ops.write_verdicts(queue, writer.lease, claim, plain)
+    return ops.write_verdicts(request, claim.number, claim.claim_token, plain)
 
 
-def _chasqui(writer: VerdictWriter, queue: str, claim: int, verdicts: Verdicts) -> Plan[None]:
+def _chasqui(
+    writer: VerdictWriter, request: LeaseRequest, claim: OpenClaim, verdicts: Verdicts
+) -> Plan[None]:
     return chasqui_verdicts.write_verdicts(
-        queue, writer.lease, claim, verdicts, max_attempts=writer.max_attempts
+        *(request, claim.number, claim.claim_token, verdicts), max_attempts=writer.max_attempts
     )
 
 
-_PLANS: Final[dict[str, Callable[[VerdictWriter, str, int, Verdicts], Plan[None]]]] = {
-    "rsmq": _rsmq,
-    "chasqui": _chasqui,
-}
+_PLANS: Final[
+    dict[str, Callable[[VerdictWriter, LeaseRequest, OpenClaim, Verdicts], Plan[None]]]
+] = {"rsmq": _rsmq, "chasqui": _chasqui}
 _ID_COLUMNS: Final = {"rsmq": "id", "chasqui": "entry_id"}
 
 
@@ -89,7 +98,8 @@ def settle(
     that are left out are done. *source* is the format they were read with: ``rsmq`` or
     ``chasqui``. A ``chasqui`` job that has run *max_attempts* times (or its own limit) is
     dead-lettered instead of retried.
-    Raises `SettingsError` for missing columns; an unknown verdict fails the batch.
+    Raises `SettingsError` for missing columns. An unknown verdict fails the batch, and so does a
+    query that was replaced meanwhile (`LeaseLost`).
     """
     if source == "gomq":
         raise SettingsError(
@@ -119,13 +129,13 @@ def _write(writer: VerdictWriter, rows: Iterable[Row]) -> Iterator[int]:
     pending = iter(rows)
     try:
         while page := list(islice(pending, CHUNK)):
-            by_claim: dict[tuple[str, int], list[tuple[str, str]]] = {}
+            by_claim: dict[tuple[str, str], list[tuple[str, str]]] = {}
             for row in page:
                 verdict = _encode(row)
                 not_done += verdict != ""
                 by_claim.setdefault((row["queue"], row["claim"]), []).append((row["id"], verdict))
             for (queue, claim), verdicts in by_claim.items():
-                store.follow(writer.plan(queue, claim, verdicts))
+                store.follow(writer.plan(queue, OpenClaim.parse(claim), verdicts))
     finally:
         store.close()
     yield not_done

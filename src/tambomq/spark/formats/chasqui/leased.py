@@ -49,7 +49,7 @@ class LeasedJobs:
         ]
         return self.columns.batch(
             queue=constant(request.queue, len(rows)),
-            claim=constant(part.claim, len(rows)),
+            claim=constant(part.claim.encode(), len(rows)),
             fault=faults,
             **chasqui_rows.jobs(rows),
         )

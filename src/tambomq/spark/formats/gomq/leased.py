@@ -38,13 +38,13 @@ class LeasedKey:
     def rows(self, store: Store, request: LeaseRequest, part: ClaimSlice) -> pa.RecordBatch:
         """Return messages in the order in which they were published."""
         first, count = part.first, part.count
-        found = store.run(self.ops.members(request, part.claim_token, first, count))
+        found = store.run(self.ops.members(request, part.claim.claim_token, first, count))
         # Fewer than asked for: the claim was taken away, and the rows say so.
         missing = [None] * (count - len(found))
         columns = {name: [*values, *missing] for name, values in messages(first, found).items()}
         return self.columns.batch(
             **{**columns, "position": range(first, first + count)},
             key=constant(request.queue, count),
-            claim=constant(part.claim, count),
+            claim=constant(part.claim.encode(), count),
             fault=[*(None for _ in found), *(TAKEN for _ in missing)],
         )

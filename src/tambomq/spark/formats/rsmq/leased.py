@@ -55,7 +55,7 @@ class LeasedMessages:
             sent_at=sent_ms(ids),
             rc=[int(member.rc) for member in members],
             first_received_at=first_ms(firsts),
-            claim=constant(part.claim, len(ids)),
+            claim=constant(part.claim.encode(), len(ids)),
             fault=faults,
         )
 
