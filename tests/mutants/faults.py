@@ -149,6 +149,14 @@ RECEIPTS = (
 
 LAKE = (
     Fault(
+        "the snapshot of a repeated batch is taken for written",
+        "pipeline/ingest/run.py",
+        " and not work.is_repetition:",
+        ":",
+        "pipeline/ingest/test_depths.py::"
+        "test_a_snapshot_with_a_batch_that_the_lake_has_already_is_not_taken_for_written",
+    ),
+    Fault(
         "files are deleted that the log counts",
         "pipeline/lake/lake.py",
         "for path in {*paths} - self.log.named(paths):",

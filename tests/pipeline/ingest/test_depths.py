@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -18,6 +19,7 @@ from tambomq.pipeline.ingest.depths import Depth
 from tambomq.pipeline.ingest.run import Pipeline, PipelineOptions
 from tambomq.pipeline.ingest.snapshots import Snapshots
 from tambomq.pipeline.lake.lake import DEPTHS, Lake
+from tambomq.pipeline.lake.log import LogEntry
 from tambomq.pipeline.report.figures import Counts, FigureRow, Spread, with_depths
 from tambomq.pipeline.report.page import html, unfollowed
 from tambomq.pipeline.report.report import figures
@@ -96,6 +98,23 @@ def test_a_queue_that_is_no_longer_selected_does_not_become_empty(
     assert fewer.commit_alone() is not None
     files = [lake.path / file.path for file in Lake.open(lake.path).log.version().of(DEPTHS)]
     assert "mail" not in {each.queue for each in depths.latest_depths(files)}
+
+
+def test_a_snapshot_with_a_batch_that_the_lake_has_already_is_not_taken_for_written(
+    queues: Rsmq, server: Server, lake: Lake
+) -> None:
+    (lake.checkpoint / "offsets").mkdir(parents=True)
+    (lake.checkpoint / "metadata").write_text('{"id": "query"}')
+    (lake.checkpoint / "offsets" / "7").write_text("v1\n{}\n{}")
+    lake.log.commit(LogEntry(at_ms=1, by="query", batch=7))
+    unused: Any = None
+    pipeline = Pipeline(unused, lake, PipelineOptions(server.url))
+    # Spark repeats a batch whose commit it has missed; nothing of it is written again.
+    pipeline._write_batch(unused, 7)
+    assert lake.log.version().of(DEPTHS) == []
+    assert pipeline._snapshots is not None
+    assert pipeline._snapshots.commit_alone() is not None
+    assert lake.log.version().of(DEPTHS)
 
 
 def test_a_server_that_is_away_is_no_failure(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
