@@ -10,7 +10,7 @@ import pytest
 from tambomq.bulk import lease_calls
 from tambomq.bulk.lease_model import CHUNK, AckCounts, Claim, LeaseRequest, OpenClaim
 from tambomq.errors import InvalidValue, LeaseLost, LeaseTaken, QueueError
-from tambomq.store.call import Call, Plan
+from tambomq.store.call import Arg, Call, Plan
 
 T = TypeVar("T")
 
@@ -83,7 +83,8 @@ def test_where_there_is_no_lease_nothing_more_is_asked() -> None:
 
 
 def test_verdicts_about_a_claim_that_is_not_open_come_too_late() -> None:
-    request, verdicts = LeaseRequest("q", "l", "one"), ["a", b"", "b", b"r0"]
+    request = LeaseRequest("q", "l", "one")
+    verdicts: list[Arg] = ["a", b"", "b", b"r0"]
     call = lease_calls.write_verdicts(("ledger", "verdicts"), request, 3, "m", verdicts)
     assert call.args == ("one", 3, "m", "a", b"", "b", b"r0")
     call.decode([1])
