@@ -5,10 +5,23 @@ messages of one batch; a lease has at most one open. The list is kept in the lea
 Redis, so a batch that is planned again after a crash has the same rows. A stream offset is a
 claim's number and token.
 
-Spark logs an offset before it runs the batch and commits after it. If the process dies before the
-offset is logged, the next `latestOffset` hands out the same claim again. When the batch is
-committed, its claim is acknowledged, by `commit` or by the next `latestOffset`: its messages are
-deleted, but for those that a verdict (`verdicts`) sends to a retry or to the dead letters.
+Spark calls, in this order::
+
+    latestOffset  driver     acknowledge the claim before, make the next one
+                             (Spark logs the offset)
+    partitions    driver     cut the claim into slices
+    read          executors  rows of a slice, then check that the claim is still ours
+                             (the sink writes; `settle` may store verdicts)
+                             (Spark logs the commit)
+    commit        driver     acknowledge the claim, if no `latestOffset` has done so
+
+To acknowledge a claim is to delete its messages, but for those that a verdict (`verdicts`) sends to
+a retry or to the dead letters. Where the driver dies decides what the next one does: before the
+offset is logged, its `latestOffset` hands out the same claim again; before the commit is logged,
+`partitions` plans the same claim again; after that, `latestOffset` acknowledges the claim.
+
+The driver owns the lease (`holder`). Its owner token goes with each call and each row, and scripts
+refuse an owner that was replaced.
 """
 
 from __future__ import annotations
