@@ -19,7 +19,7 @@ from tests.pipeline.small_disk import Disk, limited_disk, small_disk
 from tests.pipeline.workload import Workload
 from tests.servers import Server
 
-SOON = LifecycleTimeouts(watermark_ms=0, give_up_ms=10**12)
+SOON = LifecycleTimeouts(watermark_delay_ms=0, give_up_ms=10**12)
 JOBS, MORE = 1000, 3000
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ from tests.pipeline import comparing
 from tests.pipeline.workload import Workload
 from tests.servers import Server
 
-SOON = LifecycleTimeouts(watermark_ms=0, give_up_ms=10**12)
+SOON = LifecycleTimeouts(watermark_delay_ms=0, give_up_ms=10**12)
 
 
 class Died(Exception):

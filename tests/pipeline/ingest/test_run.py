@@ -26,7 +26,7 @@ from tests.pipeline.workload import Workload
 from tests.servers import Server, binaries
 
 JOBS = 600
-SOON = LifecycleTimeouts(watermark_ms=0, give_up_ms=10**12)
+SOON = LifecycleTimeouts(watermark_delay_ms=0, give_up_ms=10**12)
 
 pytestmark = [
     pytest.mark.slow,

@@ -20,7 +20,7 @@ from tambomq.pipeline.lake.compact import compact
 from tambomq.pipeline.lake.lake import BRONZE, COLUMNS, Lake
 from tests.servers import Server
 
-SOON = LifecycleTimeouts(watermark_ms=0, give_up_ms=10**12)
+SOON = LifecycleTimeouts(watermark_delay_ms=0, give_up_ms=10**12)
 PLAIN = ("orders", "..", "a/b", "a=b", " a ", "\n\t\x01\x7f", "a%2Fb", "007", "{*}?[x]\\:'\"#")
 LONG = "x" * 260
 ODD = (

@@ -1,12 +1,21 @@
 """Writes one batch of the pipeline into all tables of the lake, in one commit of the lake's log.
 
 1. The rows are written to bronze, in a staging directory, and moved into the lake (`_adopt`).
-2. They are folded into the lifecycles that were open before. A lifecycle that ended before the
-   watermark, or of which nothing was heard for `LifecycleTimeouts.give_up_ms`, is closed.
+2. They are folded into the lifecycles that were open before. Those that are complete are *closed*:
+   no later batch changes them.
 3. Rows about jobs whose lifecycle was closed in an earlier batch go to the table ``late``.
 4. Lifecycles that were closed now, and failed runs, are summed up per minute for gold.
 5. One log entry adds all these files and removes the previous open lifecycles. The log records the
    query and the batch number, so a batch that Spark repeats after a crash is skipped.
+
+A lifecycle has *ended* when its last event is a terminal one, such as ``completed``. It is closed
+- if it has ended, and nothing about it was recorded since the *watermark*: the time up to which
+  all streams have been read, less `LifecycleTimeouts.watermark_delay_ms`;
+- or if nothing about it was recorded for `LifecycleTimeouts.give_up_ms`, ended or not;
+- or if it is superseded: the same job has a later one.
+
+Files count only once the log names them. If the process dies before step 5, Spark repeats the
+batch and writes other files; if it dies after, the repetition is skipped.
 """
 
 from __future__ import annotations
@@ -34,7 +43,7 @@ from tambomq.spark.tail import offsets as tail_offsets
 log = logging.getLogger(__name__)
 
 WATERMARK, LATE_ROWS = "watermark_ms", "late_rows"
-"""Facts in the log: the time up to which lifecycles are closed, and the number of late rows."""
+"""Facts in the log: the watermark, a time; and the number of late rows in all batches so far."""
 _CHECKPOINT: Final = "v1"
 _NO_DATE: Final = "1970-01-01"
 
@@ -43,10 +52,11 @@ _NO_DATE: Final = "1970-01-01"
 class LifecycleTimeouts:
     """When a lifecycle is closed."""
 
-    watermark_ms: int
-    """After its terminal event, so that events of other streams can still arrive."""
+    watermark_delay_ms: int
+    """How long after the last event of one that has ended, so that events of other streams can
+    still arrive."""
     give_up_ms: int
-    """After its last event of any kind."""
+    """How long after the last event of one that has not ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +66,7 @@ class BatchInfo:
     query: str
     number: int
     end: dict[str, Any]
-    """The end offset of each stream, as `tail_offsets` writes it."""
+    """The end offset of each stream, by its name, as `tail_offsets` writes it."""
 
 
 def batch_info(checkpoint: Path, number: int) -> BatchInfo:
@@ -101,8 +111,9 @@ class LakeBatchWriter:
         # An entry added with an explicit id may lie in the future.
         reached = min(reached_ms(batch.end), now_ms())
         # The watermark never moves back, also when other queues are followed from now on.
-        self._watermark = max(reached - timeouts.watermark_ms, self._before.facts.get(WATERMARK, 0))
-        self._give_up_before = reached - timeouts.give_up_ms
+        before_ms = self._before.facts.get(WATERMARK, 0)
+        self._watermark_ms = max(reached - timeouts.watermark_delay_ms, before_ms)
+        self._give_up_before_ms = reached - timeouts.give_up_ms
 
     @property
     def is_repetition(self) -> bool:
@@ -137,7 +148,7 @@ class LakeBatchWriter:
             remove=by_table({OPEN: self._before.of(OPEN)}),
             offset=self._batch.end,
             facts={
-                WATERMARK: self._watermark,
+                WATERMARK: self._watermark_ms,
                 LATE_ROWS: self._before.facts.get(LATE_ROWS, 0) + late_rows,
             },
         )
@@ -150,15 +161,15 @@ class LakeBatchWriter:
         fresh = self._lake.rows(self._spark, BRONZE, bronze)
         late_rows = self._write_folded(fresh, staging)
         folded = staging / "lifecycles"
-        closed = self._adopt(CLOSED, folded / "part=closed")
+        closed = self._adopt(CLOSED, folded / "status=closed")
         states = self._lake.rows(self._spark, CLOSED, closed)
-        parts = gold.of_lifecycles(states, closed=True).unionByName(gold.of_runs(fresh))
-        gold.summed(parts).write.partitionBy("date").parquet(str(staging / MINUTES))
+        amounts = gold.of_lifecycles(states, closed=True).unionByName(gold.of_runs(fresh))
+        gold.summed(amounts).write.partitionBy("date").parquet(str(staging / MINUTES))
         if self._snapshot is not None:
             self._snapshot.write(staging / DEPTHS)
         add = {
             BRONZE: bronze,
-            OPEN: self._adopt(OPEN, folded / "part=open" / f"date={_NO_DATE}"),
+            OPEN: self._adopt(OPEN, folded / "status=open" / f"date={_NO_DATE}"),
             CLOSED: closed,
             LATE: late_rows,
             MINUTES: self._adopt(MINUTES, staging / MINUTES),
@@ -185,8 +196,8 @@ class LakeBatchWriter:
         again, with their closed lifecycles, and all is written once more if there are such jobs.
         """
         to = staging / "lifecycles"
-        parts = lifecycles.parts(self._table_rows(OPEN), fresh)
-        self._write_lifecycles(lifecycles.folded(parts), to)
+        states = lifecycles.states_to_fold(self._table_rows(OPEN), fresh)
+        self._write_lifecycles(lifecycles.folded(states), to)
         found = self._spark.read.schema(lifecycles.FOLDED).parquet(str(to))
         maybe_closed_before = self._maybe_closed_before()
         if found.where(lifecycles.reentered() | maybe_closed_before).isEmpty():
@@ -198,7 +209,8 @@ class LakeBatchWriter:
         ambiguous = self._spark.read.schema(lifecycles.AMBIGUOUS).parquet(path)
         if ambiguous.isEmpty():
             return []
-        self._write_lifecycles(lifecycles.folded(lifecycles.split_lifecycles(parts, ambiguous)), to)
+        split = lifecycles.split_lifecycles(states, ambiguous)
+        self._write_lifecycles(lifecycles.folded(split), to)
         late_rows = lifecycles.late_rows(fresh, ambiguous)
         self._write_by_queue(late_rows, staging / LATE)
         if found_late := self._adopt(LATE, staging / LATE):
@@ -216,11 +228,16 @@ class LakeBatchWriter:
         return self._lake.rows(self._spark, table, self._before.of(table))
 
     def _write_lifecycles(self, found: DataFrame, to: Path) -> None:
-        ended = silver.finished_ms().isNotNull() & (F.col("seen_ms") < self._watermark)
-        is_over = ended | (F.col("seen_ms") < self._give_up_before) | F.col("superseded")
+        """Write *found* in two folders, ``status=open`` and ``status=closed``."""
+        has_ended, seen_ms = silver.ended_ms().isNotNull(), F.col("seen_ms")
+        is_closed = (
+            (has_ended & (seen_ms < self._watermark_ms))
+            | (seen_ms < self._give_up_before_ms)
+            | F.col("superseded")
+        )
         ended_on = F.to_date(F.timestamp_millis(silver.ended_or_seen_ms()))
         found.select(
             "*",
-            F.when(is_over, "closed").otherwise("open").alias("part"),
-            F.when(is_over, ended_on).otherwise(F.lit(_NO_DATE).cast("date")).alias("date"),
-        ).write.mode("overwrite").partitionBy("part", "date").parquet(str(to))
+            F.when(is_closed, "closed").otherwise("open").alias("status"),
+            F.when(is_closed, ended_on).otherwise(F.lit(_NO_DATE).cast("date")).alias("date"),
+        ).write.mode("overwrite").partitionBy("status", "date").parquet(str(to))

@@ -152,6 +152,7 @@ def _counts(store: Store, asked: Sequence[tuple[str, str]]) -> list[int | None]:
 
 
 def _sums(names: Sequence[str], *counts: Sequence[int | None]) -> Iterator[tuple[str, int]]:
-    for name, *parts in zip(names, *counts, strict=True):
-        if None not in parts:
-            yield name, sum(part or 0 for part in parts)
+    """Yield the sum of *counts* for each name, but not where one of them is `None`."""
+    for name, *of_name in zip(names, *counts, strict=True):
+        if None not in of_name:
+            yield name, sum(count or 0 for count in of_name)

@@ -1,5 +1,7 @@
 """Gold: counts and percentiles per minute, queue and name. Stored as partial sums, added on read.
 
+Lifecycles and runs add *amounts* (1 that entered, 1 that is done, …) to the minutes in which that
+happened: rows with a time ``ms`` and a number for each of `COUNTS`, which `summed` adds up.
 A lifecycle is summed up once, when it is closed; open ones are added on read, so gold is exact at
 any time. Failures and retries are summed up in the batch that has their events. Percentiles come
 from KLL sketches (k = 200): the rank error is at most 1.33 % with 99 % confidence.
@@ -24,15 +26,16 @@ _RANKS: Final = (0.5, 0.95, 0.99)
 
 
 def of_lifecycles(states: DataFrame, *, closed: bool) -> DataFrame:
-    """Return what each of *states* adds to which minute; *closed* ones count as ended."""
-    over = silver.ended_or_seen_ms() if closed else silver.finished_ms()
+    """Return the amounts of *states*; *closed* ones count as ended, with their last event."""
+    end = silver.ended_or_seen_ms() if closed else silver.ended_ms()
     entered = silver.entered_ms()
-    ended = F.greatest(over, F.when(over.isNotNull(), entered))
+    # Clocks differ: nothing ends before it entered.
+    ended = F.greatest(end, F.when(end.isNotNull(), entered))
     outcome = silver.outcome()
-    parts = F.array(
-        _part(entered, entered=F.lit(1), emptied=F.coalesce(ended, F.lit(_NEVER_MS))),
-        _part(silver.first_run_ms(), wait=silver.wait_ms()),
-        _part(
+    amounts = F.array(
+        _amounts(entered, entered=F.lit(1), emptied=F.coalesce(ended, F.lit(_NEVER_MS))),
+        _amounts(silver.first_run_ms(), wait=silver.wait_ms()),
+        _amounts(
             ended,
             gone=F.lit(1),
             done=(outcome == "done").cast("int"),
@@ -41,30 +44,30 @@ def of_lifecycles(states: DataFrame, *, closed: bool) -> DataFrame:
         ),
     )
     name = F.coalesce("named.text", F.lit("")).alias("name")
-    found = states.select("protocol", "queue", name, F.explode(parts).alias("part"))
-    return found.select(*SERIES, "part.*").where("ms IS NOT NULL")
+    found = states.select("protocol", "queue", name, F.explode(amounts).alias("each"))
+    return found.select(*SERIES, "each.*").where("ms IS NOT NULL")
 
 
 def of_runs(bronze: DataFrame) -> DataFrame:
-    """Return what failed runs and retries add to which minute."""
+    """Return the amounts of failed runs and retries among rows of *bronze*."""
     again = (F.col("event") == "retry-scheduled") | (
         (F.col("event") == "received") & (F.col("attempt") > 1)
     )
-    part = _part(
+    amounts = _amounts(
         silver.happened_ms(),
         failed=(F.col("event") == "failed").cast("int"),
         retried=again.cast("int"),
     )
     name = F.coalesce("name", F.lit("")).alias("name")
     found = bronze.where((F.col("event") == "failed") | again)
-    parts = found.select("protocol", "queue", name, part.alias("part")).select(*SERIES, "part.*")
-    return parts.where("ms IS NOT NULL")
+    rows = found.select("protocol", "queue", name, amounts.alias("each")).select(*SERIES, "each.*")
+    return rows.where("ms IS NOT NULL")
 
 
-def summed(parts: DataFrame) -> DataFrame:
-    """Return rows of `tables.MINUTES`: one for each minute, queue and name of *parts*."""
+def summed(amounts: DataFrame) -> DataFrame:
+    """Return rows of `tables.MINUTES`: one for each minute, queue and name of *amounts*."""
     found = (
-        parts.withColumn("minute", F.timestamp_millis(_minute(F.col("ms"))))
+        amounts.withColumn("minute", F.timestamp_millis(_minute(F.col("ms"))))
         .groupBy(*KEYS)
         .agg(
             *(F.sum(name).alias(name) for name in COUNTS),
@@ -73,7 +76,7 @@ def summed(parts: DataFrame) -> DataFrame:
             F.kll_sketch_agg_bigint("run").alias("runs"),
         )
     )
-    return _in_order(found)
+    return _as_minutes(found)
 
 
 def merged(minutes: DataFrame) -> DataFrame:
@@ -84,7 +87,7 @@ def merged(minutes: DataFrame) -> DataFrame:
         F.kll_merge_agg_bigint("waits").alias("waits"),
         F.kll_merge_agg_bigint("runs").alias("runs"),
     )
-    return _in_order(found)
+    return _as_minutes(found)
 
 
 def result_rows(minutes: DataFrame, live: DataFrame, depths: DataFrame | None = None) -> DataFrame:
@@ -112,15 +115,15 @@ def result_rows(minutes: DataFrame, live: DataFrame, depths: DataFrame | None = 
     return counted.where(is_row).select(*names, *percentiles)
 
 
-def unreported(parts: DataFrame, depths: DataFrame, *, by: str = "minute") -> DataFrame:
+def unreported(events: DataFrame, depths: DataFrame, *, by: str = "minute") -> DataFrame:
     """Return by how much each snapshot of *depths* differs from the backlog of the events so far.
 
-    *parts* have the column *by*, a time, and ``grown``, the change of the backlog. The result has
+    *events* have the column *by*, a time, and ``grown``, the change of the backlog. The result has
     *by*, protocol, queue and ``unreported``; of several snapshots within *by* the last counts.
     """
     at = F.timestamp_millis(_minute(F.unix_millis("at"))) if by == "minute" else F.unix_millis("at")
     keys = (by, "protocol", "queue")
-    reported = parts.groupBy(*keys).agg(F.sum("grown").alias("grown"))
+    reported = events.groupBy(*keys).agg(F.sum("grown").alias("grown"))
     counted = depths.groupBy(at.alias(by), "protocol", "queue").agg(
         F.max_by("backlog", "at").alias("depth")
     )
@@ -142,7 +145,7 @@ def _with_depths(counted: DataFrame, differing: DataFrame) -> DataFrame:
     backlog = F.greatest(none, F.coalesce(reported, none) + F.coalesce(more, none))
     # A queue that became empty has a row too: its last row is its backlog now.
     is_counted = F.col("unreported").isNotNull() & (
-        (F.col("backlog") > 0) | (F.lag("backlog", 1, 0).over(_over()) > 0)
+        (F.col("backlog") > 0) | (F.lag("backlog", 1, 0).over(_by_minute()) > 0)
     )
     counts = {name: F.coalesce(name, none) for name in COUNTS}
     return both.withColumns({**counts, "backlog": backlog}).withColumn("is_counted", is_counted)
@@ -153,7 +156,7 @@ def _grown() -> Column:
 
 
 def _so_far() -> WindowSpec:
-    return _over().rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    return _by_minute().rowsBetween(Window.unboundedPreceding, Window.currentRow)
 
 
 def _with_oldest(found: DataFrame) -> DataFrame:
@@ -163,7 +166,7 @@ def _with_oldest(found: DataFrame) -> DataFrame:
     of all earlier groups has ended until its own last job has. So there is at most one oldest group
     at any time, and one pass in order of time finds it.
     """
-    before = _over().rowsBetween(Window.unboundedPreceding, -1)
+    before = _by_minute().rowsBetween(Window.unboundedPreceding, -1)
     earlier = F.max("emptied").over(before)
     since = F.greatest("minute", earlier)
     groups = (
@@ -178,7 +181,7 @@ def _with_oldest(found: DataFrame) -> DataFrame:
         )
     )
     rows = found.withColumn("is_row", F.expr("true"))
-    so_far = _over().rangeBetween(Window.unboundedPreceding, Window.currentRow)
+    so_far = _by_minute().rangeBetween(Window.unboundedPreceding, Window.currentRow)
     oldest = F.last("oldest", ignorenulls=True).over(so_far)
     age = F.unix_seconds("minute") - F.unix_seconds(F.col("oldest.minute"))
     return (
@@ -190,11 +193,13 @@ def _with_oldest(found: DataFrame) -> DataFrame:
     )
 
 
-def _over() -> WindowSpec:
+def _by_minute() -> WindowSpec:
+    """Return the window over the rows of one series in order of time."""
     return Window.partitionBy(*SERIES).orderBy("minute")
 
 
-def _part(ms: Column, **given: Column) -> Column:
+def _amounts(ms: Column, **given: Column) -> Column:
+    """Return the amounts *given*, at the time *ms*; the other counts are 0."""
     values = {name: F.lit(0) for name in COUNTS}
     values |= {name: F.lit(None) for name in ("emptied", "wait", "run")}
     values |= given
@@ -206,7 +211,8 @@ def _minute(ms: Column) -> Column:
     return F.floor(ms / 60_000) * 60_000
 
 
-def _in_order(found: DataFrame) -> DataFrame:
+def _as_minutes(found: DataFrame) -> DataFrame:
+    """Return *found* with the columns of `tables.MINUTES`."""
     dated = found.withColumn("date", F.to_date("minute"))
     return dated.select(*(column.name for column in tables.MINUTES))
 

@@ -8,7 +8,8 @@ or may have a lifecycle that is closed, are split (`ambiguous_jobs`, `split_life
 Columns beside those of `tables.STATE`: ``position``, the order of the event (see `silver`);
 ``enters``, the same for events by which a job enters the queue; ``was_open``, true for states of
 earlier batches; ``lifecycle``, the number of the lifecycle within the batch; ``superseded``, true
-if the same job has a later one.
+if the same job has a later one; ``last_entry`` and ``first_end``, the positions of its last event
+by which it entered and of its first terminal one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tambomq.pipeline.ingest import silver
 from tambomq.pipeline.lake import tables
 
 FOLDED: Final = (
-    f"{tables.STATE.ddl}, was_open BOOLEAN, superseded BOOLEAN, entered BIGINT, ended BIGINT"
+    f"{tables.STATE.ddl}, was_open BOOLEAN, superseded BOOLEAN, last_entry BIGINT, first_end BIGINT"
 )
 """The columns of `folded`."""
 AMBIGUOUS: Final = ", ".join((*(f"{name} STRING" for name in silver.KEYS), "closed_up_to BIGINT"))
@@ -33,7 +34,7 @@ _NOTHING: Final = -1
 """The job has no closed lifecycle."""
 
 
-def parts(before: DataFrame, fresh: DataFrame) -> DataFrame:
+def states_to_fold(before: DataFrame, fresh: DataFrame) -> DataFrame:
     """Return the states to fold: those open *before* the batch, and those of *fresh* rows."""
     open_ones = before.select(
         "*",
@@ -45,15 +46,15 @@ def parts(before: DataFrame, fresh: DataFrame) -> DataFrame:
 
 
 def folded(found: DataFrame) -> DataFrame:
-    """Return one state for each lifecycle in *found*: `parts`, or those of `split_lifecycles`."""
+    """Return one state for each lifecycle of *found*: `states_to_fold`, split or not."""
     if "lifecycle" not in found.columns:
         found = found.select("*", F.lit(0).alias("lifecycle"), F.expr("false").alias("superseded"))
     states = silver.folded(
         found,
         F.max("was_open").alias("was_open"),
         F.max("superseded").alias("superseded"),
-        F.max("enters").alias("entered"),
-        F.min(_ending()).alias("ended"),
+        F.max("enters").alias("last_entry"),
+        F.min(_end_position()).alias("first_end"),
         by=(*silver.KEYS, "lifecycle"),
     )
     return states.drop("lifecycle")
@@ -61,7 +62,7 @@ def folded(found: DataFrame) -> DataFrame:
 
 def reentered() -> Column:
     """Whether a folded state has an enqueue event after a terminal one: two lifecycles or more."""
-    return F.coalesce(F.col("entered") > F.col("ended"), F.expr("false"))
+    return F.coalesce(F.col("last_entry") > F.col("first_end"), F.expr("false"))
 
 
 def ambiguous_jobs(states: DataFrame, closed: DataFrame, maybe_closed_before: Column) -> DataFrame:
@@ -70,32 +71,33 @@ def ambiguous_jobs(states: DataFrame, closed: DataFrame, maybe_closed_before: Co
     That is the position up to which its rows belong to a lifecycle that is *closed* already: up to
     that lifecycle's end if the job has entered again since, else all rows, which are late then.
     """
-    over = closed.groupBy(*silver.KEYS).agg(F.max("last").alias("over"))
-    found = states.where(reentered() | maybe_closed_before).join(over, [*silver.KEYS], "left")
-    again = F.col("entered") > F.col("over")
+    last_closed = closed.groupBy(*silver.KEYS).agg(F.max("last").alias("closed_end"))
+    doubtful = states.where(reentered() | maybe_closed_before)
+    found = doubtful.join(last_closed, [*silver.KEYS], "left")
+    closed_end = F.col("closed_end")
     closed_up_to = F.when(
-        maybe_closed_before & F.col("over").isNotNull(),
-        F.when(again, F.col("over")).otherwise(_EVERYTHING),
+        maybe_closed_before & closed_end.isNotNull(),
+        F.when(F.col("last_entry") > closed_end, closed_end).otherwise(_EVERYTHING),
     ).otherwise(_NOTHING)
     asked = found.select(
-        *silver.KEYS, closed_up_to.alias("closed_up_to"), reentered().alias("back")
+        *silver.KEYS, closed_up_to.alias("closed_up_to"), reentered().alias("is_split")
     )
-    return asked.where((F.col("closed_up_to") != _NOTHING) | F.col("back")).drop("back")
+    return asked.where((F.col("closed_up_to") != _NOTHING) | F.col("is_split")).drop("is_split")
 
 
 def split_lifecycles(found: DataFrame, ambiguous: DataFrame) -> DataFrame:
-    """Return *found*, the `parts`, with the numbers of their lifecycles and without late rows."""
+    """Return *found*, `states_to_fold`, with numbers of lifecycles and without late rows."""
     keys = [*silver.KEYS]
     sure = found.join(ambiguous, keys, "left_anti")
     sure = sure.select("*", F.lit(0).alias("lifecycle"), F.expr("false").alias("superseded"))
     unsure = found.join(ambiguous, keys).where(
         F.col("was_open") | (F.col("position") > F.col("closed_up_to"))
     )
-    before = _in_order().rowsBetween(Window.unboundedPreceding, -1)
-    ended = F.coalesce(F.max(_ending()).over(before), F.lit(0))
+    before = _by_position().rowsBetween(Window.unboundedPreceding, -1)
+    ended = F.coalesce(F.max(_end_position()).over(before), F.lit(0))
     entered = F.coalesce(F.max("enters").over(before), F.lit(0))
     begins = F.col("enters").isNotNull() & (ended > entered)
-    so_far = _in_order().rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    so_far = _by_position().rowsBetween(Window.unboundedPreceding, Window.currentRow)
     lifecycle = F.sum(F.col("begins").cast("int")).over(so_far)
     latest = F.max("lifecycle").over(Window.partitionBy(*keys))
     numbered = unsure.withColumn("begins", begins).withColumn("lifecycle", lifecycle)
@@ -114,9 +116,10 @@ def late_rows(fresh: DataFrame, ambiguous: DataFrame) -> DataFrame:
     return found.where("position <= closed_up_to").select(fresh.columns)
 
 
-def _ending() -> Column:
+def _end_position() -> Column:
+    """Return the position of a state's last event if that is terminal."""
     return F.when(silver.has_ended(), F.col("last"))
 
 
-def _in_order() -> WindowSpec:
+def _by_position() -> WindowSpec:
     return Window.partitionBy(*silver.KEYS).orderBy("position")

@@ -1,7 +1,23 @@
 """The pipeline: a Spark streaming query that follows all queues and fills the lake in batches.
 
-Spark calls `Pipeline._write_batch` for each batch; `LakeBatchWriter` writes it. After the commit
-the journals learn how far they are read, so that they can be trimmed.
+Spark calls `Pipeline._write_batch` for each batch::
+
+     events, dead letters, journals in Redis        depths of the queues in Redis
+        │ sources: one row for each entry               │ depths, snapshots
+        ▼                                               ▼
+     LakeBatchWriter (batch) ◄───────────────── DepthSnapshot
+        │ silver, lifecycles: states of jobs            │ alone, while no batch comes
+        │ gold: sums per minute                         │
+        ▼                                               ▼
+     one entry of the lake's log: the point of no return
+        │
+        ▼
+     journals learn how far they were read, so that they can be trimmed
+
+One pipeline fills a lake: it runs under the lake's lock. Spark owns the offsets (its checkpoint),
+and repeats a batch that failed or whose commit it missed; the log tells which batches the lake has,
+so each is there once. A failure after the log entry loses nothing: the next batch, or the next
+start, tells the journals.
 """
 
 from __future__ import annotations
@@ -46,7 +62,7 @@ SETTINGS: Final = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.streaming.numRecentProgressUpdates": "10",
 }
-DEFAULT_TIMEOUTS: Final = LifecycleTimeouts(watermark_ms=60_000, give_up_ms=7 * 86_400_000)
+DEFAULT_TIMEOUTS: Final = LifecycleTimeouts(watermark_delay_ms=60_000, give_up_ms=7 * 86_400_000)
 _OURS: Final = re.compile(r"tambomq\.errors\.(\w+): ([^\n]+)")
 
 
@@ -60,6 +76,7 @@ class PipelineOptions:
     once: bool = False
     """End when all that was there at the start is read."""
     every_s: float = 10.0
+    """How often a batch starts."""
     batch_rows: int = BATCH_ROWS
     timeouts: LifecycleTimeouts = DEFAULT_TIMEOUTS
     fail_on_loss: bool = True
@@ -139,14 +156,14 @@ class Pipeline:
         except (PySparkException, Py4JError) as error:
             raise self._user_error(error) from error
         try:
-            over = False
-            while not over:
-                over = _is_over(query) or (is_to_end() and not self.busy)
+            is_last = False
+            while not is_last:
+                is_last = _has_stopped(query) or (is_to_end() and not self.busy)
                 for progress in map(Progress.from_spark, query.recentProgress):
                     if progress.batch > last_batch and progress.rows:
                         last_batch = progress.batch
                         yield progress
-                self._snapshot_when_idle(over=over)
+                self._snapshot_when_idle(at_end=is_last)
             # Read before `stop`: a batch that is interrupted by it is no failure.
             failure = self._failure or query.exception()
         finally:
@@ -186,11 +203,11 @@ class Pipeline:
         finally:
             self.busy = False
 
-    def _snapshot_when_idle(self, *, over: bool) -> None:
+    def _snapshot_when_idle(self, *, at_end: bool) -> None:
         """Commit a snapshot of the depths where no batch has taken one lately, and at the end."""
         if self._snapshots is None or self.busy or self._failure is not None:
             return
-        if over or (not self._options.once and self._snapshots.is_due(self._options.every_s)):
+        if at_end or (not self._options.once and self._snapshots.is_due(self._options.every_s)):
             try:
                 self.version = self._snapshots.commit_alone() or self.version
             except OSError as error:
@@ -234,7 +251,8 @@ def _remove_empty_offsets(offsets: Path) -> None:
         shutil.rmtree(offsets)
 
 
-def _is_over(query: StreamingQuery) -> bool:
+def _has_stopped(query: StreamingQuery) -> bool:
+    """Wait for a moment; return whether the query has stopped by then."""
     try:
         return bool(query.awaitTermination(POLL_EVERY_S))
     except PySparkException:

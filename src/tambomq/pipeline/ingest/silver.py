@@ -1,9 +1,16 @@
 """Silver: one row for each lifecycle of a job or message, folded from its events in bronze.
 
-A *state* is what is known of a lifecycle so far (see `tables.STATE`). Each row of bronze becomes a
-state, and states of one job are merged by commutative aggregates (min, max, sum), so the order does
-not matter: a batch is folded into the open states, and bronze is never read again. All expressions
-are native to Spark.
+A *state* is what is known of a lifecycle so far. Each row of bronze becomes a state (`states`), and
+states of one job are merged by commutative aggregates (`folded`), so the order does not matter: a
+batch is folded into the open states, and bronze is never read again. All expressions are native to
+Spark. `tables.STATE` describes each column; they are merged like this::
+
+    min   enqueued_ms  ready_ms  first_run_ms  named       the first that was seen
+    max   last_run_ms  final_ms  buried_ms  seen_ms  last  the latest
+          ran  why  erred                                  structs of a position and a value,
+                                                           so the value of the latest event
+          attempts  delay_ms  body_bytes  revived          the largest
+    sum   rescheduled  events  born                        counts of events
 
 A *position* orders events of all streams in one number: milliseconds of the entry id; a bit that is
 0 for journals, since a message is journalled before it can run within the same millisecond; and the
@@ -112,8 +119,8 @@ def happened_ms() -> Column:
     return F.unix_millis(F.coalesce("at", "recorded_at"))
 
 
-def folded(parts: DataFrame, *more: Column, by: Sequence[str] = KEYS) -> DataFrame:
-    """Return one state for each group *by* of the states *parts*, with *more* aggregates."""
+def folded(found: DataFrame, *more: Column, by: Sequence[str] = KEYS) -> DataFrame:
+    """Return one state for each group *by* of the states *found*, with *more* aggregates."""
     aggregates = {
         "named": F.min,
         "enqueued_ms": F.min,
@@ -125,12 +132,12 @@ def folded(parts: DataFrame, *more: Column, by: Sequence[str] = KEYS) -> DataFra
     }
     names = [column.name for column in tables.STATE if column.name not in KEYS]
     columns = [aggregates.get(name, F.max)(name).alias(name) for name in names]
-    return parts.groupBy(*by).agg(*columns, *more)
+    return found.groupBy(*by).agg(*columns, *more)
 
 
 def result_rows(found: DataFrame) -> DataFrame:
     """Return *found*, merged states, as rows of the table silver."""
-    enqueued, finished = F.timestamp_millis(_enqueued()), F.timestamp_millis(finished_ms())
+    enqueued, finished = F.timestamp_millis(_enqueued()), F.timestamp_millis(ended_ms())
     return found.select(
         *KEYS,
         F.coalesce("named.text", F.lit("")).alias("name"),
@@ -164,7 +171,7 @@ def outcome() -> Column:
     )
 
 
-def finished_ms() -> Column:
+def ended_ms() -> Column:
     """Return when a lifecycle ended; null while it has not."""
     # Prefer the worker's event, which has the clock of the other events, to the dead letter's.
     ended = F.when(has_ended(), F.coalesce("final_ms", "buried_ms"))
@@ -175,7 +182,7 @@ def finished_ms() -> Column:
 
 def entered_ms() -> Column:
     """Return when a lifecycle began: its first known time."""
-    return F.coalesce(_enqueued(), first_run_ms(), finished_ms(), F.col("seen_ms"))
+    return F.coalesce(_enqueued(), first_run_ms(), ended_ms(), F.col("seen_ms"))
 
 
 def wait_ms() -> Column:
@@ -190,7 +197,7 @@ def run_ms() -> Column:
     measured = (F.col("ran.number") / 1000).cast("bigint")
     # RSMQ has no durations: a run lasts from the receive to the delete.
     is_rsmq_run = (F.col("protocol") == "rsmq") & (outcome() != "moved")
-    between = F.when(is_rsmq_run, finished_ms() - F.col("last_run_ms"))
+    between = F.when(is_rsmq_run, ended_ms() - F.col("last_run_ms"))
     return F.coalesce(measured, between)
 
 
@@ -206,14 +213,14 @@ def has_ended() -> Column:
 
 def ended_or_seen_ms() -> Column:
     """Return when a lifecycle ended, else the time of its last event."""
-    return F.coalesce(finished_ms(), F.col("seen_ms"))
+    return F.coalesce(ended_ms(), F.col("seen_ms"))
 
 
 def position() -> Column:
     """Return the position of a row of bronze, with the phase bits 0: see the module's docstring."""
-    parts = F.split("entry_id", "-")
-    sequence = F.coalesce(F.try_element_at(parts, F.lit(2)).try_cast("bigint"), F.lit(0))
-    ms = F.coalesce(parts[0].try_cast("bigint"), F.lit(0))
+    numbers = F.split("entry_id", "-")
+    sequence = F.coalesce(F.try_element_at(numbers, F.lit(2)).try_cast("bigint"), F.lit(0))
+    ms = F.coalesce(numbers[0].try_cast("bigint"), F.lit(0))
     from_journal = F.when(F.col("source") == "journal", 0).otherwise(1 << _SEQUENCE_BITS)
     within = F.least(sequence, F.lit((1 << _SEQUENCE_BITS) - 1))
     # Bits instead of sums: an explicit entry id may have any number, and sums would overflow.
@@ -249,6 +256,7 @@ def _last_phase() -> Column:
 
 
 def _at_position(position: Column, kind: str, value: Column) -> Column:
+    # Compared by its first field. Files in the lake have it: its name cannot change.
     return F.struct(position.alias("place"), value.alias(kind))
 
 

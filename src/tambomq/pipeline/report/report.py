@@ -138,10 +138,10 @@ def _of_gold(gold: DataFrame) -> DataFrame:
 
 def _of_lifecycles(spark: SparkSession, lake: Lake, version: LakeVersion) -> DataFrame:
     """Return the same for single events, for steps shorter than a minute."""
-    over = gold_parts.of_lifecycles(lake.rows(spark, CLOSED, version.of(CLOSED)), closed=True)
+    closed = gold_parts.of_lifecycles(lake.rows(spark, CLOSED, version.of(CLOSED)), closed=True)
     live = gold_parts.of_lifecycles(lake.rows(spark, OPEN, version.of(OPEN)), closed=False)
     runs = gold_parts.of_runs(lake.rows(spark, BRONZE, version.of(BRONZE)))
-    parts = over.unionByName(live).unionByName(runs, allowMissingColumns=True)
+    parts = closed.unionByName(live).unionByName(runs, allowMissingColumns=True)
     zero = [f.coalesce(name, f.lit(0)).alias(name) for name in (*COUNTED, "gone")]
     grown = (f.col("entered") - f.col("gone")).alias("grown")
     events = parts.select(*SERIES, "ms", *zero).select("*", grown)
