@@ -29,7 +29,7 @@ class Driver:
     """One queue at a time, and what it can be asked."""
 
     def __init__(self, module: str, name: str) -> None:
-        self._lib, self._name = importlib.import_module(module), name
+        self._lib, self._party = importlib.import_module(module), name
         self._url = self._name = ""
         self._queue: Any = None
         self._worker: Any = None
@@ -116,7 +116,7 @@ class Driver:
 
     async def _handle(self, job: Any) -> Any:
         assert self._db is not None
-        row = (self._name, job.id, job.name, job.data, job.attempts_made, job.created_at_ms)
+        row = (self._party, job.id, job.name, job.data, job.attempts_made, job.created_at_ms)
         await self._db.rpush(f"ran:{self._name}", repr(row))
         options = job.data if isinstance(job.data, dict) else {}
         await asyncio.sleep(options.get("for_s", 0))
