@@ -3,6 +3,8 @@
 TamboError
 ├── Reject                     raised by a handler: do not retry this message
 │   └── UnrecoverableError     the same, by the name ChasquiMQ gives it
+├── RetryIn                    raised by a handler: retry this job after a given time
+├── CancelJob                  raised by a handler: end this job as cancelled
 ├── SettingsError              a flag, a variable or a file has an invalid value
 ├── ProtocolError              bytes or calls that break a protocol
 │   ├── LocalProtocolError     our caller broke it
@@ -53,6 +55,9 @@ from __future__ import annotations
 
 from tambomq.text import format_address
 
+MAX_RETRY_IN_S = 30 * 24 * 3600
+"""As for delays: 30 days."""
+
 # ── all errors ───────────────────────────────────────────────────────────────
 
 
@@ -68,6 +73,37 @@ class Reject(TamboError):
 
 class UnrecoverableError(Reject, RuntimeError):
     """Raised by a handler: dead-letter its job without further retries."""
+
+
+class RetryIn(TamboError):
+    """Raised by a handler: run its job again after *seconds*, not after its backoff.
+
+    The run counts as an attempt: after the last one the job goes to the dead-letter queue. The
+    text is the reason.
+    """
+
+    def __init__(self, seconds: float, reason: str = "") -> None:
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+            raise InvalidValue("seconds", seconds, "a number")
+        if not 0 <= seconds <= MAX_RETRY_IN_S:
+            raise InvalidValue("seconds", seconds, f"between 0 and {MAX_RETRY_IN_S}")
+        super().__init__(reason or f"asked to run again in {seconds:g} s")
+        self.seconds, self.reason = seconds, reason
+
+    def __reduce__(self) -> tuple[type, tuple[float, str]]:
+        """Pickle the arguments: a handler may run in another process."""
+        return type(self), (self.seconds, self.reason)
+
+
+class CancelJob(TamboError):
+    """Raised by a handler: end its job as cancelled, with no retry and no dead letter.
+
+    The text is the reason.
+    """
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class SettingsError(TamboError):

@@ -9,7 +9,7 @@ from tambomq.chasqui.blocking_queue import BlockingQueue
 from tambomq.chasqui.job import BackoffSpec, DeadLetter, Job, JobCounts, QueueEvent
 from tambomq.chasqui.job_info import HeldJob, JobInfo, WorkerInfo
 from tambomq.chasqui.repeat import MissedFiresPolicy, RepeatableMeta, RepeatPattern
-from tambomq.errors import UnrecoverableError
+from tambomq.errors import CancelJob, RetryIn, UnrecoverableError
 
 if TYPE_CHECKING:
     from tambomq.chasqui.events import QueueEvents
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BackoffSpec",
     "BlockingQueue",
+    "CancelJob",
     "DeadLetter",
     "HeldJob",
     "Job",
@@ -31,6 +32,7 @@ __all__ = [
     "QueueEvents",
     "RepeatPattern",
     "RepeatableMeta",
+    "RetryIn",
     "UnrecoverableError",
     "Worker",
     "WorkerInfo",

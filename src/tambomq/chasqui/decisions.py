@@ -5,6 +5,7 @@ Pure functions: no Redis, no clock, no handler.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -22,7 +23,7 @@ from tambomq.chasqui.job import (
     Envelope,
 )
 from tambomq.chasqui.wire.envelope import decode_envelope, encode_envelope, read_entry
-from tambomq.errors import Reject, RemoteProtocolError
+from tambomq.errors import Reject, RemoteProtocolError, RetryIn
 from tambomq.failures import text_of, traceback_of, type_of
 
 MAX_PAYLOAD_BYTES = 1 << 20
@@ -108,8 +109,11 @@ def after_failure(
             error_type=type_of(error),
             traceback=traceback_of(error),
         )
-    override = envelope.retry.backoff if envelope.retry else None
-    wait = wait_ms(override, attempt, draw, policy.backoff)
+    if isinstance(error, RetryIn):
+        wait = math.ceil(error.seconds * 1000)
+    else:
+        override = envelope.retry.backoff if envelope.retry else None
+        wait = wait_ms(override, attempt, draw, policy.backoff)
     return Retry(encode_envelope(msgspec.structs.replace(envelope, attempt=attempt)), wait)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from tambomq.chasqui.decisions import DeadLettered
 from tambomq.chasqui.keys import RETURNED, Keys
+from tambomq.chasqui.ops import reports
 from tambomq.chasqui.ops import worker as worker_ops
 from tambomq.chasqui.ops.worker import ConsumerContext, Delivery, HandlerRun
 from tambomq.chasqui.wire.envelope import decode_member
@@ -83,6 +84,7 @@ def test_what_ends_a_job_uses_the_native_command_only_where_it_is_known(make: st
         worker_ops.done(PLAIN, RAN, b"\xc3", 60, 1),
         worker_ops.retry(PLAIN, RAN, b"body", 5, "why", "page", 1),
         worker_ops.bury(PLAIN, "5-0", LETTER, 100, 1),
+        worker_ops.abort(PLAIN, "5-0", "job-1", "n", "why"),
         worker_ops.renew(PLAIN, ["5-0"]),
         worker_ops.give_back(PLAIN, [("5-0", 1)], 300),
         worker_ops.leave(PLAIN),
@@ -98,7 +100,7 @@ def test_all_keys_of_a_call_are_the_queues() -> None:
         worker_ops.retry(PLAIN, RAN, b"body", 5, "why", "page", 1),
         worker_ops.bury(PLAIN, "5-0", LETTER, 100, 1),
         worker_ops.limit(KEYS, 10, 1000, 3),
-        worker_ops.set_progress(KEYS, "job-1", 50),
+        reports.set_progress(KEYS, "job-1", 50),
     ]
     for call in calls:
         assert call.keys
@@ -166,4 +168,4 @@ def test_no_events_means_none_in_any_script() -> None:
 @pytest.mark.parametrize("percent", [-1, 101, 1.5, True, "50"])
 def test_progress_is_a_percentage(percent: Any) -> None:
     with pytest.raises(InvalidValue):
-        worker_ops.set_progress(KEYS, "job-1", percent)
+        reports.set_progress(KEYS, "job-1", percent)

@@ -65,7 +65,7 @@ async def test_a_retry_waits_by_the_server_s_clock_whatever_the_worker_s_shows(
     monkeypatch: pytest.MonkeyPatch,
     ahead_ms: int,
 ) -> None:
-    monkeypatch.setattr("tambomq.chasqui.worker.handler_pool.now_ms", lambda: now_ms() + ahead_ms)
+    monkeypatch.setattr("tambomq.chasqui.worker.outcomes.now_ms", lambda: now_ms() + ahead_ms)
     await queue.add("n", 1, backoff=20_000)
     began_ms = server_ms(db)
     async with work(fail) as worker:

@@ -13,17 +13,11 @@ from typing import Any
 import msgspec
 
 from tambomq.chasqui.decisions import DeadLettered
-from tambomq.chasqui.job import check_whole
 from tambomq.chasqui.keys import RETURNED, Keys
 from tambomq.chasqui.wire.envelope import to_store
-from tambomq.errors import InvalidFormat
 from tambomq.store.call import Arg, Call, Script, load_script
 from tambomq.store.features import Features
 
-PROGRESS_TTL_S = 3600
-"""The default, as for results."""
-LOG_LINES = 1000
-"""Lines that are kept of one job's log, approximately."""
 # Lua's `unpack` takes only some thousands of values.
 MAX_CLAIMED = 1000
 
@@ -46,6 +40,7 @@ _SETTLE = _scripts("settle")
 _DONE = _scripts("done")
 _RETRY = _scripts("retry")
 _BURY = _scripts("bury")
+_ABORT = _scripts("abort")
 
 
 class ConsumerContext(msgspec.Struct):
@@ -186,7 +181,7 @@ def retry(
     stored_as, member = to_store(ran.name, body, dialect)
     args = (
         context.group, context.consumer, ran.entry, stored_as, member, context.events_cap, ts,
-        ran.id, ran.name, ran.attempt, _text(reason), ran.duration_us, wait_ms,
+        ran.id, ran.name, ran.attempt, as_text(reason), ran.duration_us, wait_ms,
     )  # fmt: skip
     return Call(_RETRY[context.features.xackdel], redis_keys, args, _retried, repeatable=True)
 
@@ -207,11 +202,21 @@ def bury(
     redis_keys = (keys.stream, keys.dlq, keys.events, keys.stalls(letter.id))
     args = (
         context.group, context.consumer, entry, dlq_cap, letter.reason, letter.payload, letter.name,
-        _text(letter.detail), context.events_cap, ts, letter.id, letter.attempt,
-        "" if duration_us is None else duration_us, _text(letter.error_type),
-        _text(letter.traceback),
+        as_text(letter.detail), context.events_cap, ts, letter.id, letter.attempt,
+        "" if duration_us is None else duration_us, as_text(letter.error_type),
+        as_text(letter.traceback),
     )  # fmt: skip
     return Call(_BURY[context.features.xackdel], redis_keys, args, bool, repeatable=True)
+
+
+def abort(context: ConsumerContext, entry: str, id: str, name: str, reason: str) -> Call[bool]:
+    """End a job as cancelled, by its own handler; false if the entry was lost."""
+    keys = context.keys
+    redis_keys = (keys.stream, keys.events, keys.stalls(id))
+    args = (
+        context.group, context.consumer, entry, context.events_cap, id, name, as_text(reason),
+    )  # fmt: skip
+    return Call(_ABORT[context.features.xackdel], redis_keys, args, bool, repeatable=True)
 
 
 def limit(keys: Keys, max_jobs: int, duration_ms: int, wanted: int) -> Call[tuple[int, int]]:
@@ -231,21 +236,6 @@ def emit(context: ConsumerContext, ts: int, name: str, id: str = "", *fields: Ar
     return Call("XADD", (context.keys.events,), (*head, *fields), bytes)
 
 
-def set_progress(keys: Keys, id: str, percent: int, ttl_s: int | None = None) -> Call[Any]:
-    """Store the progress of a job; raises `InvalidValue` unless *percent* is 0 to 100."""
-    args = (check_whole("percent", percent, 100), "EX", ttl_s or PROGRESS_TTL_S)
-    return Call("SET", (keys.progress(id),), args, bool, repeatable=True)
-
-
-def log_line(keys: Keys, id: str, line: str, ttl_s: int | None = None) -> tuple[Call[Any], ...]:
-    """Append a line to a job's log, and keep the log for *ttl_s*; raises `InvalidFormat`."""
-    if not isinstance(line, str):
-        raise InvalidFormat("line", line, "text")
-    args = ("MAXLEN", "~", LOG_LINES, "*", "line", _text(line))
-    expire = Call("EXPIRE", (keys.log(id),), (ttl_s or PROGRESS_TTL_S,), bool, repeatable=True)
-    return Call("XADD", (keys.log(id),), args, bytes), expire
-
-
 def leave(context: ConsumerContext) -> Call[bool]:
     """Remove this consumer from its group; false if it still owns entries."""
     redis_keys = (context.keys.stream, context.keys.signs[3])
@@ -260,6 +250,12 @@ def connection_id() -> Call[int]:
 def unblock(connection: int) -> Call[bool]:
     """Make a blocked read of another connection return as if its time were up."""
     return Call("CLIENT UNBLOCK", (), (connection,), bool)
+
+
+def entry_ms(entry: str) -> int:
+    """Return when *entry* was added to the stream, by the server's clock; 0 if its id says not."""
+    ms = entry.partition("-")[0]
+    return int(ms) if ms.isdecimal() else 0
 
 
 def _read(reply: Any) -> list[Delivery]:
@@ -280,7 +276,7 @@ def _retried(reply: int | bytes) -> bool | str:
     return reply.decode("utf-8", "replace") if isinstance(reply, bytes) else bool(reply)
 
 
-def _text(reason: str) -> bytes:
+def as_text(reason: str) -> bytes:
     """Encode *reason*, which may quote text that is not valid UTF-8."""
     return reason.encode("utf-8", "backslashreplace")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -35,6 +36,8 @@ CLUSTER_BLOCK_MS = 1000
 # After a read with jobs, an empty one of this length means that the queue is drained.
 DRAIN_BLOCK_MS = 200
 UNBLOCK_S = 0.2
+# A read that is answered so much later than it should be was not answered in time.
+MAX_SILENCE_S = 10.0
 
 
 class Fetcher:
@@ -59,9 +62,15 @@ class Fetcher:
         self._connection: int | None = None
         """The server's number of the connection that reads, for CLIENT UNBLOCK."""
         self._current_read: object | None = None
+        self._unblocking: asyncio.Future[None] | None = None
+        """Ends the read under way after `pause`."""
         self._delivered = False
         """Whether jobs came since the queue was last found drained."""
-        self._paused = False
+        self._paused, self._reading_paused = False, False
+        self._waits = False
+        """Whether there is no need to read: all handlers are busy, or reading is paused."""
+        self.last_fetch_at: float | None = None
+        """When a read was last answered, on the monotonic clock."""
         self._may_have_lost_reply = False
         """Whether a connection broke in a read: entries may be ours that never arrived."""
         self._claim_every_s = min(MAX_CLAIM_INTERVAL_S, options.idle_ms / 3000)
@@ -74,6 +83,20 @@ class Fetcher:
         self._window.wake()
         self._stopped.set()
         self._pool.set_paused(paused=True)
+
+    def pause(self) -> None:
+        """Read nothing more; the pool goes on with what it has."""
+        self._reading_paused = True
+        self._window.wake()
+        self._unblocking = asyncio.ensure_future(self.unblock())
+
+    @property
+    def is_consuming(self) -> bool:
+        """Whether reads are answered, or there is no need to read."""
+        if self._stopped.is_set() or self.last_fetch_at is None:
+            return False
+        silence_s = self._options.block_ms / 1000 + MAX_SILENCE_S
+        return self._waits or time.monotonic() - self.last_fetch_at < silence_s
 
     async def stopped(self) -> None:
         """Wait for `stop`."""
@@ -103,8 +126,10 @@ class Fetcher:
         wanted = self._window.size(
             queued=pool.queued, running=pool.running, in_flight=len(self._in_flight.entries)
         )
-        if wanted == 0 or self._paused:
+        if wanted == 0 or self._paused or self._reading_paused:
+            self._waits = True
             await self._window.changed()
+            self._waits = False
             return
         if self._connection is None:
             self._connection = await self._read_store.run(worker_ops.connection_id())
@@ -141,9 +166,11 @@ class Fetcher:
             block_ms = min(block_ms, CLUSTER_BLOCK_MS)
         self._current_read = object()
         try:
-            return await self._read_store.run(
+            deliveries = await self._read_store.run(
                 worker_ops.read(self._context, wanted, block_ms, self._options.idle_ms)
             )
+            self.last_fetch_at = time.monotonic()
+            return deliveries
         finally:
             self._current_read = None
 

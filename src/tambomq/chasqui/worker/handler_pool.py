@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from asyncio import CancelledError
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -18,20 +17,18 @@ from inspect import isawaitable
 from time import perf_counter_ns
 from typing import Any
 
-from tambomq.chasqui.decisions import DeadLettered, admit_delivery, after_failure
-from tambomq.chasqui.job import Envelope, Job, make_job
-from tambomq.chasqui.keys import fits_page
+from tambomq.chasqui.decisions import DeadLettered, admit_delivery
+from tambomq.chasqui.job import Job, make_job
 from tambomq.chasqui.ops import worker as worker_ops
-from tambomq.chasqui.ops.worker import ConsumerContext, Delivery, HandlerRun
+from tambomq.chasqui.ops.worker import ConsumerContext, Delivery
 from tambomq.chasqui.options import RunOptions
 from tambomq.chasqui.wire.msgpack import decode_payload, encode_payload
 from tambomq.chasqui.worker.handler import Handler, call_in_thread, is_async
 from tambomq.chasqui.worker.in_flight import InFlight
 from tambomq.chasqui.worker.job_reporter import JobReporter
-from tambomq.chasqui.worker.settler import Settlement, Settler, WorkerStats
-from tambomq.clock import now_ms
+from tambomq.chasqui.worker.outcomes import Run, RunOutcomes
+from tambomq.chasqui.worker.settler import Settler
 from tambomq.errors import TamboError
-from tambomq.failures import FailureLog, headline, text_of
 from tambomq.log import with_fields
 from tambomq.store.aio import AsyncStore
 
@@ -53,13 +50,14 @@ class HandlerPool:
         store: AsyncStore,
         in_flight: InFlight,
         settler: Settler,
-        stats: WorkerStats,
+        outcomes: RunOutcomes,
         on_finished: Callable[[], None],
     ) -> None:
         """Nothing runs before `start`; *on_finished* is called after each run."""
         self._handler, self._options, self._context = handler, options, context
         self._store, self._in_flight, self._settler = store, in_flight, settler
-        self._stats, self._on_finished = stats, on_finished
+        self._outcomes, self._on_finished = outcomes, on_finished
+        self._stats, self._is_observed = settler.stats, outcomes.is_observed
         self._is_async = is_async(handler)
         self._queue: deque[Delivery] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
@@ -70,7 +68,6 @@ class HandlerPool:
         self._runners: list[asyncio.Task[None]] = []
         self._threads: ThreadPoolExecutor | None = None
         self._log = with_fields(log, **context.log_fields)
-        self._failures = FailureLog(self._log, "job", context.keys.queue, self._loop.call_later)
         self.running = 0
         """Jobs whose handler is running."""
 
@@ -128,7 +125,7 @@ class HandlerPool:
         await asyncio.gather(*self._runners, return_exceptions=True)
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
-        self._failures.flush()
+        self._outcomes.flush()
 
     # ── runners ──────────────────────────────────────────────────────────────
 
@@ -164,6 +161,14 @@ class HandlerPool:
             self.running += 1
             try:
                 await self._handle(delivery)
+            except Exception:  # noqa: BLE001  (said below)
+                # Neither the handler nor Redis: a log handler of the user, say, or a job that no
+                # decoder foresaw. The runner must go on, and the job's lease runs out.
+                self._log.exception(
+                    "cannot handle entry %r of queue %r; it is delivered again in %d ms",
+                    *(delivery.entry, self._context.keys.queue, self._in_flight.idle_ms),
+                )
+                self._in_flight.release((delivery.entry,))
             finally:
                 self.running -= 1
                 self._run_ended.set()
@@ -175,11 +180,12 @@ class HandlerPool:
     async def _handle(self, delivery: Delivery) -> None:
         admitted = admit_delivery(delivery.fields, delivery.deliveries, self._options.retry)
         if isinstance(admitted, DeadLettered):
-            self._bury(delivery.entry, admitted, None)
+            self._outcomes.bury(delivery.entry, admitted, None)
             return
         envelope, name = admitted
         entry, id, attempt = delivery.entry, envelope.id, envelope.attempt + 1
         self._settler.started(id, name, attempt)
+        waited_ms = self._outcomes.announce(entry, id, name, attempt) if self._is_observed else 0
         started_ns = perf_counter_ns()
         try:
             data = decode_payload(envelope.payload)
@@ -190,24 +196,24 @@ class HandlerPool:
                 value = await self._in_thread(job)
             result = self._encode_result(value)
         except CancelledError as error:
+            run = Run(entry, envelope, name, started_ns, waited_ms)
             # A handler may raise CancelledError by itself; the runner ends only if it is cancelled.
             if (task := asyncio.current_task()) is not None and task.cancelling():
+                self._outcomes.observe(run, "returned", run.took_us)
                 await self._abandon(delivery)
                 raise
-            self._failed(entry, envelope, name, error, started_ns)
+            self._outcomes.failed(run, error)
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # noqa: BLE001  (whatever a handler raises, also sys.exit)
-            self._failed(entry, envelope, name, error, started_ns)
+            self._outcomes.failed(Run(entry, envelope, name, started_ns, waited_ms), error)
         else:
             took_us = (perf_counter_ns() - started_ns) // 1000
-            if result is None:
+            if result is None and not self._is_observed:
                 self._settler.completed(entry, id, name, attempt, took_us)
             else:
-                ran = HandlerRun(entry, id, name, attempt, took_us)
-                ttl_s = self._options.result_ttl_s or 0
-                call = worker_ops.done(self._context, ran, result, ttl_s, now_ms())
-                self._settler.submit(Settlement(entry, call, "completed"))
+                run = Run(entry, envelope, name, started_ns, waited_ms)
+                self._outcomes.returned(run, result, took_us)
 
     async def _in_thread(self, job: Job) -> Any:
         value = await self._loop.run_in_executor(self._threads, call_in_thread, self._handler, job)
@@ -219,39 +225,6 @@ class HandlerPool:
         if value is None or self._options.result_ttl_s is None:
             return None
         return encode_payload(value)
-
-    def _failed(
-        self, entry: str, envelope: Envelope, name: str, error: BaseException, started_ns: int
-    ) -> None:
-        took_us = (perf_counter_ns() - started_ns) // 1000
-        self._stats.failed += 1
-        self._failures.failed(envelope.id, envelope.attempt + 1, error)
-        decision = after_failure(envelope, name, error, self._options.retry, random.randrange)
-        if isinstance(decision, DeadLettered):
-            self._bury(entry, decision, took_us)
-            return
-        context, body = self._context, decision.body
-        ran = HandlerRun(entry, envelope.id, name, envelope.attempt + 1, took_us)
-        dialect = self._options.dialect if fits_page(name) else "engine"
-        reason, wait_ms, now = text_of(error), decision.wait_ms, now_ms()
-
-        def retry(dialect: str) -> Any:
-            return worker_ops.retry(context, ran, body, wait_ms, reason, dialect, now)
-
-        self._settler.submit(Settlement(entry, retry(dialect), "retried", lambda: retry("engine")))
-
-    def _bury(self, entry: str, letter: DeadLettered, took_us: int | None) -> None:
-        self._log.error(
-            "job %r of queue %r is moved to the dead-letter queue after %d runs: %s",
-            letter.id,
-            self._context.keys.queue,
-            letter.attempt,
-            headline(letter.reason, headline(letter.error_type, letter.detail)),
-            extra={"job": letter.id, "attempt": letter.attempt},
-        )
-        dlq_cap = self._options.dlq_cap
-        call = worker_ops.bury(self._context, entry, letter, dlq_cap, now_ms(), took_us)
-        self._settler.submit(Settlement(entry, call, "buried"))
 
     async def _abandon(self, delivery: Delivery) -> None:
         """Let other workers run a job that was cancelled here.

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any
 
+from tambomq.chasqui.ops import reports
 from tambomq.chasqui.ops import worker as worker_ops
 from tambomq.chasqui.ops.worker import ConsumerContext
 from tambomq.clock import now_ms
@@ -43,11 +44,11 @@ class JobReporter:
 
     async def _store_progress(self, id: str, percent: int, name: str) -> None:
         fields = ("n", name) if name else ()
-        calls: list[Any] = [worker_ops.set_progress(self._context.keys, id, percent, self._ttl_s)]
+        calls: list[Any] = [reports.set_progress(self._context.keys, id, percent, self._ttl_s)]
         if self._context.events_cap:
             event = (now_ms(), "progress", id, *fields, "progress", percent)
             calls.append(worker_ops.emit(self._context, *event))
         await self._store.run_all(calls)
 
     async def _store_line(self, id: str, line: str) -> None:
-        await self._store.run_all(worker_ops.log_line(self._context.keys, id, line, self._ttl_s))
+        await self._store.run_all(reports.log_line(self._context.keys, id, line, self._ttl_s))

@@ -44,6 +44,8 @@ class WorkerStats(msgspec.Struct):
     retried: int = 0
     buried: int = 0
     """Moved to the dead-letter queue."""
+    cancelled: int = 0
+    """Ended by `CancelJob`, or by `Queue.cancel_job` while they were here."""
     returned: int = 0
     """Given back: not begun, or cancelled when the worker ended."""
     lost: int = 0
@@ -87,7 +89,7 @@ class Settler:
     ) -> None:
         """Release entries from *in_flight* once they are settled, and count them in *stats*."""
         self._store, self._context = store, context
-        self._in_flight, self._stats = in_flight, stats
+        self._in_flight, self.stats = in_flight, stats
         self._log = with_fields(log, **context.log_fields)
         self._loop = asyncio.get_running_loop()
         self._started: list[Arg] = []
@@ -209,13 +211,13 @@ class Settler:
                 extra={"count": jobs},
             )
         lost = jobs if isinstance(outcome, TamboError) else len(outcome)
-        self._stats.completed += jobs - lost
+        self.stats.completed += jobs - lost
         self._count_lost(lost)
 
     def _count(self, settlements: list[Settlement], outcomes: list[Outcome]) -> set[str]:
         """Count what was done; submit fallbacks, and return the entries that they settle."""
         resubmitted: set[str] = set()
-        stats, lost = self._stats, 0
+        stats, lost = self.stats, 0
         for settlement, outcome in zip(settlements, outcomes, strict=True):
             entry, counter = settlement.entry, settlement.counter
             if isinstance(outcome, str) and settlement.fallback is not None:
@@ -245,7 +247,7 @@ class Settler:
 
     def _count_lost(self, lost: int) -> None:
         if lost:
-            self._stats.lost += lost
+            self.stats.lost += lost
             self._log.warning(
                 "%d jobs of queue %r were claimed by another worker or deleted while they ran",
                 lost,

@@ -45,15 +45,18 @@ from tambomq.chasqui.ops.leader import LeaderConfig
 from tambomq.chasqui.ops.worker import ConsumerContext
 from tambomq.chasqui.options import fetch_options, run_options, whole_or
 from tambomq.chasqui.worker.consumer_group import join_group
+from tambomq.chasqui.worker.control import WorkerControl
 from tambomq.chasqui.worker.fetcher import Fetcher
 from tambomq.chasqui.worker.handler import Handler, check_handler
 from tambomq.chasqui.worker.handler_pool import HandlerPool
 from tambomq.chasqui.worker.in_flight import EntryLease, InFlight
+from tambomq.chasqui.worker.outcomes import RunOutcomes
 from tambomq.chasqui.worker.prefetch import PrefetchWindow
-from tambomq.chasqui.worker.settler import Settler, WorkerStats
+from tambomq.chasqui.worker.settler import Settler
 from tambomq.errors import TamboError
 from tambomq.journal.policy import JournalBounds, JournalPolicy
 from tambomq.runtime.heartbeat import check_how
+from tambomq.runtime.observer import guarded
 from tambomq.runtime.signals import run_until_signalled
 from tambomq.store.aio import AsyncStore
 from tambomq.store.endpoint import PATIENCE_S, URL, Endpoint, check_patience
@@ -62,7 +65,7 @@ from tambomq.store.endpoint import PATIENCE_S, URL, Endpoint, check_patience
 FINAL_FLUSH_S = 2.0
 
 
-class Worker:
+class Worker(WorkerControl):
     """Takes jobs off a queue and runs *handler* for each, *concurrency* at a time.
 
     A handler is a coroutine function, or a plain one, which runs in a thread. What it returns is
@@ -112,7 +115,8 @@ class Worker:
         patience_s: float = PATIENCE_S,
     ) -> None:
         """Check the options; nothing is connected, and no consumer id drawn, before `run`."""
-        self._keys, self._handler = Keys(queue_name), check_handler(handler)
+        super().__init__(Keys(queue_name))
+        self._handler = check_handler(handler)
         self._endpoint = endpoint_of(redis_url, tls=tls, provider=credential_provider)
         self._fetch_options = fetch_options(read_count, read_block_ms, claim_min_idle_ms, limiter)
         self._run_options = run_options(
@@ -131,27 +135,7 @@ class Worker:
         self._events_cap, self._consumer_id = EVENTS_CAP if events_enabled else 0, consumer_id
         self._journal = JournalPolicy.for_queue("chasqui", self._keys.queue, journal)
         self._heartbeat, self._patience_s = check_how(heartbeat), check_patience(patience_s)
-        self._running: asyncio.Task[None] | None = None
-        self._fetcher: Fetcher | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._grace_s, self._closed, self._pid = grace_s, False, 0
-        self.stats = WorkerStats()
-        """Counters since this object was made."""
-
-    @property
-    def name(self) -> str:
-        """The name of the queue."""
-        return self._keys.queue
-
-    @property
-    def is_running(self) -> bool:
-        """Whether `run` is under way."""
-        return self._running is not None and not self._running.done()
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._closed
+        self._grace_s, self._pid = grace_s, 0
 
     async def __aenter__(self) -> Self:
         return self
@@ -182,18 +166,7 @@ class Worker:
 
     def run_forever(self) -> None:
         """Work until SIGINT or SIGTERM; a second one cancels `run`."""
-        run_until_signalled(self.run, self._stop, lambda: self._closed)
-
-    async def close(self) -> None:
-        """Make `run` end: fetch nothing more, finish what runs. From any task or thread."""
-        self._stop()
-
-    def _stop(self) -> None:
-        self._closed = True
-        if self._loop is not None and self._fetcher is not None:
-            # The loop may have ended meanwhile; then nothing is left to stop.
-            with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._fetcher.stop)
+        run_until_signalled(self.run, self.stop, lambda: self._closed)
 
     async def _work(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -223,7 +196,7 @@ class Worker:
         lease = EntryLease(
             self._endpoint, self.name, self._group, context.consumer, fetching.idle_ms
         )
-        in_flight = InFlight(lease, self._heartbeat, window.wake)
+        in_flight = self._in_flight = InFlight(lease, self._heartbeat, window.wake)
         settler = Settler(store, context, in_flight, self.stats)
         pool = HandlerPool(
             self._handler,
@@ -232,7 +205,7 @@ class Worker:
             store,
             in_flight,
             settler,
-            self.stats,
+            RunOutcomes(running, context, settler, guarded(self.observer)),
             window.on_finished,
         )
         fetcher = Fetcher(read_store, store, context, fetching, window, in_flight, pool)
@@ -254,6 +227,8 @@ class Worker:
         try:
             if self._closed:
                 fetcher.stop()
+            if self._fetching_paused:
+                fetcher.pause()
             await fetcher.stopped()
             await asyncio.gather(fetcher.unblock(), reading)
             await pool.release_queued()

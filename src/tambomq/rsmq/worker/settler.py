@@ -69,10 +69,12 @@ class Settler:
         self._heartbeat, self._log = heartbeat, with_fields(log, queue=queue)
         self._to_delete: list[Message] = []
         self._deleting: asyncio.Task[None] | None = None
-        self._stats = stats
+        self.stats = stats
         self._renews = not isinstance(heartbeat, NoHeartbeat)
         self._in_flight: dict[str, Message] = {}
         """The latest delivery of each message in flight, by id."""
+        self.unsettled = 0
+        """Messages that are handled and not yet deleted."""
 
     def track(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Track and renew *messages*; return those to run.
@@ -101,6 +103,7 @@ class Settler:
     def done(self, message: Message) -> None:
         """Delete *message* with the next batch."""
         self._to_delete.append(message)
+        self.unsettled += 1
         if self._deleting is None:
             self._deleting = asyncio.create_task(self._delete())
 
@@ -110,7 +113,7 @@ class Settler:
         self.untrack((message,))
         hide = settle_ops.hide(self._keys, self._queue, message.id, wait_s, receipt=message.receipt)
         if await self._retry_until_settled(lambda: only(hide)):
-            self._stats.retried += 1
+            self.stats.retried += 1
 
     async def bury(self, message: Message, dead: str, why: str, *, realtime: bool) -> None:
         """Move *message* to queue *dead*; *why* may include a traceback."""
@@ -127,7 +130,7 @@ class Settler:
                 journal=self._journal,
             )
             buried = await self._retry_until_settled(partial(only, bury))
-        self._stats.buried += bool(buried)
+        self.stats.buried += bool(buried)
         self.untrack((message,))
 
     async def drain(self) -> None:
@@ -147,9 +150,10 @@ class Settler:
                 if deleted < len(batch):
                     batch = self._without_redelivered(batch, flags)
                 self.untrack(batch)
-                self._stats.done += deleted
+                self.unsettled -= len(batch)
+                self.stats.done += deleted
                 if lost := len(batch) - deleted:
-                    self._stats.lost += lost
+                    self.stats.lost += lost
                     self._log.warning(_LOST, lost, self._queue, extra={"count": lost})
         finally:
             self._deleting = None

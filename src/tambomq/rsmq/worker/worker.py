@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from asyncio import CancelledError
-from collections.abc import Callable
+import time
 from contextlib import suppress
-from typing import Any, TypeAlias
 
 from tambomq.clock import backoff_delays
-from tambomq.errors import HandlersStuck, Reject, StoreRefused, StoreUnavailable
-from tambomq.failures import FailureLog, headline, text_of, traceback_of, type_of, with_traceback
+from tambomq.errors import HandlersStuck, StoreRefused, StoreUnavailable
 from tambomq.journal.policy import JournalBounds
 from tambomq.log import with_fields
 from tambomq.rsmq.keys import DEAD_SUFFIX, NAMESPACE, Keys, check_dead_queue, check_queue
@@ -26,11 +23,19 @@ from tambomq.rsmq.ops import messages as message_ops
 from tambomq.rsmq.ops import queues as queue_ops
 from tambomq.rsmq.ops.journal import policy_for_queue
 from tambomq.rsmq.worker.backoff import Backoff
+from tambomq.rsmq.worker.control import WorkerControl
 from tambomq.rsmq.worker.lease import RsmqLease
+from tambomq.rsmq.worker.message_runs import (
+    FINAL_SETTLE_S,
+    Handler,
+    MessageRunOptions,
+    MessageRuns,
+)
 from tambomq.rsmq.worker.server_clock import ServerClock
-from tambomq.rsmq.worker.settler import Settler, WorkerStats
-from tambomq.rsmq.worker.threads import HandlerThreads, is_async
+from tambomq.rsmq.worker.settler import Settler
+from tambomq.rsmq.worker.threads import HandlerThreads
 from tambomq.runtime.heartbeat import heartbeat
+from tambomq.runtime.observer import guarded
 from tambomq.runtime.signals import run_until_signalled
 from tambomq.store.aio import AsyncStore
 from tambomq.store.aio_pubsub import Subscription
@@ -38,16 +43,10 @@ from tambomq.store.endpoint import PATIENCE_S, URL, Credentials, Tls
 
 log = logging.getLogger(__name__)
 
-Handler: TypeAlias = Callable[[Message], Any]
-"""A coroutine function, or a plain one, which runs in a thread."""
-
 DEFAULT_BACKOFF = Backoff()
 
-# How long a worker that shuts down tries to settle its messages.
-FINAL_SETTLE_S = 1.0
 
-
-class RsmqWorker:
+class RsmqWorker(WorkerControl):
     """Receives messages of *queue* and runs *handler* for each, *concurrency* at a time.
 
     *vt*: visibility timeout in seconds; without one, the queue's own. *heartbeat* renews
@@ -84,34 +83,24 @@ class RsmqWorker:
         patience_s: float = PATIENCE_S,
     ) -> None:
         """Check the options; `run` connects."""
-        self.queue, self._log = check_queue(queue), with_fields(log, queue=queue)
+        super().__init__(check_queue(queue))
+        self._log = with_fields(log, queue=queue)
         self.dead_queue = check_dead_queue(dead_queue or queue + DEAD_SUFFIX, of=queue)
         self._keys, self._journal = Keys(ns), policy_for_queue(ns, queue, journal)
-        self._handler, self._realtime = handler, realtime
-        self._is_async, self._own_store = is_async(handler), not isinstance(url, AsyncStore)
+        self._handler, self._own_store = handler, not isinstance(url, AsyncStore)
         if not isinstance(url, AsyncStore):
             url = AsyncStore(url, tls=tls, credentials=credentials, patience_s=patience_s)
         self._store = url
         self._concurrency = check_count(concurrency)
         self._vt = None if vt is None else check_seconds("vt", vt)
         self._heartbeat_kind = heartbeat
-        self._max_receives = None if max_receives is None else check_count(max_receives)
-        self._backoff, self._timeout_s, self._grace_s = backoff, timeout_s, grace_s
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._subscription: Subscription | None = None
-        self._stopping = False
-        self.stats = WorkerStats()
-        """Counters since the worker was created."""
+        self._grace_s = grace_s
+        max_receives = None if max_receives is None else check_count(max_receives)
+        self._run_options = MessageRunOptions(
+            max_receives, self.dead_queue, backoff, timeout_s, realtime
+        )
 
     # ── run ──────────────────────────────────────────────────────────────────
-
-    def stop(self) -> None:
-        """End `run`: receive nothing more, finish running handlers. Callable from any thread."""
-        self._stopping = True
-        if self._loop is not None:
-            # The loop may have closed meanwhile; then there is nothing to stop.
-            with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._wake)
 
     def run_forever(self) -> None:
         """Run until SIGINT or SIGTERM; a second signal releases running messages at once."""
@@ -125,9 +114,11 @@ class RsmqWorker:
         Waits for the server however long it is unreachable. When cancelled, it releases
         running messages and ends at once.
         """
+        self._running = True
         try:
             await self._work()
         finally:
+            self._running = False
             if self._own_store:
                 await self._store.close()
 
@@ -140,11 +131,14 @@ class RsmqWorker:
         self._visibility_s = self._vt or found.vt or DEFAULT_VT
         lease = RsmqLease(self._store.endpoint, self._keys.ns, self.queue, self._visibility_s)
         self._heartbeat = heartbeat(self._heartbeat_kind, lease)
-        self._settler = Settler(
+        self._settler = self._settling = Settler(
             self._store, self._keys, self.queue, self._heartbeat, self.stats, self._journal
         )
-        self._threads = HandlerThreads(self._handler, self._concurrency, self._timeout_s)
-        self._failures = FailureLog(self._log, "message", self.queue, self._loop.call_later)
+        options, observer = self._run_options, guarded(self.observer)
+        self._threads = HandlerThreads(self._handler, self._concurrency, options.timeout_s)
+        self._runs = MessageRuns(
+            self.queue, self._handler, options, self._settler, self._threads, observer, self._wake
+        )
         fetching = asyncio.create_task(self._fetch())
         runners = [asyncio.create_task(self._run_handlers()) for _ in range(self._concurrency)]
         try:
@@ -160,11 +154,6 @@ class RsmqWorker:
             self._log.error("%s", error)
             raise error
         fetching.result()
-
-    def _wake(self) -> None:
-        self._wakeup.set()
-        if self._subscription is not None:
-            self._subscription.notify()
 
     async def _wait_until_idle(self) -> None:
         while self._busy > self._threads.timed_out:
@@ -182,7 +171,7 @@ class RsmqWorker:
                     await self._settler.retry(self._inbox.get_nowait(), 0)
                 await self._settler.drain()
         self._threads.close()
-        self._failures.flush()
+        self._runs.flush()
         await asyncio.to_thread(self._heartbeat.close)
 
     # ── receive ──────────────────────────────────────────────────────────────
@@ -202,9 +191,11 @@ class RsmqWorker:
         self._subscription = None
 
     async def _fetch_once(self, subscription: Subscription) -> None:
-        while self._busy == self._concurrency and not self._stopping:
+        while self._has_no_need and not self._stopping:
+            self._waits = True
             self._wakeup.clear()
             await self._wakeup.wait()
+        self._waits = False
         if self._stopping:
             return
         free = self._concurrency - self._busy
@@ -212,6 +203,7 @@ class RsmqWorker:
             self._keys, self.queue, free, vt=self._visibility_s, journal=self._journal
         )
         result = await self._store.follow(plan)
+        self._last_fetch_at = time.monotonic()
         messages = self._settler.track(result.messages)
         self._busy += len(messages)
         self.stats.received += len(messages)
@@ -221,6 +213,10 @@ class RsmqWorker:
             self._log.warning("server clock went back: re-hid %d messages of %r", count, self.queue)
         if not result.messages:
             await subscription.wait(poll_delay_s(result, POLL_EVERY_S))
+
+    @property
+    def _has_no_need(self) -> bool:
+        return self._busy == self._concurrency or self._fetching_paused
 
     async def _sleep(self, for_s: float) -> None:
         """Sleep, at most until `stop`."""
@@ -237,64 +233,15 @@ class RsmqWorker:
         while True:
             message = await self._inbox.get()
             try:
-                await self._handle(message)
+                await self._runs.handle(message)
                 if self._threads.timed_out:
                     self._wakeup.set()
                     await self._threads.wait_ended(message)
+            except Exception:  # noqa: BLE001  (said below)
+                # Neither the handler nor Redis: a log handler of the user, say. The runner must go
+                # on, and the message's lease expires.
+                self._log.exception("cannot handle message %r of %r", message.id, self.queue)
+                self._settler.untrack((message,))
             finally:
                 self._busy -= 1
                 self._wakeup.set()
-
-    async def _handle(self, message: Message) -> None:
-        if self._max_receives is not None and message.rc > self._max_receives:
-            await self._bury(message, f"received {message.rc - 1} times and never finished")
-            return
-        try:
-            await self._call(message)
-        except Reject as rejection:
-            await self._bury(message, str(rejection))
-        except CancelledError:
-            # A cancellation of this task, or an error that the handler raised by itself?
-            if (task := asyncio.current_task()) is None or not task.cancelling():
-                await self._failed(message, "the handler was cancelled")
-                return
-            await self._release(message)
-            raise
-        except Exception as error:  # noqa: BLE001  (whatever a handler raises)
-            self._failures.failed(message.id, message.rc, error)
-            why = headline(type_of(error), text_of(error))
-            await self._failed(message, why, error)
-        else:
-            self._settler.done(message)
-
-    async def _call(self, message: Message) -> None:
-        if self._is_async:
-            async with asyncio.timeout(self._timeout_s):
-                await self._handler(message)
-        else:
-            await self._threads.call(message)
-
-    async def _failed(self, message: Message, what: str, error: Exception | None = None) -> None:
-        self.stats.failed += 1
-        if self._max_receives is not None and message.rc >= self._max_receives:
-            await self._bury(message, what, "" if error is None else traceback_of(error))
-        else:
-            await self._settler.retry(message, self._backoff.wait_s(message.rc))
-            # Receive again: the result says when the message is due.
-            self._wake()
-
-    async def _bury(self, message: Message, why: str, trace: str = "") -> None:
-        shown, fields = (message.id, self.queue, self.dead_queue, why), {"message_id": message.id}
-        self._log.error("message %r goes from %r to %r: %r", *shown, extra=fields)
-        why = with_traceback(why, trace)
-        await self._settler.bury(message, self.dead_queue, why, realtime=self._realtime)
-
-    async def _release(self, message: Message) -> None:
-        """Make *message* visible at once; if that fails, it is when its lease expires."""
-        if not self._is_async:
-            # Its thread cannot be cancelled: keep the message hidden until its lease expires.
-            self._settler.untrack((message,))
-            return
-        with suppress(TimeoutError, CancelledError):
-            async with asyncio.timeout(FINAL_SETTLE_S):
-                await self._settler.retry(message, 0)

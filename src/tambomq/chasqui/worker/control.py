@@ -1,0 +1,97 @@
+"""How a worker is stopped, paused and looked at from outside, from any thread.
+
+`Worker` sets the parts while it runs; all of this works before and after that too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from tambomq.chasqui.keys import Keys
+from tambomq.chasqui.worker.fetcher import Fetcher
+from tambomq.chasqui.worker.in_flight import InFlight
+from tambomq.chasqui.worker.settler import WorkerStats
+from tambomq.runtime.observer import RunObserver
+
+
+class WorkerControl:
+    """The part of `Worker` that other tasks, threads and signal handlers use."""
+
+    observer: RunObserver | None
+    """Told about each run; set it before `run`. See `tambomq.runtime.observer`."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+        self._running: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._fetcher: Fetcher | None = None
+        self._in_flight: InFlight | None = None
+        self._closed, self._fetching_paused = False, False
+        self.observer = None
+        self.stats = WorkerStats()
+        """Counters since this object was made."""
+
+    @property
+    def name(self) -> str:
+        """The name of the queue."""
+        return self._keys.queue
+
+    @property
+    def is_running(self) -> bool:
+        """Whether `run` is under way."""
+        return self._running is not None and not self._running.done()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` or `stop` was called."""
+        return self._closed
+
+    @property
+    def in_flight(self) -> int:
+        """Jobs that this worker holds: queued for a handler, running, or not settled yet."""
+        return 0 if self._in_flight is None else len(self._in_flight.entries)
+
+    @property
+    def last_fetch_at(self) -> float | None:
+        """When Redis last answered a read, by `time.monotonic`; `None` before the first answer.
+
+        While all handlers are busy, or the queue is paused, nothing is read: see `is_consuming`.
+        """
+        return None if self._fetcher is None else self._fetcher.last_fetch_at
+
+    @property
+    def is_consuming(self) -> bool:
+        """Whether jobs are read as they should be: proof that this worker does its work.
+
+        False before the first answer, while Redis does not answer, and after `close`. True while
+        there is a reason not to read: all handlers are busy, or reading is paused.
+        """
+        return self.is_running and self._fetcher is not None and self._fetcher.is_consuming
+
+    def stop(self) -> None:
+        """Make `run` end: fetch nothing more, finish what runs. From any thread."""
+        self._closed = True
+        if self._fetcher is not None:
+            self._on_loop(self._fetcher.stop)
+
+    async def close(self) -> None:
+        """Make `run` end: fetch nothing more, finish what runs. From any task or thread."""
+        self.stop()
+
+    def pause_fetching(self) -> None:
+        """Read no more jobs, for as long as this worker runs; finish those that it has read.
+
+        Unlike `stop`, it goes on running, and leads its queue if it is elected. From any thread.
+        """
+        self._fetching_paused = True
+        if self._fetcher is not None:
+            self._on_loop(self._fetcher.pause)
+
+    def _on_loop(self, act: Callable[[], None]) -> None:
+        """Call *act* on the worker's loop."""
+        if self._loop is not None:
+            # The loop may have ended meanwhile; then nothing is left to do.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(act)
