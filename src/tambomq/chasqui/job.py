@@ -16,10 +16,8 @@ MAX_DELAY_S = 30 * 24 * 3600
 U32 = 2**32 - 1
 U64 = 2**64 - 1
 
-RETRIES_EXHAUSTED = "retries_exhausted"
-UNRECOVERABLE = "unrecoverable"
-DECODE_FAILED = "decode_failed"
-MALFORMED = "malformed"
+RETRIES_EXHAUSTED, UNRECOVERABLE = "retries_exhausted", "unrecoverable"
+DECODE_FAILED, MALFORMED = "decode_failed", "malformed"
 OVERSIZE_PAYLOAD = "oversize_payload"
 
 
@@ -138,6 +136,7 @@ class Job(msgspec.Struct, eq=False, metaclass=_JobType):
     """The queue or worker it belongs to."""
     added: bool | None = None
     """Whether `add_unique` added it; `None` after other calls, and for a repeatable job."""
+    _entry: str = ""  # its stream entry, while a handler has it
 
     if TYPE_CHECKING:
 
@@ -168,11 +167,15 @@ class Job(msgspec.Struct, eq=False, metaclass=_JobType):
         wait = self._ability("wait_for_result", "a job returned by Queue.add")
         return wait(self.id, timeout=timeout, poll_interval=poll_interval)
 
-    def update_progress(self, percent: int) -> Any:
-        """Report the job's progress, 0 to 100. Await it in an async handler."""
-        return self._ability("update_progress", "a job given to a handler")(
-            self.id, percent, self.name
-        )
+    def update_progress(self, value: Any) -> Any:
+        """Report the job's progress: 0 to 100, or any small value. Await it in an async handler."""
+        report = self._ability("update_progress", "a job given to a handler")
+        return report(self.id, value, self.name)
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether it was cancelled while it runs: then a plain function should return."""
+        return bool(self._entry) and bool(self._owner.is_cancelled(self._entry))
 
     def log(self, line: str) -> Any:
         """Append a line to the job's log. Await it in an async handler."""

@@ -39,6 +39,7 @@ class Keys:
 
     __slots__ = (
         "_base",
+        "cancels",
         "delayed",
         "dlq",
         "events",
@@ -73,6 +74,9 @@ class Keys:
 
         Newer releases of the engine use ``:limiter``, with other fields.
         """
+
+        self.cancels = f"{base}:tambo:cancels"
+        """Stream: entries that were cancelled while a worker had them, for the workers to read."""
 
     def spec(self, key: str) -> str:
         """Hash: the repeatable spec *key*, and how often it has fired."""

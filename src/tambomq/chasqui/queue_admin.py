@@ -11,6 +11,7 @@ from tambomq.chasqui.job import JobCounts
 from tambomq.chasqui.job_info import JobInfo, WorkerInfo
 from tambomq.chasqui.keys import Keys
 from tambomq.chasqui.ops import admin as admin_ops
+from tambomq.chasqui.ops import cancel as cancel_ops
 from tambomq.chasqui.ops import jobs as job_ops
 from tambomq.chasqui.ops import worker as worker_ops
 from tambomq.chasqui.ops.add import Policy
@@ -43,6 +44,17 @@ class QueueAdmin(ABC):
         """Delete a waiting, delayed or dead job; false if there is none. Raises `JobBusy`."""
         cap = self._policy.events_cap
         return await self._server.follow(job_ops.remove(self._keys, job_id, cap))
+
+    async def cancel_job(self, job_id: str, reason: str = "") -> bool:
+        """End a delayed, waiting or running job as cancelled; false if it is none of these.
+
+        True means that it has ended: no retry, no dead letter, no result, and an event
+        ``cancelled``. A handler that runs it is stopped within a quarter of a second: a coroutine
+        is cancelled, a plain function has to look at `Job.is_cancelled`. Raises `JobBusy` if a
+        Spark query or a worker of another implementation runs it.
+        """
+        cap = self._policy.events_cap
+        return await self._server.follow(cancel_ops.cancel_job(self._keys, job_id, reason, cap))
 
     async def retry_job(self, job_id: str) -> bool:
         """Requeue a dead job with all its attempts, or run a delayed one at once.

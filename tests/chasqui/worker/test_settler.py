@@ -68,7 +68,11 @@ class SettlerHarness:
         lease = EntryLease(endpoint("redis://127.0.0.1:1"), "q", "default", "me", 30_000)
         self.in_flight = InFlight(lease, None, on_released=lambda: None)
         store = cast("AsyncStore", self.store)
-        self.settler = Settler(store, context, self.in_flight, self.stats)
+        self.settler = Settler(store, context, self.in_flight, self.stats, self.count_cancelled)
+        self.cancelled: list[str] = []
+
+    async def count_cancelled(self, lost: list[str]) -> int:
+        return sum(entry in self.cancelled for entry in lost)
 
     def unreachable_then_silent(self, call: Call[Any]) -> Outcome:
         """Fail; and let the next round trip wait until `StubStore.open` is set."""

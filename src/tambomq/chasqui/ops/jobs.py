@@ -70,7 +70,7 @@ Found: TypeAlias = DelayedMember | StreamEntry | DeadLetter
 
 def get(keys: Keys, group: str, job_id: str) -> Plan[JobInfo | None]:
     """Return the state of a job and what is known of it; `None` if there is no trace of it."""
-    found = yield from _find(keys, check_job_id(job_id))
+    found = yield from find(keys, check_job_id(job_id))
     if found is None:
         return (yield from _ended(keys, job_id))
     pending = Call("XPENDING", (keys.stream,), (group, *_range(found), 1), list, repeatable=True)
@@ -87,7 +87,7 @@ def remove(keys: Keys, job_id: str, events_cap: int) -> Plan[bool]:
     check_job_id(job_id)
     call: Call[Any]
     for _ in range(TRIES):
-        found = yield from _find(keys, job_id)
+        found = yield from find(keys, job_id)
         if found is None:
             return False
         if isinstance(found, DelayedMember):
@@ -114,7 +114,7 @@ def retry(keys: Keys, policy: Policy, job_id: str, now_ms: int) -> Plan[bool]:
     """Replay a dead job, or make a delayed one due now; false if it is neither."""
     check_job_id(job_id)
     for _ in range(TRIES):
-        found = yield from _find(keys, job_id)
+        found = yield from find(keys, job_id)
         if isinstance(found, DeadLetter):
             if (yield from dlq_ops.replay_letter(keys, policy, now_ms, found)):
                 return True
@@ -145,7 +145,7 @@ def workers(keys: Keys, group: str, limit: int) -> Plan[list[WorkerInfo]]:
     ]
 
 
-def _find(keys: Keys, job_id: str) -> Plan[Found | None]:
+def find(keys: Keys, job_id: str) -> Plan[Found | None]:
     """Search in the order in which jobs move; then once more, through the whole stream."""
     made_ms = ulid_ms(job_id)
     first = "0-0" if made_ms is None else f"{max(0, made_ms - _SKEW_MS)}-0"

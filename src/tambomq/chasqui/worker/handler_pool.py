@@ -58,13 +58,17 @@ class HandlerPool:
         self._store, self._in_flight, self._settler = store, in_flight, settler
         self._outcomes, self._on_finished = outcomes, on_finished
         self._stats, self._is_observed = settler.stats, outcomes.is_observed
+        self._cancelled = outcomes.cancelled_entries
+        self._interruptible: dict[str, asyncio.Task[Any]] = {}
+        """The runner of each entry whose handler waits on the loop."""
+        self._interrupted: set[str] = set()
         self._is_async = is_async(handler)
         self._queue: deque[Delivery] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
-        self._paused, self._wake_scheduled = False, False
+        self._paused, self._wake_scheduled, self._closing = False, False, False
         self._run_ended = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._reporter = JobReporter(store, context, options.result_ttl_s)
+        self._reporter = JobReporter(store, context, options.result_ttl_s, self._cancelled)
         self._runners: list[asyncio.Task[None]] = []
         self._threads: ThreadPoolExecutor | None = None
         self._log = with_fields(log, **context.log_fields)
@@ -107,6 +111,12 @@ class HandlerPool:
         self._queue.clear()
         await self._give_back(queued)
 
+    def interrupt(self, entry: str) -> None:
+        """Cancel the handler of an entry that was cancelled. One in a thread has to look itself."""
+        if (runner := self._interruptible.get(entry)) is not None:
+            self._interrupted.add(entry)
+            runner.cancel()
+
     # ── called by the worker when it ends ────────────────────────────────────
 
     async def finish(self, within_s: float) -> None:
@@ -120,6 +130,8 @@ class HandlerPool:
 
     async def close(self) -> None:
         """Cancel what runs. A plain function cannot be cancelled: its thread is left behind."""
+        # A handler may catch the cancellation and return: then its runner must end by itself.
+        self._closing = True
         for runner in self._runners:
             runner.cancel()
         await asyncio.gather(*self._runners, return_exceptions=True)
@@ -147,7 +159,8 @@ class HandlerPool:
 
     async def _run(self) -> None:
         queue, since = self._queue, perf_counter_ns()
-        while True:
+        runner = asyncio.current_task() if self._is_async else None
+        while not self._closing:
             if not queue or self._paused:
                 waiter = self._loop.create_future()
                 self._idle.append(waiter)
@@ -159,6 +172,8 @@ class HandlerPool:
                 self._wake_scheduled = True
                 self._loop.call_soon(self._wake_runners)
             self.running += 1
+            if runner is not None:
+                self._interruptible[delivery.entry] = runner
             try:
                 await self._handle(delivery)
             except Exception:  # noqa: BLE001  (said below)
@@ -170,12 +185,21 @@ class HandlerPool:
                 )
                 self._in_flight.release((delivery.entry,))
             finally:
+                self._interruptible.pop(delivery.entry, None)
+                if self._interrupted:
+                    self._end_interruption(delivery.entry)
                 self.running -= 1
                 self._run_ended.set()
                 self._on_finished()
             if perf_counter_ns() - since > MAX_TURN_NS:
                 await asyncio.sleep(0)
                 since = perf_counter_ns()
+
+    def _end_interruption(self, entry: str) -> None:
+        """Undo our own cancellation of this runner, so that only the worker's end shows."""
+        if entry in self._interrupted and (runner := asyncio.current_task()) is not None:
+            self._interrupted.discard(entry)
+            runner.uncancel()
 
     async def _handle(self, delivery: Delivery) -> None:
         admitted = admit_delivery(delivery.fields, delivery.deliveries, self._options.retry)
@@ -184,21 +208,29 @@ class HandlerPool:
             return
         envelope, name = admitted
         entry, id, attempt = delivery.entry, envelope.id, envelope.attempt + 1
+        if self._cancelled and entry in self._cancelled:
+            self._outcomes.drop(entry, id)
+            return
         self._settler.started(id, name, attempt)
         waited_ms = self._outcomes.announce(entry, id, name, attempt) if self._is_observed else 0
         started_ns = perf_counter_ns()
         try:
             data = decode_payload(envelope.payload)
-            job = make_job(id, name, data, envelope.attempt, envelope.created_at_ms, self._reporter)
+            made_ms = envelope.created_at_ms
+            job = make_job(id, name, data, envelope.attempt, made_ms, self._reporter, None, entry)
             if self._is_async:
                 value = await self._handler(job)
             else:
-                value = await self._in_thread(job)
+                value = await self._in_thread(entry, job)
             result = self._encode_result(value)
         except CancelledError as error:
             run = Run(entry, envelope, name, started_ns, waited_ms)
             # A handler may raise CancelledError by itself; the runner ends only if it is cancelled.
-            if (task := asyncio.current_task()) is not None and task.cancelling():
+            if (
+                entry not in self._interrupted
+                and (task := asyncio.current_task()) is not None
+                and task.cancelling()
+            ):
                 self._outcomes.observe(run, "returned", run.took_us)
                 await self._abandon(delivery)
                 raise
@@ -209,16 +241,20 @@ class HandlerPool:
             self._outcomes.failed(Run(entry, envelope, name, started_ns, waited_ms), error)
         else:
             took_us = (perf_counter_ns() - started_ns) // 1000
-            if result is None and not self._is_observed:
+            if result is None and not self._is_observed and not self._cancelled:
                 self._settler.completed(entry, id, name, attempt, took_us)
             else:
                 run = Run(entry, envelope, name, started_ns, waited_ms)
                 self._outcomes.returned(run, result, took_us)
 
-    async def _in_thread(self, job: Job) -> Any:
+    async def _in_thread(self, entry: str, job: Job) -> Any:
         value = await self._loop.run_in_executor(self._threads, call_in_thread, self._handler, job)
         # A plain function may wrap a coroutine function, as decorators do.
-        return await value if isawaitable(value) else value
+        if not isawaitable(value):
+            return value
+        if entry not in self._cancelled and (runner := asyncio.current_task()) is not None:
+            self._interruptible[entry] = runner
+        return await value
 
     def _encode_result(self, value: Any) -> bytes | None:
         """Return *value* as stored, or `None` if there is nothing to store."""

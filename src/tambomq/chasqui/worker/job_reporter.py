@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Container, Coroutine
 from typing import Any
 
 from tambomq.chasqui.ops import reports
@@ -24,8 +24,15 @@ class JobReporter:
     the report is stored.
     """
 
-    def __init__(self, store: AsyncStore, context: ConsumerContext, ttl_s: int | None) -> None:
-        """Keep reports for *ttl_s* seconds."""
+    def __init__(
+        self,
+        store: AsyncStore,
+        context: ConsumerContext,
+        ttl_s: int | None,
+        cancelled: Container[str],
+    ) -> None:
+        """Keep reports for *ttl_s* seconds; *cancelled* has the entries that were cancelled."""
+        self._cancelled = cancelled
         self._store, self._context, self._ttl_s = store, context, ttl_s
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
 
@@ -36,6 +43,10 @@ class JobReporter:
     def log(self, id: str, line: str) -> Any:
         """Append *line* to the log of job *id*."""
         return self._on_loop(self._store_line(id, line))
+
+    def is_cancelled(self, entry: str) -> bool:
+        """Whether the job of *entry* was cancelled."""
+        return entry in self._cancelled
 
     def _on_loop(self, report: Coroutine[Any, Any, None]) -> Any:
         if threading.get_ident() == self._thread:

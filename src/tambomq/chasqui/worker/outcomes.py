@@ -19,6 +19,7 @@ from tambomq.chasqui.keys import fits_page
 from tambomq.chasqui.ops import worker as worker_ops
 from tambomq.chasqui.ops.worker import ConsumerContext, Ran
 from tambomq.chasqui.options import RunOptions
+from tambomq.chasqui.worker.in_flight import InFlight
 from tambomq.chasqui.worker.settler import Settlement, Settler
 from tambomq.clock import now_ms
 from tambomq.errors import CancelJob, RetryIn
@@ -53,9 +54,17 @@ class RunOutcomes:
         options: RunOptions,
         context: ConsumerContext,
         settler: Settler,
+        in_flight: InFlight,
+        cancelled: dict[str, str],
         observer: GuardedObserver | None,
     ) -> None:
-        """Without an *observer* nothing is recorded."""
+        """*cancelled* has the reasons of cancelled entries, which are ended already.
+
+        Without an *observer* nothing is recorded.
+        """
+        self._in_flight, self._cancelled = in_flight, cancelled
+        self.cancelled_entries = cancelled
+        """The reasons of cancelled entries, for a quick look: it is nearly always empty."""
         self._options, self._context, self._settler = options, context, settler
         self._stats, self._observer = settler.stats, observer
         self.is_observed = observer is not None
@@ -66,6 +75,9 @@ class RunOutcomes:
 
     def returned(self, run: Run, result: bytes | None, took_us: int) -> None:
         """Acknowledge a job whose handler returned; keep *result* if there is one."""
+        if run.entry in self._cancelled:
+            self.cancelled(run)
+            return
         entry, id, attempt = run.entry, run.envelope.id, run.envelope.attempt + 1
         if result is None:
             self._settler.completed(entry, id, run.name, attempt, took_us)
@@ -78,6 +90,9 @@ class RunOutcomes:
 
     def failed(self, run: Run, error: BaseException) -> None:
         """Retry, dead-letter or cancel the job of a handler that raised *error*."""
+        if run.entry in self._cancelled:
+            self.cancelled(run)
+            return
         took_us = run.took_us
         self._log_failure(run.envelope, error)
         if isinstance(error, CancelJob):
@@ -86,6 +101,21 @@ class RunOutcomes:
             outcome = self._retry_or_bury(run, error, took_us)
         if self._observer is not None:
             self.observe(run, outcome, took_us, headline(type_of(error), text_of(error)))
+
+    def cancelled(self, run: Run) -> None:
+        """Forget a job that was cancelled while it ran: Redis has ended it already."""
+        reason = self.drop(run.entry, run.envelope.id)
+        if self._observer is not None:
+            self.observe(run, "cancelled", run.took_us, headline("CancelJob", reason))
+
+    def drop(self, entry: str, id: str) -> str:
+        """Forget the entry of a job that was cancelled; return the reason."""
+        reason = self._cancelled.pop(entry, "")
+        self._in_flight.release((entry,))
+        self._stats.cancelled += 1
+        queue, fields = self._context.keys.queue, {"job": id, "entry": entry}
+        self._log.info("job %r of queue %r was cancelled: %s", id, queue, reason, extra=fields)
+        return reason
 
     def bury(self, entry: str, letter: DeadLettered, took_us: int | None) -> None:
         """Dead-letter a job; *took_us* is `None` if it did not run."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -86,10 +86,15 @@ class Settler:
         context: ConsumerContext,
         in_flight: InFlight,
         stats: WorkerStats,
+        count_cancelled: Callable[[list[str]], Awaitable[int]],
     ) -> None:
-        """Release entries from *in_flight* once they are settled, and count them in *stats*."""
+        """Release entries from *in_flight* once they are settled, and count them in *stats*.
+
+        *count_cancelled* says how many of some lost entries were cancelled.
+        """
         self._store, self._context = store, context
         self._in_flight, self.stats = in_flight, stats
+        self._count_cancelled = count_cancelled
         self._log = with_fields(log, **context.log_fields)
         self._loop = asyncio.get_running_loop()
         self._started: list[Arg] = []
@@ -169,9 +174,12 @@ class Settler:
     async def _send(self, batch: SettlementBatch) -> None:
         outcomes = await self._store.outcomes(batch.calls)
         outcomes = await self._repeat_unanswered(batch.calls, outcomes)
+        lost: list[str] = []
         if len(outcomes) > len(batch.settlements):
-            self._count_completed(len(batch.completed), outcomes.pop(0))
-        resubmitted = self._count(batch.settlements, outcomes)
+            lost += self._count_completed(batch.completed, outcomes.pop(0))
+        resubmitted = self._count(batch.settlements, outcomes, lost)
+        if lost:
+            await self._count_lost(lost)
         self.unsettled -= len(batch.completed) + len(batch.settlements)
         settled = (each.entry for each in batch.settlements if each.entry not in resubmitted)
         self._in_flight.release((*batch.completed, *settled))
@@ -201,23 +209,27 @@ class Settler:
 
     # ── counting ─────────────────────────────────────────────────────────────
 
-    def _count_completed(self, jobs: int, outcome: Outcome) -> None:
+    def _count_completed(self, entries: list[str], outcome: Outcome) -> list[str]:
+        """Count what was done; return the entries that were lost."""
         if isinstance(outcome, TamboError):
             self._log.error(
                 "cannot settle %d jobs of queue %r: %s",
-                jobs,
-                self._queue,
-                outcome,
-                extra={"count": jobs},
+                *(len(entries), self._queue, outcome),
+                extra={"count": len(entries)},
             )
-        lost = jobs if isinstance(outcome, TamboError) else len(outcome)
-        self.stats.completed += jobs - lost
-        self._count_lost(lost)
+            return entries
+        self.stats.completed += len(entries) - len(outcome)
+        return list(outcome)
 
-    def _count(self, settlements: list[Settlement], outcomes: list[Outcome]) -> set[str]:
-        """Count what was done; submit fallbacks, and return the entries that they settle."""
+    def _count(
+        self, settlements: list[Settlement], outcomes: list[Outcome], lost: list[str]
+    ) -> set[str]:
+        """Count what was done, and append the entries that were lost to *lost*.
+
+        Submits fallbacks, and returns the entries that they settle.
+        """
         resubmitted: set[str] = set()
-        stats, lost = self.stats, 0
+        stats = self.stats
         for settlement, outcome in zip(settlements, outcomes, strict=True):
             entry, counter = settlement.entry, settlement.counter
             if isinstance(outcome, str) and settlement.fallback is not None:
@@ -231,7 +243,7 @@ class Settler:
                 self.submit(Settlement(entry, settlement.fallback(), counter))
                 resubmitted.add(entry)
             elif isinstance(outcome, TamboError) or not outcome:
-                lost += 1
+                lost.append(entry)
                 if isinstance(outcome, TamboError):
                     self._log.error(
                         "cannot settle entry %r of %r: %s",
@@ -242,16 +254,16 @@ class Settler:
                     )
             else:
                 setattr(stats, counter, getattr(stats, counter) + 1)
-        self._count_lost(lost)
         return resubmitted
 
-    def _count_lost(self, lost: int) -> None:
-        if lost:
+    async def _count_lost(self, entries: list[str]) -> None:
+        cancelled = await self._count_cancelled(entries)
+        self.stats.cancelled += cancelled
+        if lost := len(entries) - cancelled:
             self.stats.lost += lost
             self._log.warning(
                 "%d jobs of queue %r were claimed by another worker or deleted while they ran",
-                lost,
-                self._queue,
+                *(lost, self._queue),
                 extra={"count": lost},
             )
 

@@ -18,6 +18,7 @@ Jobs flow through three stages, and the entries in flight are known beside them:
 A stage calls the next one. Only backpressure goes the other way: runs that finish and entries that
 are released open the `PrefetchWindow`, which wakes the fetcher. A heartbeat outside the event loop
 renews what is `InFlight`. The pool releases entries too, of jobs that it gives back unrun.
+`Cancellations` hears of jobs that were cancelled, and makes the pool stop their handlers.
 `Worker._process` builds the parts, each with all that it needs in its constructor, and ends them
 in the order of the flow.
 
@@ -44,6 +45,7 @@ from tambomq.chasqui.ops.add import CONSUMER_PREFIX, EVENTS_CAP, MAX_STREAM_LEN
 from tambomq.chasqui.ops.leader import LeaderConfig
 from tambomq.chasqui.ops.worker import ConsumerContext
 from tambomq.chasqui.options import fetch_options, run_options, whole_or
+from tambomq.chasqui.worker.cancellations import Cancellations
 from tambomq.chasqui.worker.consumer_group import join_group
 from tambomq.chasqui.worker.control import WorkerControl
 from tambomq.chasqui.worker.fetcher import Fetcher
@@ -197,7 +199,11 @@ class Worker(WorkerControl):
             self._endpoint, self.name, self._group, context.consumer, fetching.idle_ms
         )
         in_flight = self._in_flight = InFlight(lease, self._heartbeat, window.wake)
-        settler = Settler(store, context, in_flight, self.stats)
+        cancellations = Cancellations(store, context, in_flight)
+        settler = Settler(store, context, in_flight, self.stats, cancellations.count)
+        outcomes = RunOutcomes(
+            running, context, settler, in_flight, cancellations.reasons, guarded(self.observer)
+        )
         pool = HandlerPool(
             self._handler,
             running,
@@ -205,14 +211,16 @@ class Worker(WorkerControl):
             store,
             in_flight,
             settler,
-            RunOutcomes(running, context, settler, guarded(self.observer)),
+            outcomes,
             window.on_finished,
         )
         fetcher = Fetcher(read_store, store, context, fetching, window, in_flight, pool)
         leaders = self._leaders(store, context.consumer)
+        listening = asyncio.create_task(cancellations.run(pool.interrupt))
         try:
             await self._run_stages(fetcher, pool, settler, leaders)
         finally:
+            listening.cancel()
             await asyncio.to_thread(in_flight.close)
             with suppress(TamboError):
                 await store.run(worker_ops.leave(context))
