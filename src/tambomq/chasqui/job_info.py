@@ -20,8 +20,8 @@ class JobInfo(msgspec.Struct, frozen=True):
     attempts_made: int | None = None
     """Earlier runs."""
     created_at_ms: int | None = None
-    progress: int | None = None
-    """Its progress, 0 to 100."""
+    progress: Any = None
+    """Its progress: 0 to 100, or what else its handler reported."""
     due_at_ms: int | None = None
     """When a delayed job is due: its first run, or a retry."""
     worker: str | None = None

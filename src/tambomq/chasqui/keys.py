@@ -95,7 +95,7 @@ class Keys:
         return f"{self._base}:didx:{id}"
 
     def progress(self, id: str) -> str:
-        """String: the progress of job *id*, 0 to 100."""
+        """String: the progress of job *id*, 0 to 100, or any other JSON."""
         return f"{self._base}:progress:{id}"
 
     def log(self, id: str) -> str:

@@ -13,6 +13,7 @@ from tambomq.chasqui.ops import add as add_ops
 from tambomq.chasqui.ops import dlq as dlq_ops
 from tambomq.chasqui.ops import events as event_ops
 from tambomq.chasqui.ops import repeat as repeat_ops
+from tambomq.chasqui.ops import reports
 from tambomq.chasqui.ops.add import ADDED_TTL_S, EVENTS_CAP, MAX_STREAM_LEN, Policy
 from tambomq.chasqui.ops.dlq import LetterFilter
 from tambomq.chasqui.producer.add_options import check_together
@@ -200,9 +201,9 @@ class Queue(QueueAdmin):
             self._results = ResultWaiter(self._server, self._event_store, self._keys)
         return await self._results.wait(job_id, timeout=timeout, poll_interval=poll_interval)
 
-    async def get_progress(self, job_id: str) -> int | None:
-        """Return the progress of a job, 0 to 100; `None` if it has reported none."""
-        return await self._server.run(add_ops.progress(self._keys, job_id))
+    async def get_progress(self, job_id: str) -> Any:
+        """Return the progress that a job has reported; `None` if none."""
+        return await self._server.run(reports.progress(self._keys, job_id))
 
     async def get_job_logs(self, job_id: str, limit: int = 1000) -> list[str]:
         """Return the log lines of a job, the oldest first."""

@@ -14,6 +14,7 @@ JOB: Final = StateTable(
         "active": "read by a worker, pending under its name",
         "completed": "handled; its result may be kept for a while",
         "dead": "in the dead-letter stream, with the reason",
+        "cancelled": "ended by a caller or by its own handler; only its event is left",
     },
     (
         Transition(
@@ -43,6 +44,14 @@ JOB: Final = StateTable(
             NEW,
             "cancelled, drained or cleaned",
             ("chasqui/ops/cancel", "chasqui/ops/drop_delayed"),
+        ),
+        Transition("delayed", "cancelled", "cancelled by its id", ("chasqui/ops/cancel_job",)),
+        Transition("waiting", "cancelled", "cancelled by its id", ("chasqui/ops/cancel_job",)),
+        Transition(
+            "active",
+            "cancelled",
+            "cancelled by its id, or by its handler",
+            ("chasqui/ops/cancel_job", "chasqui/ops/abort"),
         ),
         Transition(
             "waiting",

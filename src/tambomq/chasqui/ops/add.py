@@ -262,11 +262,6 @@ def result(keys: Keys, job_id: str) -> Call[Any]:
     return Call("GET", (keys.result(check_job_id(job_id)),), (), _result, repeatable=True)
 
 
-def progress(keys: Keys, job_id: str) -> Call[int | None]:
-    """Return a job's progress; `None` if its handler has not reported any."""
-    return Call("GET", (keys.progress(check_job_id(job_id)),), (), _percent, repeatable=True)
-
-
 def _recorded(keys: Keys, policy: Policy, call: Call[Any], jobs: Sequence[Draft]) -> Call[Any]:
     size = sum(len(job.payload) for job in jobs) if policy.journal else 0
     return recorded(keys, policy.journal, call, entries=len(jobs), size=size)
@@ -294,7 +289,3 @@ def _scheduled(queue: str, reply: int | bytes) -> bool | str:
 
 def _result(reply: bytes | None) -> Any:
     return None if reply is None else decode_payload(reply)
-
-
-def _percent(reply: bytes | None) -> int | None:
-    return int(reply) if reply is not None and reply.isdigit() else None

@@ -23,10 +23,10 @@ from tambomq.chasqui.job_info import (
     WorkerInfo,
 )
 from tambomq.chasqui.keys import RETURNED, Keys, check_job_id
-from tambomq.chasqui.ops import add as add_ops
 from tambomq.chasqui.ops import admin as admin_ops
 from tambomq.chasqui.ops import dlq as dlq_ops
 from tambomq.chasqui.ops import events as event_ops
+from tambomq.chasqui.ops import reports
 from tambomq.chasqui.ops.add import Policy
 from tambomq.chasqui.ops.ended_jobs import EndedJobs, first_look_back
 from tambomq.chasqui.wire.envelope import decode_envelope, decode_member, read_entry
@@ -74,7 +74,7 @@ def get(keys: Keys, group: str, job_id: str) -> Plan[JobInfo | None]:
     if found is None:
         return (yield from _ended(keys, job_id))
     pending = Call("XPENDING", (keys.stream,), (group, *_range(found), 1), list, repeatable=True)
-    outcomes = yield (add_ops.progress(keys, job_id), pending)
+    outcomes = yield (reports.progress(keys, job_id), pending)
     if isinstance(outcomes[1], StoreError) and outcomes[1].kind in _NO_WORKER_YET:
         outcomes[1] = []
     progress, held = results(outcomes)
@@ -200,7 +200,7 @@ def _ended(keys: Keys, job_id: str) -> Plan[JobInfo | None]:
     return JobInfo(job_id, COMPLETED if end.reason is None else DEAD, reason=end.reason)
 
 
-def _info(found: Found, job_id: str, progress: int | None, holder: str | None) -> JobInfo:
+def _info(found: Found, job_id: str, progress: Any, holder: str | None) -> JobInfo:
     if isinstance(found, DeadLetter):
         fields = ("dlq_id", "name", "reason", "error_type", "detail", "traceback")
         more: dict[str, Any] = {field: found[field] for field in fields}

@@ -180,6 +180,10 @@ class Fetcher:
         self._delivered = self._delivered or bool(fresh)
         try:
             while fresh and self._options.limit is not None and not self._stopped.is_set():
+                if self._paused:
+                    # Grants taken now would all start together at the end of the pause.
+                    await self._sleep(WATCH_EVERY_S)
+                    continue
                 allowed, wait_ms = await self._ask_limiter(self._options.limit, len(fresh))
                 self._pool.accept(fresh[:allowed])
                 fresh = fresh[allowed:]

@@ -36,9 +36,9 @@ class JobReporter:
         self._store, self._context, self._ttl_s = store, context, ttl_s
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
 
-    def update_progress(self, id: str, percent: int, name: str) -> Any:
-        """Store the progress of job *id*, 0 to 100, and emit an event."""
-        return self._on_loop(self._store_progress(id, percent, name))
+    def update_progress(self, id: str, value: Any, name: str) -> Any:
+        """Store the progress of job *id*, 0 to 100 or any small value, and emit an event."""
+        return self._on_loop(self._store_progress(id, value, name))
 
     def log(self, id: str, line: str) -> Any:
         """Append *line* to the log of job *id*."""
@@ -53,11 +53,12 @@ class JobReporter:
             return report
         return asyncio.run_coroutine_threadsafe(report, self._loop).result()
 
-    async def _store_progress(self, id: str, percent: int, name: str) -> None:
+    async def _store_progress(self, id: str, value: Any, name: str) -> None:
+        stored = reports.encode_progress(value)
         fields = ("n", name) if name else ()
-        calls: list[Any] = [reports.set_progress(self._context.keys, id, percent, self._ttl_s)]
+        calls: list[Any] = [reports.set_progress(self._context.keys, id, stored, self._ttl_s)]
         if self._context.events_cap:
-            event = (now_ms(), "progress", id, *fields, "progress", percent)
+            event = (now_ms(), "progress", id, *fields, "progress", stored)
             calls.append(worker_ops.emit(self._context, *event))
         await self._store.run_all(calls)
 
