@@ -5,6 +5,8 @@ TamboError
 │   └── UnrecoverableError     the same, by the name ChasquiMQ gives it
 ├── RetryIn                    raised by a handler: retry this job after a given time
 ├── CancelJob                  raised by a handler: end this job as cancelled
+├── JobTimedOut                a typed job ran for longer than its timeout_s
+├── JobProcessDied             the process of a typed job ended while it ran
 ├── SettingsError              a flag, a variable or a file has an invalid value
 ├── ProtocolError              bytes or calls that break a protocol
 │   ├── LocalProtocolError     our caller broke it
@@ -12,6 +14,7 @@ TamboError
 │   │   ├── InvalidValue       a number outside its range
 │   │   ├── InvalidBody        neither text nor bytes
 │   │   ├── InvalidPayload     a value that MessagePack cannot encode
+│   │   ├── InvalidArguments   arguments that do not fit the function of a typed job
 │   │   └── NothingToSet       no attribute to set was given
 │   └── RemoteProtocolError    the peer broke it
 ├── QueueError                 a queue cannot do what was asked
@@ -106,6 +109,22 @@ class CancelJob(TamboError):
         self.reason = reason
 
 
+class JobTimedOut(TamboError, TimeoutError):
+    """A typed job ran for longer than its ``timeout_s``; it is retried."""
+
+    def __init__(self, timeout_s: float) -> None:
+        super().__init__(f"the run took longer than timeout_s={timeout_s:g}")
+        self.timeout_s = timeout_s
+
+
+class JobProcessDied(TamboError):
+    """The process in which a typed job ran has ended; the job is retried."""
+
+    def __init__(self, ending: str) -> None:
+        super().__init__(f"the process of the job {ending}")
+        self.ending = ending
+
+
 class SettingsError(TamboError):
     """A flag, an environment variable or a file has an invalid value."""
 
@@ -169,6 +188,14 @@ class InvalidPayload(LocalProtocolError):
 
     def __init__(self, value: object, why: object) -> None:
         super().__init__(f"a payload of type {type(value).__name__} cannot be encoded: {why}")
+
+
+class InvalidArguments(LocalProtocolError, TypeError):
+    """Arguments do not fit the function of a typed job; nothing was added."""
+
+    def __init__(self, job: str, why: str) -> None:
+        super().__init__(f"the arguments do not fit job {job!r}: {why}")
+        self.job, self.why = job, why
 
 
 class NothingToSet(LocalProtocolError):

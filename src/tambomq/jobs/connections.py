@@ -1,0 +1,76 @@
+"""The queue clients of a `Jobs`: one per event loop, and a blocking one per process.
+
+They are made at their first use, so that neither an import nor a fork shares a connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+from tambomq.chasqui.blocking_queue import BlockingQueue
+from tambomq.chasqui.queue import Queue
+from tambomq.settings.load import load
+from tambomq.store.endpoint import URL, Endpoint
+
+
+class Connections:
+    """Makes the clients of queue *name*; *options* are those of `Queue`."""
+
+    def __init__(
+        self, name: str, redis_url: str | Endpoint | None, options: dict[str, Any]
+    ) -> None:
+        self._name, self._given, self._options = name, redis_url, options
+        self._found: str | Endpoint | None = redis_url
+        self._queues: dict[tuple[int, asyncio.AbstractEventLoop], Queue] = {}
+        self._blocking: dict[int, BlockingQueue] = {}
+
+    @property
+    def redis_url(self) -> str | Endpoint:
+        """The server: as given, or that of the settings when it is needed first."""
+        if self._found is None:
+            server = load().server
+            self._found = server.redis_url or URL.replace("6379", str(server.redis_port))
+        return self._found
+
+    @redis_url.setter
+    def redis_url(self, url: str | Endpoint) -> None:
+        self._found = url
+        self._queues, self._blocking = {}, {}
+
+    @property
+    def queue(self) -> Queue:
+        """The client of the running event loop."""
+        # The process too: a child that was forked in a coroutine has the loop of its parent.
+        at = os.getpid(), asyncio.get_running_loop()
+        found = self._queues.get(at)
+        if found is None:
+            for pid, loop in list(self._queues):
+                if loop.is_closed():
+                    self._queues.pop((pid, loop), None)
+            found = self._queues[at] = Queue(self._name, redis_url=self.redis_url, **self._options)
+        return found
+
+    @property
+    def blocking_queue(self) -> BlockingQueue:
+        """The client of this process, for all its threads."""
+        pid = os.getpid()
+        found = self._blocking.get(pid)
+        if found is None:
+            made = BlockingQueue(self._name, redis_url=self.redis_url, **self._options)
+            # Of two threads that come here at once, one wins; the other's is not connected yet.
+            found = self._blocking.setdefault(pid, made)
+        return found
+
+    async def close(self) -> None:
+        """Close the client of the running loop; the next use opens another."""
+        queue = self._queues.pop((os.getpid(), asyncio.get_running_loop()), None)
+        if queue is not None:
+            await queue.close()
+
+    def close_blocking(self) -> None:
+        """Close the blocking client of this process; the next use opens another."""
+        queue = self._blocking.pop(os.getpid(), None)
+        if queue is not None:
+            queue.close()

@@ -1,0 +1,195 @@
+"""Runs a job by its name: checks its arguments and calls its function, within middleware.
+
+What a run needs is decided once per function. A coroutine function without context, time-out and
+middleware takes the short way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+from tambomq.chasqui.job import Job
+from tambomq.errors import CancelJob, JobTimedOut, Reject, RetryIn, UnrecoverableError
+from tambomq.failures import headline, text_of, type_of
+from tambomq.jobs.codec import to_plain
+from tambomq.jobs.context import Context
+from tambomq.jobs.function import JobFunction
+from tambomq.jobs.providers import Resolver
+
+if TYPE_CHECKING:
+    from tambomq.jobs.jobs import Jobs
+    from tambomq.jobs.processes import JobProcesses
+    from tambomq.jobs.threads import JobThreads
+
+Run: TypeAlias = Callable[[Job], Awaitable[Any]]
+Middleware: TypeAlias = Callable[[Context], Any]
+
+_forks = 0
+"""How often this process has been forked from another."""
+
+
+def _forked() -> None:
+    global _forks  # noqa: PLW0603  (the one hook that a fork calls)
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+class Dispatcher:
+    """Runs the jobs of one worker: the handler that a `Worker` calls."""
+
+    def __init__(
+        self, jobs: Jobs, threads: JobThreads, processes: JobProcesses, state: dict[str, Any]
+    ) -> None:
+        self._jobs, self._threads, self._processes, self._state = jobs, threads, processes, state
+        self._middlewares: Sequence[Middleware] = tuple(jobs.middlewares)
+        self.resolver = Resolver(jobs.providers)
+        self._runs: dict[str, Run] = {
+            name: self._compiled(function) for name, function in jobs.definitions.items()
+        }
+
+    async def __call__(self, job: Job) -> Any:
+        """Run *job*; return its result as it is stored."""
+        run = self._runs.get(job.name)
+        if run is None:
+            run = self._unknown
+        return await run(job)
+
+    def _compiled(self, function: JobFunction[..., Any]) -> Run:
+        """Decide how the jobs of *function* run."""
+        is_simple = (
+            function.is_async
+            and not function.config.process
+            and function.config.timeout_s is None
+            and not function.injected
+            and not self._middlewares
+            and function.arguments.is_plain_call
+        )
+        return _short_run(function) if is_simple else partial(self._run, function)
+
+    async def _unknown(self, job: Job) -> NoReturn:
+        known = ", ".join(sorted(self._runs)) or "none"
+        async with AsyncExitStack() as stack:
+            await self._enter(stack, Context(job, self._jobs.queue_name, self._state))
+            raise UnrecoverableError(f"unknown job {job.name!r}; this worker knows: {known}")
+
+    # ── the general way ──────────────────────────────────────────────────────
+
+    async def _run(self, function: JobFunction[..., Any], job: Job) -> Any:
+        forks = _forks
+        context = Context(job, self._jobs.queue_name, self._state)
+        try:
+            if not self._middlewares:
+                value = await self._checked(function, job, context)
+            else:
+                value = None
+                async with AsyncExitStack() as stack:
+                    await self._enter(stack, context)
+                    value = await self._checked(function, job, context)
+        except BaseException as error:
+            if forks != _forks:
+                _end_forked(error)
+            raise
+        if forks != _forks:
+            _end_forked(None)
+        return value
+
+    async def _enter(self, stack: AsyncExitStack, context: Context) -> None:
+        for middleware in self._middlewares:
+            await stack.enter_async_context(middleware(context))
+
+    async def _checked(self, function: JobFunction[..., Any], job: Job, context: Context) -> Any:
+        arguments = function.arguments.arguments(job.data)
+        if function.config.process:
+            return await self._processes.call(function, job, context)
+        try:
+            if not function.injected:
+                return plain_result(function, await self._call(function, arguments, context))
+            async with AsyncExitStack() as stack:
+                arguments |= await self.resolver.resolve(function.injected, context, stack)
+                return plain_result(function, await self._call(function, arguments, context))
+        except Exception as error:
+            check_retry(function, error)
+            raise
+
+    async def _call(
+        self, function: JobFunction[..., Any], arguments: dict[str, Any], context: Context
+    ) -> Any:
+        call = partial(function.arguments.call, function.function, arguments)
+        timeout_s = function.config.timeout_s
+        if function.is_async:
+            return await (call() if timeout_s is None else within(timeout_s, call()))
+        value = await self._threads.call(context.job_id, call, timeout_s)
+        # A plain function may wrap a coroutine function, as decorators do.
+        if not asyncio.iscoroutine(value):
+            return value
+        return await (value if timeout_s is None else within(timeout_s, value))
+
+
+def _short_run(function: JobFunction[..., Any]) -> Run:
+    """Return the way of a coroutine function that needs nothing but its arguments."""
+    arguments, call = function.arguments.arguments, function.function
+
+    async def run(job: Job) -> Any:
+        forks = _forks
+        given = arguments(job.data)
+        try:
+            value = await call(**given)
+        except BaseException as error:
+            if forks != _forks:
+                _end_forked(error)
+            check_retry(function, error)
+            raise
+        if forks != _forks:
+            _end_forked(None)
+        return None if value is None else plain_result(function, value)
+
+    return run
+
+
+async def within(timeout_s: float, coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Await *coroutine*; cancel it after *timeout_s* and raise `JobTimedOut`."""
+    try:
+        async with asyncio.timeout(timeout_s) as scope:
+            return await coroutine
+    except TimeoutError:
+        if scope.expired():
+            raise JobTimedOut(timeout_s) from None
+        raise
+
+
+def plain_result(function: JobFunction[..., Any], value: Any) -> Any:
+    """Return *value* as it is stored; raise `UnrecoverableError` if it cannot be."""
+    if value is None:
+        return None
+    try:
+        return to_plain(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        # Another run would return the same.
+        detail = f"job {function.name!r} has run, but its result cannot be stored: {error}"
+        raise UnrecoverableError(detail) from error
+
+
+def check_retry(function: JobFunction[..., Any], error: BaseException) -> None:
+    """Raise `UnrecoverableError` if ``retry_on`` does not name *error*."""
+    retry_on = function.config.retry_on
+    if retry_on is None or isinstance(error, (*retry_on, RetryIn, CancelJob, Reject, JobTimedOut)):
+        return
+    if isinstance(error, Exception | SystemExit):
+        detail = headline(type_of(error), text_of(error))
+        raise UnrecoverableError(f"{detail} (not in retry_on)") from error
+
+
+def _end_forked(error: BaseException | None) -> NoReturn:
+    """End a process that a function has forked and that now returns from it.
+
+    It would go on as a second worker, on the connections of the first.
+    """
+    code = error.code if isinstance(error, SystemExit) else int(error is not None)
+    os._exit(code if isinstance(code, int) else int(code is not None))

@@ -1,0 +1,103 @@
+"""The worker of typed jobs: a `Worker` with hooks around it, threads and processes beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from typing import TYPE_CHECKING, Any
+
+from tambomq.chasqui.job import Job, check_whole
+from tambomq.chasqui.worker.worker import Worker
+from tambomq.errors import HandlersStuck
+from tambomq.jobs.dispatch import Dispatcher
+from tambomq.jobs.hooks import call_hook
+from tambomq.jobs.processes import JobProcesses, check_importable
+from tambomq.jobs.recurring import register
+from tambomq.jobs.threads import JobThreads
+
+if TYPE_CHECKING:
+    from tambomq.jobs.jobs import Jobs
+    from tambomq.runtime.observer import RunObserver
+
+log = logging.getLogger(__name__)
+
+MAX_THREADS = 10_000
+
+
+class JobsWorker(Worker):
+    """Runs the jobs of a `Jobs`; made by `Jobs.worker`."""
+
+    def __init__(  # noqa: PLR0913  (options, all by keyword)
+        self,
+        jobs: Jobs,
+        *,
+        concurrency: int,
+        observer: RunObserver | None,
+        threads: int | None,
+        processes: int | None,
+        store_results: bool = True,
+        **worker_options: Any,
+    ) -> None:
+        """Check the options and every signature; nothing is connected before `run`."""
+        self.jobs = jobs
+        for function in jobs.definitions.values():
+            # Types that cannot be stored are found before the first job is taken.
+            _ = function.arguments, function.result_of
+            if function.config.process:
+                check_importable(function)
+        self._threads_max = check_whole("threads", threads or concurrency, MAX_THREADS, minimum=1)
+        count = processes or os.cpu_count() or 1
+        self._processes_max = check_whole("processes", count, MAX_THREADS, minimum=1)
+        self._dispatch: Dispatcher | None = None
+        worker_options.setdefault("redis_url", jobs.redis_url)
+        super().__init__(
+            jobs.queue_name,
+            self._handle,
+            concurrency=concurrency,
+            store_results=store_results,
+            **worker_options,
+        )
+        self.observer = observer
+        self.state: dict[str, Any] = {}
+        """What start hooks have put there, for `Context.state`."""
+
+    async def _handle(self, job: Job) -> Any:
+        if self._dispatch is None:
+            raise RuntimeError("the worker is not running")
+        return await self._dispatch(job)
+
+    async def run(self) -> None:
+        """Run the start hooks, work until `close`, and run the stop hooks; see `Worker.run`.
+
+        Raises `HandlersStuck` when plain functions that timed out occupy all threads.
+        """
+        threads = JobThreads(self.name, self._threads_max)
+        processes = JobProcesses(self._processes_max)
+        dispatch = Dispatcher(self.jobs, threads, processes, self.state)
+        threads.stuck.add_done_callback(lambda _: self._stop())
+        registering = asyncio.ensure_future(register(self.jobs))
+        begun = 0
+        try:
+            await dispatch.resolver.open()
+            for begun, hook in enumerate(self.jobs.start_hooks, 1):
+                await call_hook(hook, self.state)
+            self._dispatch = dispatch
+            await super().run()
+        finally:
+            registering.cancel()
+            await asyncio.gather(registering, return_exceptions=True)
+            await processes.close()
+            threads.close()
+            await self._end(dispatch)
+        if threads.stuck.done():
+            raise HandlersStuck(self.name, threads.stuck.result())
+
+    async def _end(self, dispatch: Dispatcher) -> None:
+        for hook in reversed(self.jobs.stop_hooks):
+            try:
+                await call_hook(hook, self.state)
+            except Exception:
+                log.exception("a stop hook of queue %r failed", self.name)
+        await dispatch.resolver.close()
+        await self.jobs.close()
