@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import sys
-import time
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -15,7 +12,7 @@ from uuid import UUID
 
 import msgspec
 
-from tambomq.jobs import Context, Jobs
+from tambomq.jobs import Jobs
 
 
 class Tone(Enum):

@@ -25,12 +25,13 @@ class JobDecorator:
     ) -> None:
         self._define, self._name, self._options = define, name, options
 
+    # A coroutine function is a function too: the first that fits is meant.
     @overload
-    def __call__(
+    def __call__(  # type: ignore[overload-overlap]
         self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
     ) -> JobFunction[P, R]: ...
     @overload
-    def __call__(
+    def __call__(  # type: ignore[overload-overlap]
         self, function: Callable[P, Coroutine[Any, Any, R]], /
     ) -> AsyncJobFunction[P, R]: ...
     @overload

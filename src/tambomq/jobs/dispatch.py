@@ -155,8 +155,9 @@ def _short_run(function: JobFunction[..., Any]) -> Run:
 
 async def within(timeout_s: float, coroutine: Coroutine[Any, Any, Any]) -> Any:
     """Await *coroutine*; cancel it after *timeout_s* and raise `JobTimedOut`."""
+    scope = asyncio.timeout(timeout_s)
     try:
-        async with asyncio.timeout(timeout_s) as scope:
+        async with scope:
             return await coroutine
     except TimeoutError:
         if scope.expired():

@@ -1,4 +1,4 @@
-"""Calls start and stop hooks: coroutine functions or plain ones, which take the state or nothing."""
+"""Calls start and stop hooks: coroutine functions or plain ones, with the state or nothing."""
 
 from __future__ import annotations
 

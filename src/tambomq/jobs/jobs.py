@@ -95,12 +95,15 @@ class Jobs:
 
     # ── functions ────────────────────────────────────────────────────────────
 
+    # A coroutine function is a function too: the first that fits is meant.
     @overload
-    def job(
+    def job(  # type: ignore[overload-overlap]
         self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
     ) -> JobFunction[P, R]: ...
     @overload
-    def job(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncJobFunction[P, R]: ...
+    def job(  # type: ignore[overload-overlap]
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncJobFunction[P, R]: ...
     @overload
     def job(self, function: Callable[Concatenate[Context, P], R], /) -> JobFunction[P, R]: ...
     @overload
@@ -116,9 +119,7 @@ class Jobs:
         retry_on: tuple[type[BaseException], ...] | None = None,
         process: bool = False,
     ) -> JobDecorator: ...
-    def job(
-        self, function: Callable[..., Any] | None = None, /, *, name: str | None = None, **how: Any
-    ) -> Any:
+    def job(self, *function: Any, **how: Any) -> Any:
         """Make a function a job; its name is that of the function unless *name* is given.
 
         *attempts*: runs at most. *timeout_s*: a run that takes longer has failed; a coroutine is
@@ -126,8 +127,9 @@ class Jobs:
         errors after which it runs again; after others it goes to the dead-letter queue.
         *process*: run it in a process of its own, for functions that need the processor.
         """
+        name = how.pop("name", None)
         decorator = JobDecorator(self._define, name, FunctionOptions(**how))
-        return decorator if function is None else decorator(function)
+        return decorator(*function) if function else decorator
 
     def cron(
         self,

@@ -22,7 +22,7 @@ from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
-from tambomq.chasqui.job import Job
+from tambomq.chasqui.job import make_job
 
 if TYPE_CHECKING:
     from tambomq.jobs.function import JobFunction
@@ -137,7 +137,7 @@ class _Child:
 
         function: JobFunction[..., Any] = self._found(module, qualname)
         resolver, state = self._opened(runner, function)
-        context = Context(Job(*fields, self._reporter), function.jobs.queue_name, state)
+        context = Context(make_job(*fields, self._reporter), function.jobs.queue_name, state)
         call = partial(function.arguments.call, function.function)
         try:
             arguments = function.arguments.arguments(fields[2])

@@ -112,8 +112,9 @@ class JobProcesses:
     async def _within(self, process: JobProcess, timeout_s: float | None, work: Any) -> Any:
         """Wait for *work* in a thread; kill *process* if that takes too long or is cancelled."""
         ended = self._loop.run_in_executor(self._threads, work)
+        scope = asyncio.timeout(timeout_s)
         try:
-            async with asyncio.timeout(timeout_s) as scope:
+            async with scope:
                 return await asyncio.shield(ended)
         except (TimeoutError, asyncio.CancelledError):
             if not ended.done():

@@ -89,7 +89,9 @@ async def register(jobs: Jobs) -> None:
         except StoreUnavailable:
             await asyncio.sleep(next(delays))
         except TamboError as error:
-            log.error("cannot register the recurring jobs of %r: %s", jobs.queue_name, error)
+            log.error(  # noqa: TRY400  (the text says it all)
+                "cannot register the recurring jobs of queue %r: %s", jobs.queue_name, error
+            )
             return
         else:
             return
@@ -107,10 +109,10 @@ async def _register(jobs: Jobs) -> None:
                 missed_fires=each.missed,
                 **each.options,
             )
-    for key in known:
+    for key, meta in known.items():
         if key.startswith("jobs:") and key.removeprefix("jobs:") not in jobs.definitions:
             log.warning(
                 "queue %r has the recurring job %r, which this worker does not know; "
                 "remove it with remove_repeatable_by_key(%r) if no other does",
-                *(jobs.queue_name, known[key].job_name, key),
+                *(jobs.queue_name, meta.job_name, key),
             )

@@ -6,6 +6,7 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from inspect import Parameter
+from types import GenericAlias
 from typing import Any, Final
 
 import msgspec
@@ -62,11 +63,12 @@ class Arguments:
         injected: Mapping[str, Any],
     ) -> None:
         """Raise `InvalidFormat` for a type that cannot be stored."""
-        self._job, self._rest, self._rest_name = job, None, ""
+        self._job = job
+        self._rest: Callable[[Any], Any] | None = None
         stored = [each for each in signature.parameters.values() if each.name not in injected]
         for each in stored:
             if each.kind is Parameter.VAR_KEYWORD:
-                kind = dict[str, hints.get(each.name, Any)]  # type: ignore[misc]
+                kind = GenericAlias(dict, (str, hints.get(each.name, Any)))
                 self._rest = converter(kind, f"job {job!r}: parameter {each.name}")
         stored = [each for each in stored if each.kind is not Parameter.VAR_KEYWORD]
         self._names = frozenset(each.name for each in stored)

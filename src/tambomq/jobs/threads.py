@@ -58,8 +58,9 @@ class JobThreads:
         if self._busy > self._threads:
             self._start_thread()
         self._calls.put(call)
+        scope = asyncio.timeout(timeout_s)
         try:
-            async with asyncio.timeout(timeout_s) as scope:
+            async with scope:
                 # Shielded: the thread still sets the future.
                 return await asyncio.shield(call.ended)
         except (TimeoutError, asyncio.CancelledError):

@@ -28,7 +28,7 @@ MAX_THREADS = 10_000
 class JobsWorker(Worker):
     """Runs the jobs of a `Jobs`; made by `Jobs.worker`."""
 
-    def __init__(  # noqa: PLR0913  (options, all by keyword)
+    def __init__(
         self,
         jobs: Jobs,
         *,
@@ -75,12 +75,11 @@ class JobsWorker(Worker):
         threads = JobThreads(self.name, self._threads_max)
         processes = JobProcesses(self._processes_max)
         dispatch = Dispatcher(self.jobs, threads, processes, self.state)
-        threads.stuck.add_done_callback(lambda _: self._stop())
+        threads.stuck.add_done_callback(lambda _: self.stop())
         registering = asyncio.ensure_future(register(self.jobs))
-        begun = 0
         try:
             await dispatch.resolver.open()
-            for begun, hook in enumerate(self.jobs.start_hooks, 1):
+            for hook in self.jobs.start_hooks:
                 await call_hook(hook, self.state)
             self._dispatch = dispatch
             await super().run()
