@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
+import sys
+import time
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -12,7 +16,7 @@ from uuid import UUID
 
 import msgspec
 
-from tambomq.jobs import Jobs
+from tambomq.jobs import Context, Jobs
 
 
 class Tone(Enum):
@@ -62,5 +66,45 @@ async def order(
 
 
 @shop.job(process=True)
-def pid_of(what: str) -> tuple[str, int]:
+def pid_of(ctx: Context, what: str) -> tuple[str, int]:
+    ctx.progress(40)
+    ctx.log(f"run {ctx.attempt}")
     return what, os.getpid()
+
+
+@shop.job(process=True)
+async def awaited(number: int) -> int:
+    await asyncio.sleep(0)
+    return number + 1
+
+
+@shop.job(process=True, timeout_s=0.3, attempts=1)
+def hang() -> None:
+    time.sleep(600)
+
+
+@shop.job(process=True, attempts=1)
+def leave(how: str) -> None:
+    if how == "exit":
+        sys.exit(3)
+    if how == "_exit":
+        os._exit(4)
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@shop.job(process=True)
+def fork() -> int:
+    if (child := os.fork()) != 0:
+        os.waitpid(child, 0)
+    return os.getpid()
+
+
+class Unpicklable(Exception):
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(f"{first} {second}")
+
+
+@shop.job(process=True, attempts=1)
+def fail(kind: str) -> None:
+    raise ValueError("no") if kind == "plain" else Unpicklable("not", "pickled")

@@ -1,0 +1,79 @@
+"""Plain functions in threads: abandoned when they take too long, and the worker says so."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import suppress
+
+import pytest
+
+from tambomq.errors import HandlersStuck, JobTimedOut
+from tambomq.jobs import Context, Jobs
+from tambomq.jobs.threads import JobThreads
+from tests.jobs.conftest import Work
+
+
+async def test_a_function_that_takes_too_long_is_abandoned_and_its_job_retried(
+    jobs: Jobs, work: Work, caplog: pytest.LogCaptureFixture
+) -> None:
+    release = threading.Event()
+
+    @jobs.job(timeout_s=0.2)
+    def slow(ctx: Context) -> int:
+        if ctx.attempt == 1:
+            release.wait(60)
+        return ctx.attempt
+
+    async with work(jobs, threads=2):
+        assert await (await slow.add()).result(timeout_s=60) == 2
+        release.set()
+    assert "which Python cannot stop (1 of 2 threads are occupied like this)" in caplog.text
+
+
+async def test_a_worker_whose_threads_all_hang_ends_and_says_so(jobs: Jobs) -> None:
+    release = threading.Event()
+
+    @jobs.job(timeout_s=0.1)
+    def hang() -> None:
+        release.wait(60)
+
+    await hang.add()
+    try:
+        with pytest.raises(HandlersStuck, match="all 1 threads"):
+            await jobs.worker(threads=1, grace_s=0).run()
+    finally:
+        release.set()
+
+
+async def test_calls_wait_for_a_thread_without_timing_out() -> None:
+    threads, release = JobThreads("q", 1), threading.Event()
+    first = asyncio.create_task(threads.call("1", lambda: release.wait(60), None))
+    second = asyncio.create_task(threads.call("2", lambda: "done", 5.0))
+    await asyncio.sleep(0)
+    third = asyncio.create_task(threads.call("3", lambda: "done", None))
+    third.cancel()
+    with suppress(asyncio.CancelledError):
+        await third
+    release.set()
+    assert await first
+    assert await second == "done"
+    threads.close()
+
+
+@pytest.mark.parametrize("error", [StopIteration("x"), SystemExit(3), KeyError("x")])
+async def test_whatever_a_function_raises_is_raised_to_its_caller(error: BaseException) -> None:
+    threads = JobThreads("q", 1)
+
+    def fail() -> None:
+        raise error
+
+    with pytest.raises((RuntimeError, SystemExit, KeyError)):
+        await threads.call("1", fail, 60)
+    release = threading.Event()
+    with pytest.raises(JobTimedOut):
+        await threads.call("2", lambda: release.wait(60), 0.01)
+    assert threads.abandoned == 1
+    release.set()
+    assert await threads.call("3", lambda: 3, 60) == 3
+    threads.close()
