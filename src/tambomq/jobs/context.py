@@ -52,7 +52,7 @@ class Context:
     @property
     def is_cancelled(self) -> bool:
         """Whether the job was cancelled; for plain functions, which nothing can interrupt."""
-        return bool(getattr(self._job, "is_cancelled", False))
+        return self._job.is_cancelled
 
     def progress(self, value: Any) -> Any:
         """Report progress: a percentage or any small value.

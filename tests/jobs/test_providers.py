@@ -1,0 +1,74 @@
+"""Parameters that are filled in by their type."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from tambomq.errors import InvalidFormat
+from tambomq.jobs import INJECTED, Context, Jobs
+from tests.jobs.conftest import Work
+
+
+class Pool:
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+
+class Database:
+    def __init__(self, pool: Pool, job: str) -> None:
+        self.pool, self.job = pool, job
+
+
+class Unknown: ...
+
+
+async def test_what_a_run_asks_for_is_made_for_it_and_cleaned_up(jobs: Jobs, work: Work) -> None:
+    pools: list[Pool] = []
+
+    @jobs.provide(scope="worker")
+    async def pool() -> AsyncIterator[Pool]:
+        pools.append(Pool())
+        yield pools[-1]
+        pools[-1].told.append("closed")
+
+    @jobs.provide
+    def database(ctx: Context, pool: Pool) -> Iterator[Database]:
+        pool.told.append("open")
+        yield Database(pool, ctx.name)
+        pool.told.append("done")
+
+    @jobs.job
+    async def query(table: str, db: Database = INJECTED) -> str:
+        return f"{db.job} {table}"
+
+    @jobs.job
+    def in_thread(pool: Pool = INJECTED, *, table: str) -> int:
+        return len(pools) if pool is pools[0] else -1
+
+    async with work(jobs):
+        assert await (await query.add("users")).result() == "query users"
+        assert await (await in_thread.add(table="x")).result() == 1
+    assert pools[0].told == ["open", "done", "closed"]
+
+
+def test_a_provider_says_what_it_provides_and_finds_what_it_needs() -> None:
+    jobs = Jobs("q")
+    with pytest.raises(InvalidFormat, match="return annotation"):
+        jobs.provide(lambda: 1)
+
+    def needy(other: Unknown) -> Database: ...  # type: ignore[empty-body]
+
+    with pytest.raises(InvalidFormat, match="nothing provides its parameter other"):
+        jobs.provide(needy)
+
+
+def test_a_parameter_that_nothing_provides_is_refused() -> None:
+    jobs = Jobs("q")
+
+    @jobs.job
+    async def run(other: Unknown = INJECTED) -> None: ...
+
+    with pytest.raises(InvalidFormat, match="nothing provides"):
+        jobs.worker()
