@@ -12,6 +12,7 @@ from tambomq.errors import HandlersStuck, JobTimedOut
 from tambomq.jobs import Context, Jobs
 from tambomq.jobs.threads import JobThreads
 from tests.jobs.conftest import Work
+from tests.servers import eventually_async
 
 
 async def test_a_function_that_takes_too_long_is_abandoned_and_its_job_retried(
@@ -77,3 +78,53 @@ async def test_whatever_a_function_raises_is_raised_to_its_caller(error: BaseExc
     release.set()
     assert await threads.call("3", lambda: 3, 60) == 3
     threads.close()
+
+
+async def test_a_job_whose_function_runs_on_is_not_given_to_another_worker(jobs: Jobs) -> None:
+    release, begun, told = threading.Event(), threading.Event(), []
+
+    @jobs.job
+    def slow(ctx: Context) -> None:
+        begun.set()
+        release.wait(60)
+        told.append(ctx.is_cancelled)
+
+    await slow.add()
+    worker = jobs.worker(threads=1, grace_s=0)
+    task = asyncio.create_task(worker.run())
+    try:
+        await asyncio.to_thread(begun.wait, 60)
+        await worker.close()
+        await task
+        assert worker.stats.returned == 0
+        assert (await jobs.queue.get_job_counts()).active == 1
+    finally:
+        release.set()
+    await eventually_async(lambda: told == [True], within_s=20)
+    await jobs.close()
+
+
+async def test_a_cancelled_job_tells_its_function(jobs: Jobs, work: Work) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    @jobs.job
+    def slow(ctx: Context) -> None:
+        begun.set()
+        while not ctx.is_cancelled:
+            ended.wait(0.005)
+        ended.set()
+
+    @jobs.job
+    async def waits() -> None:
+        begun.set()
+        await asyncio.sleep(600)
+
+    async with work(jobs) as worker:
+        for function in (slow, waits):
+            begun.clear()
+            job = await function.add()
+            await asyncio.to_thread(begun.wait, 60)
+            assert await job.cancel("no longer needed")
+        await eventually_async(lambda: worker.stats.cancelled == 2, within_s=20)
+        assert await asyncio.to_thread(ended.wait, 60)
+    assert worker.stats.retried == 0

@@ -15,10 +15,10 @@ class Context:
     make one of a `Job`.
     """
 
-    __slots__ = ("_job", "queue", "state")
+    __slots__ = ("_job", "abandoned", "queue", "state")
 
     def __init__(self, job: Job, queue: str, state: dict[str, Any] | None = None) -> None:
-        self._job = job
+        self._job, self.abandoned = job, False
         self.queue = queue
         """The name of the queue."""
         self.state: dict[str, Any] = {} if state is None else state
@@ -51,8 +51,11 @@ class Context:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the job was cancelled; for plain functions, which nothing can interrupt."""
-        return self._job.is_cancelled
+        """Whether the job was cancelled or has timed out.
+
+        Plain functions that take long look at it and return: nothing can interrupt them.
+        """
+        return self.abandoned or self._job.is_cancelled
 
     def progress(self, value: Any) -> Any:
         """Report progress: a percentage or any small value.

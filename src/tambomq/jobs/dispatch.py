@@ -61,6 +61,10 @@ class Dispatcher:
             run = self._unknown
         return await run(job)
 
+    def still_runs(self, job_id: str) -> bool:
+        """Whether a function of this job runs on in a thread, although its run has ended."""
+        return self._threads.still_runs(job_id)
+
     def _compiled(self, function: JobFunction[..., Any]) -> Run:
         """Decide how the jobs of *function* run."""
         is_simple = (
@@ -125,7 +129,11 @@ class Dispatcher:
         timeout_s = function.config.timeout_s
         if function.is_async:
             return await (call() if timeout_s is None else within(timeout_s, call()))
-        value = await self._threads.call(context.job_id, call, timeout_s)
+        try:
+            value = await self._threads.call(context.job_id, call, timeout_s)
+        except (asyncio.CancelledError, JobTimedOut):
+            context.abandoned = True
+            raise
         # A plain function may wrap a coroutine function, as decorators do.
         if not asyncio.iscoroutine(value):
             return value

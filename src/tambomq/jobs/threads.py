@@ -43,6 +43,10 @@ class JobThreads:
         """How many calls are abandoned and still run."""
         return len(self._abandoned)
 
+    def still_runs(self, job_id: str) -> bool:
+        """Whether an abandoned call of this job still runs."""
+        return any(call.job_id == job_id for call in self._abandoned)
+
     async def call(self, job_id: str, function: Callable[[], Any], timeout_s: float | None) -> Any:
         """Return what *function* returns; raise what it raises, or `JobTimedOut`.
 

@@ -49,11 +49,13 @@ class JobsWorker(Worker):
         self._threads_max = check_whole("threads", threads or concurrency, MAX_THREADS, minimum=1)
         count = processes or os.cpu_count() or 1
         self._processes_max = check_whole("processes", count, MAX_THREADS, minimum=1)
-        self._dispatch: Dispatcher | None = None
+        self._stuck: dict[str, str] = {}
+        self.dispatch: Dispatcher | None = None
+        """Runs jobs, while this worker does."""
         worker_options.setdefault("redis_url", jobs.redis_url)
         super().__init__(
             jobs.queue_name,
-            self._handle,
+            _Handler(self),
             concurrency=concurrency,
             store_results=store_results,
             **worker_options,
@@ -61,11 +63,6 @@ class JobsWorker(Worker):
         self.observer = observer
         self.state: dict[str, Any] = {}
         """What start hooks have put there, for `Context.state`."""
-
-    async def _handle(self, job: Job) -> Any:
-        if self._dispatch is None:
-            raise RuntimeError("the worker is not running")
-        return await self._dispatch(job)
 
     async def run(self) -> None:
         """Run the start hooks, work until `close`, and run the stop hooks; see `Worker.run`.
@@ -75,13 +72,13 @@ class JobsWorker(Worker):
         threads = JobThreads(self.name, self._threads_max)
         processes = JobProcesses(self._processes_max)
         dispatch = Dispatcher(self.jobs, threads, processes, self.state)
-        threads.stuck.add_done_callback(lambda _: self.stop())
+        threads.stuck.add_done_callback(self._end_stuck)
         registering = asyncio.ensure_future(register(self.jobs))
         try:
             await dispatch.resolver.open()
             for hook in self.jobs.start_hooks:
                 await call_hook(hook, self.state)
-            self._dispatch = dispatch
+            self.dispatch = dispatch
             await super().run()
         finally:
             registering.cancel()
@@ -89,8 +86,14 @@ class JobsWorker(Worker):
             await processes.close()
             threads.close()
             await self._end(dispatch)
-        if threads.stuck.done():
-            raise HandlersStuck(self.name, threads.stuck.result())
+        if self._stuck:
+            raise HandlersStuck(self.name, self._stuck)
+
+    def _end_stuck(self, stuck: asyncio.Future[dict[str, str]]) -> None:
+        # A worker that ends abandons what runs: that is no reason to complain.
+        if not self.is_closed and not stuck.cancelled():
+            self._stuck = stuck.result()
+            self.stop()
 
     async def _end(self, dispatch: Dispatcher) -> None:
         for hook in reversed(self.jobs.stop_hooks):
@@ -100,3 +103,20 @@ class JobsWorker(Worker):
                 log.exception("a stop hook of queue %r failed", self.name)
         await dispatch.resolver.close()
         await self.jobs.close()
+
+
+class _Handler:
+    """The handler of a worker: hands jobs to its dispatcher, which `run` makes."""
+
+    def __init__(self, worker: JobsWorker) -> None:
+        self._worker = worker
+
+    async def __call__(self, job: Job) -> Any:
+        dispatch = self._worker.dispatch
+        if dispatch is None:
+            raise RuntimeError("the worker is not running")
+        return await dispatch(job)
+
+    def still_runs(self, job_id: str) -> bool:
+        """Whether a function of this job runs on in a thread, although its run has ended."""
+        return self._worker.dispatch is not None and self._worker.dispatch.still_runs(job_id)

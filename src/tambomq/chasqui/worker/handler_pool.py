@@ -232,7 +232,7 @@ class HandlerPool:
                 and task.cancelling()
             ):
                 self._outcomes.observe(run, "returned", run.took_us)
-                await self._abandon(delivery)
+                await self._abandon(delivery, id)
                 raise
             self._outcomes.failed(run, error)
         except (KeyboardInterrupt, GeneratorExit):
@@ -262,12 +262,14 @@ class HandlerPool:
             return None
         return encode_payload(value)
 
-    async def _abandon(self, delivery: Delivery) -> None:
+    async def _abandon(self, delivery: Delivery, id: str) -> None:
         """Let other workers run a job that was cancelled here.
 
-        One in a thread still runs, so that its lease has to run out first.
+        One in a thread still runs, so that its lease has to run out first. An async handler that
+        has threads of its own says so by a method ``still_runs``.
         """
-        if self._is_async:
+        still_runs = getattr(self._handler, "still_runs", None)
+        if self._is_async and not (still_runs is not None and still_runs(id)):
             with suppress(CancelledError):
                 await self._give_back([(delivery.entry, delivery.deliveries)])
         else:
