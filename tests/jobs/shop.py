@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-import time
+import threading
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -80,7 +80,7 @@ async def awaited(number: int) -> int:
 
 @shop.job(process=True, timeout_s=0.3, attempts=1)
 def hang() -> None:
-    time.sleep(600)
+    threading.Event().wait(600)
 
 
 @shop.job(process=True, attempts=1)

@@ -117,7 +117,7 @@ async def test_a_cancelled_job_tells_its_function(jobs: Jobs, work: Work) -> Non
     @jobs.job
     async def waits() -> None:
         begun.set()
-        await asyncio.sleep(600)
+        await asyncio.Event().wait()
 
     async with work(jobs) as worker:
         for function in (slow, waits):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -46,7 +47,7 @@ def converter(kind: Any, what: str) -> Callable[[Any], Any]:
     convert = msgspec.convert
     if hooked:
         return lambda value: convert(value, kind, dec_hook=_decode_model)
-    return lambda value: convert(value, kind)
+    return partial(convert, type=kind)
 
 
 def is_shallow(kind: Any) -> bool:

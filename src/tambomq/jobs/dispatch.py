@@ -50,16 +50,13 @@ class Dispatcher:
         self._jobs, self._threads, self._processes, self._state = jobs, threads, processes, state
         self._middlewares: Sequence[Middleware] = tuple(jobs.middlewares)
         self.resolver = Resolver(jobs.providers)
-        self._runs: dict[str, Run] = {
+        self.runs: dict[str, Run] = {
             name: self._compiled(function) for name, function in jobs.definitions.items()
         }
 
     async def __call__(self, job: Job) -> Any:
         """Run *job*; return its result as it is stored."""
-        run = self._runs.get(job.name)
-        if run is None:
-            run = self._unknown
-        return await run(job)
+        return await self.runs.get(job.name, self.unknown)(job)
 
     def still_runs(self, job_id: str) -> bool:
         """Whether a function of this job runs on in a thread, although its run has ended."""
@@ -77,8 +74,9 @@ class Dispatcher:
         )
         return _short_run(function) if is_simple else partial(self._run, function)
 
-    async def _unknown(self, job: Job) -> NoReturn:
-        known = ", ".join(sorted(self._runs)) or "none"
+    async def unknown(self, job: Job) -> NoReturn:
+        """Refuse a job that no function has the name of."""
+        known = ", ".join(sorted(self.runs)) or "none"
         async with AsyncExitStack() as stack:
             await self._enter(stack, Context(job, self._jobs.queue_name, self._state))
             raise UnrecoverableError(f"unknown job {job.name!r}; this worker knows: {known}")

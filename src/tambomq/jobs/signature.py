@@ -125,7 +125,8 @@ class Arguments:
     def arguments(self, data: Any) -> dict[str, Any]:
         """Return stored *data* as arguments by name; raise `UnrecoverableError`."""
         try:
-            return self._decoded(data)
+            # Without a further call: this is on the way of every job.
+            return asdict(self._convert(data)) if self._rest is None else self._decoded(data)
         except msgspec.ValidationError as error:
             if data is None and not self.required:
                 # Other producers may leave out what has no arguments.
