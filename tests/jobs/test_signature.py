@@ -23,7 +23,7 @@ def test_positional_parameters_defaults_and_rest_are_as_python_has_them() -> Non
     assert (first, rest) == (1, {"x": 2.0})
     assert second is default
     with pytest.raises(InvalidArguments, match="expected float, got str"):
-        function.call(1, x="2")  # type: ignore[arg-type]
+        function.call(1, x="2")
     with pytest.raises(UnrecoverableError, match="expected float, got str"):
         function.arguments.arguments({"first": 1, "x": "2"})
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -47,7 +46,7 @@ def converter(kind: Any, what: str) -> Callable[[Any], Any]:
     convert = msgspec.convert
     if hooked:
         return lambda value: convert(value, kind, dec_hook=_decode_model)
-    return partial(convert, type=kind)
+    return lambda value: convert(value, kind)
 
 
 def is_shallow(kind: Any) -> bool:

@@ -209,7 +209,11 @@ class Jobs:
         self.stop_hooks.append(function)
         return function
 
-    def provide(self, function: F | None = None, /, *, scope: str = RUN) -> Any:
+    @overload
+    def provide(self, function: F, /) -> F: ...
+    @overload
+    def provide(self, *, scope: str = RUN) -> Callable[[F], F]: ...
+    def provide(self, function: Any = None, /, *, scope: str = RUN) -> Any:
         """Fill parameters of the type that *function* returns or yields with what it returns.
 
         It is called for each ``"run"``, or once for each ``"worker"``.
