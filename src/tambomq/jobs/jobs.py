@@ -213,7 +213,7 @@ class Jobs:
     def provide(self, function: F, /) -> F: ...
     @overload
     def provide(self, *, scope: str = RUN) -> Callable[[F], F]: ...
-    def provide(self, function: Any = None, /, *, scope: str = RUN) -> Any:
+    def provide(self, *function: Any, scope: str = RUN) -> Any:
         """Fill parameters of the type that *function* returns or yields with what it returns.
 
         It is called for each ``"run"``, or once for each ``"worker"``.
@@ -225,7 +225,7 @@ class Jobs:
             self.providers[made.kind] = made
             return function
 
-        return register if function is None else register(function)
+        return register(*function) if function else register
 
     # ── adding and working ───────────────────────────────────────────────────
 
