@@ -17,7 +17,7 @@ from tambomq.chasqui.decisions import MAX_DETAIL, DeadLettered, Retry, after_fai
 from tambomq.chasqui.job import Envelope
 from tambomq.chasqui.keys import fits_page
 from tambomq.chasqui.ops import worker as worker_ops
-from tambomq.chasqui.ops.worker import ConsumerContext, Ran
+from tambomq.chasqui.ops.worker import ConsumerContext, HandlerRun
 from tambomq.chasqui.options import RunOptions
 from tambomq.chasqui.worker.in_flight import InFlight
 from tambomq.chasqui.worker.settler import Settlement, Settler
@@ -82,7 +82,7 @@ class RunOutcomes:
         if result is None:
             self._settler.completed(entry, id, run.name, attempt, took_us)
         else:
-            ran = Ran(entry, id, run.name, attempt, took_us)
+            ran = HandlerRun(entry, id, run.name, attempt, took_us)
             ttl_s = self._options.result_ttl_s or 0
             call = worker_ops.done(self._context, ran, result, ttl_s, now_ms())
             self._settler.submit(Settlement(entry, call, "completed"))
@@ -189,7 +189,7 @@ class RunOutcomes:
 
     def _retry(self, run: Run, decision: Retry, error: BaseException, took_us: int) -> None:
         context, envelope, body = self._context, run.envelope, decision.body
-        ran = Ran(run.entry, envelope.id, run.name, envelope.attempt + 1, took_us)
+        ran = HandlerRun(run.entry, envelope.id, run.name, envelope.attempt + 1, took_us)
         dialect = self._options.dialect if fits_page(run.name) else "engine"
         reason, wait_ms, now = text_of(error), decision.wait_ms, now_ms()
 
