@@ -16,6 +16,9 @@ PROG: Final = "tambo"
 
 COMMANDS: Final = {
     "serve": LazyCommand("tambomq.cli.serve", "serve", "Start everything on this machine."),
+    "work": LazyCommand(
+        "tambomq.cli.work", "work", "Run the jobs and workers that modules define."
+    ),
     "rsmq": LazyCommand(
         "tambomq.cli.rsmq", "rsmq", "Inspect RSMQ queues, send, receive and delete messages."
     ),

@@ -1,0 +1,1 @@
+"""A worker process of ``tambo work``: loads your modules and runs their workers."""

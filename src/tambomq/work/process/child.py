@@ -1,0 +1,282 @@
+"""A process of ``tambo work``: loads the targets and runs their workers on one event loop.
+
+Started by the supervisor with ``python -m``, so that nothing of it is inherited but the options.
+
+SIGTERM: read nothing more, finish what runs, and end; a second one gives running jobs back. The end
+of the supervisor does the same as SIGTERM. SIGUSR1: read nothing more, and stay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from tambomq import log
+from tambomq.errors import SettingsError, TamboError
+from tambomq.failures import headline, text_of, type_of
+from tambomq.runtime.event_loop import loop_factory
+from tambomq.work.messages import Leaving, Loaded, LoadFailed, ProcessReport, QueueState
+from tambomq.work.options import SETTLE_S, WorkerProcessConfig
+from tambomq.work.process.imports import source_files
+from tambomq.work.process.memory import resident_bytes
+from tambomq.work.process.parent_link import ParentLink, die_with
+from tambomq.work.process.run_lines import RunPrinter
+from tambomq.work.process.run_recorder import RunRecorder
+from tambomq.work.process.targets import ManagedWorker, load_targets
+
+USAGE: Final = 2
+FAILED: Final = 1
+
+# How long the end of the process waits for threads that a handler may have left behind.
+_THREADS_END_S: Final = 0.2
+_BANNER_WITHIN_S: Final = 2.0
+
+_log: Final = logging.getLogger(__name__)
+
+
+def main() -> None:
+    """Run the process that ``sys.argv[1]`` configures; never returns."""
+    config = msgspec.json.decode(sys.argv[1], type=WorkerProcessConfig)
+    # What reads the arguments must not find ours.
+    sys.argv[1:] = []
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a text file
+    # Never closed here if threads are left: it would wait for them.
+    runner = asyncio.Runner(loop_factory=loop_factory())
+    code = WorkerProcess(config).run(runner)
+    _exit(code, runner)
+
+
+class WorkerProcess:
+    """The workers of one process, and what it tells its supervisor."""
+
+    def __init__(self, config: WorkerProcessConfig) -> None:
+        self._config, self._options = config, config.options
+        self._link = ParentLink(config.link_fd, self._on_supervisor_gone)
+        self._printer = RunPrinter(config.number, as_json=self._options.as_json)
+        show = None if self._options.quiet else self._printer.show
+        self._recorder = RunRecorder(show, self._options.max_jobs, self._on_enough)
+        self._workers: list[ManagedWorker] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping, self._paused, self._leaving = False, False, False
+        self._asked_at: float | None = None
+        """When the event loop was asked for a sign of life that it has not given yet."""
+        self._files: set[str] = set()
+
+    def run(self, runner: asyncio.Runner) -> int:
+        """Load the targets, run their workers, and return the exit code."""
+        die_with(self._config.supervisor)
+        # Before the supervisor may send one: until the event loop runs, it is only noted.
+        signal.signal(signal.SIGUSR1, self._note_pause)
+        self._link.start()
+        try:
+            targets = load_targets(self._options.targets, self._options.queues)
+            self._workers = [each.worker(self._options, self._recorder) for each in targets]
+        except TamboError as error:
+            self._link.send(self._load_failed(error))
+            return USAGE
+        if not logging.getLogger().handlers:
+            # The modules have configured no logging of their own.
+            log.set_up(self._options.log_level, "json" if self._options.as_json else "text")
+        pairs = zip(targets, self._workers, strict=True)
+        described = [target.describe(worker) for target, worker in pairs]
+        self._link.send(Loaded(described, self._new_files()))
+        threading.Thread(target=self._print_after_banner, daemon=True).start()
+        threads = ThreadPoolExecutor(thread_name_prefix="asyncio")
+        runner.get_loop().set_default_executor(threads)
+        code = runner.run(self._work())
+        threads.shutdown(wait=False, cancel_futures=True)
+        self._printer.close()
+        self._link.close()
+        return code
+
+    def _load_failed(self, error: TamboError) -> LoadFailed:
+        cause = error.__cause__ or error
+        trace = "".join(traceback.format_exception(cause))
+        why = text_of(error) if isinstance(error, SettingsError) else headline("", text_of(error))
+        return LoadFailed(why, trace, self._new_files())
+
+    def _print_after_banner(self) -> None:
+        self._link.go.wait(_BANNER_WITHIN_S)
+        self._printer.start()
+
+    # ── running ──────────────────────────────────────────────────────────────
+
+    async def _work(self) -> int:
+        self._loop = loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_stop_signal)
+        loop.add_signal_handler(signal.SIGUSR1, self._pause)
+        if self._paused:
+            self._pause()
+        self._link.report_with(self._report)
+        self._tasks = [asyncio.create_task(each.run()) for each in self._workers]
+        if self._stopping:
+            self._stop()
+        await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        failed = self._failures()
+        if not self._stopping:
+            # A worker that ends by itself takes the process with it: a new one starts clean.
+            why = failed or "a worker ended by itself"
+            self._leave("failed", why)
+            await asyncio.wait(self._tasks)
+        else:
+            await asyncio.wait(self._tasks)
+        return FAILED if self._failures() else 0
+
+    def _failures(self) -> str:
+        """Return the errors of workers that ended with one."""
+        done = [
+            (worker, task)
+            for worker, task in zip(self._workers, self._tasks, strict=True)
+            if task.done() and not task.cancelled()
+        ]
+        return "; ".join(
+            f"the worker of {worker.name!r} failed: {headline(type_of(error), text_of(error))}"
+            for worker, task in done
+            if (error := task.exception()) is not None
+        )
+
+    # ── stopping ─────────────────────────────────────────────────────────────
+
+    def _on_stop_signal(self) -> None:
+        if self._stopping and not self._leaving:
+            self._give_back()
+        self._leaving = False
+        self._stop()
+
+    def _stop(self) -> None:
+        """Let the workers finish what runs, and give back what is not finished in time."""
+        if not self._stopping and self._loop is not None:
+            self._loop.call_later(self._options.drain_s + SETTLE_S, self._give_back)
+        self._stopping = True
+        for worker in self._workers:
+            worker.stop()
+
+    def _give_back(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    def _note_pause(self, *_: object) -> None:
+        self._paused = True
+
+    def _pause(self) -> None:
+        self._paused = True
+        for worker in self._workers:
+            worker.pause_fetching()
+
+    def _on_enough(self) -> None:
+        self._leave("max_jobs", f"it has run {self._options.max_jobs} jobs")
+
+    def _leave(self, cause: str, why: str) -> None:
+        """Drain, and end; tell the supervisor first."""
+        if not self._stopping:
+            self._link.send(Leaving(cause, why))
+            self._stop()
+            # The supervisor's first signal is then the first one, not the second.
+            self._leaving = True
+
+    def _on_supervisor_gone(self) -> None:
+        """Drain; end in any case when the time for that is over."""
+        if self._loop is None:
+            os._exit(FAILED)
+        _log.error("the supervisor is gone: this process drains and ends")
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._stop)
+        time.sleep(self._options.drain_s + 2 * SETTLE_S)
+        _log.error("it has not drained in time, and ends")
+        _kill_group()
+
+    # ── reports, made in the link's thread ───────────────────────────────────
+
+    def _report(self) -> ProcessReport:
+        now, rss = time.monotonic(), resident_bytes()
+        self._check_memory(rss)
+        blocked_s = 0.0 if self._asked_at is None else now - self._asked_at
+        self._ask_loop(now)
+        return ProcessReport(
+            rss_bytes=rss,
+            blocked_s=round(blocked_s, 3),
+            queues=[_state(worker, now) for worker in self._workers],
+            oldest=self._recorder.oldest(),
+            counts=self._recorder.take(),
+            paused=self._paused,
+            files=self._new_files(),
+        )
+
+    def _check_memory(self, rss: int) -> None:
+        limit = self._options.max_rss_bytes
+        if limit is None or rss <= limit or self._stopping or self._loop is None:
+            return
+        why = f"its memory is {rss >> 20} MiB, more than {limit >> 20} MiB"
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._leave, "max_rss", why)
+
+    def _ask_loop(self, now: float) -> None:
+        if self._asked_at is None and self._loop is not None:
+            self._asked_at = now
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._answer)
+
+    def _answer(self) -> None:
+        self._asked_at = None
+
+    def _new_files(self) -> list[str]:
+        if not self._options.reload:
+            return []
+        new = set(source_files()) - self._files
+        self._files |= new
+        return sorted(new)
+
+
+def _state(worker: ManagedWorker, now: float) -> QueueState:
+    at = worker.last_fetch_at
+    ago = None if at is None else round(max(0.0, now - at), 3)
+    return QueueState(worker.name, worker.in_flight, worker.concurrency, ago)
+
+
+def _left_threads() -> Sequence[threading.Thread]:
+    """Return threads that would keep the interpreter from ending."""
+    main_thread = threading.main_thread()
+    return [each for each in threading.enumerate() if not each.daemon and each is not main_thread]
+
+
+def _exit(code: int, runner: asyncio.Runner) -> None:
+    """End the process; plain handlers that never return must not keep it."""
+    until = time.monotonic() + _THREADS_END_S
+    for thread in _left_threads():
+        thread.join(max(0.0, until - time.monotonic()))
+    if left := _left_threads():
+        _log.warning("%d threads still run handlers; the process ends without them", len(left))
+        # What libraries do at the end of an interpreter, such as sending their last errors.
+        atexit._run_exitfuncs()  # noqa: SLF001  (there is no public way to leave threads behind)
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+    runner.close()
+    sys.exit(code)
+
+
+def _kill_group() -> None:
+    """End this process and those that its handlers have started."""
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(FAILED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The supervisor of ``tambo work``: starts worker processes, and never imports your modules."""
