@@ -57,6 +57,8 @@ class QueueState(msgspec.Struct, frozen=True):
     queue: str
     in_flight: int
     concurrency: int
+    is_consuming: bool
+    """Whether it reads as it should, or has a reason not to read."""
     fetched_s_ago: float | None
     """Since it last read from Redis; `None` if it has not yet."""
 
@@ -97,7 +99,8 @@ class ProcessReport(msgspec.Struct, frozen=True, tag=True):
     oldest: RunningJob | None
     """The job that has been running longest."""
     counts: list[RunCounts]
-    paused: bool = False
+    is_paused: bool = False
+    is_stopping: bool = False
     files: list[str] = []
     """Source files that were imported since the last report."""
 

@@ -32,7 +32,7 @@ from tambomq.work.messages import Leaving, Loaded, LoadFailed, ProcessReport, Qu
 from tambomq.work.options import SETTLE_S, WorkerProcessConfig
 from tambomq.work.process.imports import source_files
 from tambomq.work.process.memory import resident_bytes
-from tambomq.work.process.parent_link import ParentLink, die_with
+from tambomq.work.process.parent_link import GONE, ParentLink, die_with
 from tambomq.work.process.run_lines import RunPrinter
 from tambomq.work.process.run_recorder import RunRecorder
 from tambomq.work.process.targets import ManagedWorker, load_targets
@@ -120,6 +120,7 @@ class WorkerProcess:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_stop_signal)
         loop.add_signal_handler(signal.SIGUSR1, self._pause)
+        loop.add_signal_handler(GONE, self._stop)
         if self._paused:
             self._pause()
         self._link.report_with(self._report)
@@ -213,7 +214,8 @@ class WorkerProcess:
             queues=[_state(worker, now) for worker in self._workers],
             oldest=self._recorder.oldest(),
             counts=self._recorder.take(),
-            paused=self._paused,
+            is_paused=self._paused,
+            is_stopping=self._stopping,
             files=self._new_files(),
         )
 
@@ -245,7 +247,7 @@ class WorkerProcess:
 def _state(worker: ManagedWorker, now: float) -> QueueState:
     at = worker.last_fetch_at
     ago = None if at is None else round(max(0.0, now - at), 3)
-    return QueueState(worker.name, worker.in_flight, worker.concurrency, ago)
+    return QueueState(worker.name, worker.in_flight, worker.concurrency, worker.is_consuming, ago)
 
 
 def _left_threads() -> Sequence[threading.Thread]:

@@ -20,6 +20,9 @@ from tambomq.work.messages import GO, ProcessMessage, encode_message
 
 REPORT_EVERY_S: Final = 0.5
 
+GONE: Final = signal.SIGHUP
+"""What the kernel sends when the supervisor ends. Not SIGTERM: that might count as the second."""
+
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -74,10 +77,10 @@ class ParentLink:
 
 
 def die_with(supervisor: int) -> None:
-    """Let the kernel send SIGTERM when the supervisor ends, where it can; now if it has ended."""
+    """Let the kernel send `GONE` when the supervisor ends, where it can; now if it has ended."""
     if sys.platform.startswith("linux"):
         import ctypes  # noqa: PLC0415  (not to be had everywhere)
 
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, GONE)
     if os.getppid() != supervisor:
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), GONE)

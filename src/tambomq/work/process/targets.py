@@ -49,6 +49,10 @@ class ManagedWorker(Protocol):
         """Jobs that were read and are not settled."""
 
     @property
+    def is_consuming(self) -> bool:
+        """Whether it reads as it should, or has a reason not to read."""
+
+    @property
     def last_fetch_at(self) -> float | None:
         """When it last read from Redis, on the monotonic clock."""
 

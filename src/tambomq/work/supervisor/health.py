@@ -1,7 +1,7 @@
 """Whether the processes consume. No I/O: a process is judged by what it last told.
 
-A process is healthy if each of its workers has read from its queue of late, or has no room for more
-jobs. That is proof: a process whose connection hangs, or whose event loop is blocked, has none.
+A process is healthy if each of its workers has read from its queue of late, or has a reason not to
+read. That is proof: a process whose connection hangs, or whose event loop is blocked, has none.
 """
 
 from __future__ import annotations
@@ -14,12 +14,9 @@ import msgspec
 
 from tambomq.work.messages import ProcessReport, QueueState
 from tambomq.work.supervisor.slot import ProcessSlot
-from tambomq.work.supervisor.worker_child import WorkerChild
 
 SILENT_S: Final = 10.0
 """Without a report for longer, a process is taken for stuck: it reports twice a second."""
-NOT_READ_S: Final = 30.0
-"""A read waits for jobs up to 20 seconds."""
 
 
 class ProcessStatus(msgspec.Struct, frozen=True):
@@ -43,32 +40,24 @@ def _status(slot: ProcessSlot, now: float) -> ProcessStatus:
         return ProcessStatus(ok=False, pid=None, why=f"it {slot.state}")
     if (report := child.report) is None:
         return ProcessStatus(ok=False, pid=child.pid, why="it has not started to read yet")
-    why = fault(report, now - child.reported_at, is_ending=_is_ending(child))
+    why = fault(report, now - child.reported_at)
     return ProcessStatus(ok=not why, pid=child.pid, why=why, queues=report.queues)
 
 
-def _is_ending(child: WorkerChild) -> bool:
-    return child.leaving is not None
-
-
-def fault(report: ProcessReport, age_s: float, *, is_ending: bool = False) -> str:
+def fault(report: ProcessReport, age_s: float) -> str:
     """Return what is wrong with a process that sent *report* *age_s* ago; empty if nothing."""
     if age_s > SILENT_S:
         return f"it has told nothing for {age_s:.0f} s"
     if report.blocked_s > SILENT_S:
         job = f" ({report.oldest} runs longest)" if report.oldest else ""
         return f"its event loop has been blocked for {report.blocked_s:.0f} s{job}"
-    if report.paused or is_ending:
+    if report.is_stopping:
         # It reads nothing on purpose.
         return ""
-    faults = (_queue_fault(each, age_s) for each in report.queues)
-    return "; ".join(filter(None, faults))
+    return "; ".join(_queue_fault(each) for each in report.queues if not each.is_consuming)
 
 
-def _queue_fault(state: QueueState, age_s: float) -> str:
-    if state.in_flight >= state.concurrency:
-        return ""
+def _queue_fault(state: QueueState) -> str:
     if state.fetched_s_ago is None:
         return f"it has not read from {state.queue!r} yet"
-    ago_s = state.fetched_s_ago + age_s
-    return f"it has not read from {state.queue!r} for {ago_s:.0f} s" if ago_s > NOT_READ_S else ""
+    return f"it has not read from {state.queue!r} for {state.fetched_s_ago:.0f} s"

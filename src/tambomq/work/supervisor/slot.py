@@ -135,7 +135,7 @@ class ProcessSlot:
                 "process %d still imports %s after %.0f s: does a module run something when it is "
                 "imported, such as run_forever()?",
                 *(self.number, ", ".join(self._options.targets), SLOW_LOAD_S),
-                extra={"process": self.number},
+                extra={"worker_process": self.number},
             )
 
     def _warn_if_blocked(self, child: WorkerChild, report: ProcessReport) -> None:
@@ -146,7 +146,7 @@ class ProcessSlot:
                 "process %d (pid %d): its event loop has been blocked for %.0f s%s; a handler that "
                 "computes or waits without await should be a plain function",
                 *(self.number, child.pid, report.blocked_s, _while_running(report)),
-                extra={"process": self.number},
+                extra={"worker_process": self.number},
             )
 
     # ── between two processes ────────────────────────────────────────────────
@@ -192,7 +192,7 @@ class ProcessSlot:
 
     @property
     def _fields(self) -> dict[str, object]:
-        return {"process": self.number}
+        return {"worker_process": self.number}
 
 
 def _why(child: WorkerChild, code: int) -> str:

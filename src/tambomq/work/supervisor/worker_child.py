@@ -146,7 +146,7 @@ class WorkerChild:
             _log.error(
                 "process %d (pid %d) has not ended within %.0f s: killed",
                 *(self.number, self.pid, after_s),
-                extra={"process": self.number},
+                extra={"worker_process": self.number},
             )
             self.kill()
 
