@@ -71,8 +71,6 @@ async def loaded(shop: Shop, url: str) -> AsyncIterator[Load]:
         await load.queue.close()
 
 
-
-
 async def test_a_killed_process_loses_nothing_and_is_replaced(shop: Shop, server: Server) -> None:
     shop.write()
     work = shop.work("app", "--processes", "2", "--quiet").ready()

@@ -9,11 +9,16 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
+import msgspec
+
+from tambomq.chasqui.job import check_whole
 from tambomq.chasqui.keys import Keys
+from tambomq.chasqui.options import RunOptions
 from tambomq.chasqui.worker.fetcher import Fetcher
 from tambomq.chasqui.worker.in_flight import InFlight
 from tambomq.chasqui.worker.settler import WorkerStats
 from tambomq.runtime.observer import RunObserver
+from tambomq.store.endpoint import Endpoint
 
 
 class WorkerControl:
@@ -21,6 +26,10 @@ class WorkerControl:
 
     observer: RunObserver | None
     """Told about each run; set it before `run`. See `tambomq.runtime.observer`."""
+    grace_s: float
+    """How long `run` waits for running handlers after `stop`."""
+    _endpoint: Endpoint
+    _run_options: RunOptions
 
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
@@ -37,6 +46,21 @@ class WorkerControl:
     def name(self) -> str:
         """The name of the queue."""
         return self._keys.queue
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The server."""
+        return self._endpoint
+
+    @property
+    def concurrency(self) -> int:
+        """Jobs that run at a time; set it before `run`."""
+        return self._run_options.concurrency
+
+    @concurrency.setter
+    def concurrency(self, jobs: int) -> None:
+        jobs = max(1, check_whole("concurrency", jobs, 100_000))
+        self._run_options = msgspec.structs.replace(self._run_options, concurrency=jobs)
 
     @property
     def is_running(self) -> bool:

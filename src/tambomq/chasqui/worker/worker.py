@@ -137,7 +137,7 @@ class Worker(WorkerControl):
         self._events_cap, self._consumer_id = EVENTS_CAP if events_enabled else 0, consumer_id
         self._journal = JournalPolicy.for_queue("chasqui", self._keys.queue, journal)
         self._heartbeat, self._patience_s = check_how(heartbeat), check_patience(patience_s)
-        self._grace_s, self._pid = grace_s, 0
+        self.grace_s, self._pid = grace_s, 0
 
     async def __aenter__(self) -> Self:
         return self
@@ -240,9 +240,9 @@ class Worker(WorkerControl):
             await fetcher.stopped()
             await asyncio.gather(fetcher.unblock(), reading)
             await pool.release_queued()
-            await pool.finish(self._grace_s)
+            await pool.finish(self.grace_s)
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._grace_s):
+                async with asyncio.timeout(self.grace_s):
                     await settler.drain()
         finally:
             # Also when cancelled: a read under way may still bring entries, to be given back.

@@ -10,9 +10,12 @@ import time
 from contextlib import suppress
 
 from tambomq.rsmq.longpoll import POLL_EVERY_S
+from tambomq.rsmq.model import check_count
 from tambomq.rsmq.worker.settler import Settler, WorkerStats
 from tambomq.runtime.observer import RunObserver
+from tambomq.store.aio import AsyncStore
 from tambomq.store.aio_pubsub import Subscription
+from tambomq.store.endpoint import Endpoint
 
 # A receive that is answered so much later than the last one was not answered in time.
 MAX_SILENCE_S = POLL_EVERY_S + 10.0
@@ -23,6 +26,10 @@ class WorkerControl:
 
     observer: RunObserver | None
     """Told about each run; set it before `run`. See `tambomq.runtime.observer`."""
+    grace_s: float
+    """How long `run` waits for running handlers after `stop`."""
+    _store: AsyncStore
+    _concurrency: int
 
     def __init__(self, queue: str) -> None:
         self.queue = queue
@@ -44,6 +51,20 @@ class WorkerControl:
     def name(self) -> str:
         """The name of the queue."""
         return self.queue
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The server."""
+        return self._store.endpoint
+
+    @property
+    def concurrency(self) -> int:
+        """Messages that are handled at a time; set it before `run`."""
+        return self._concurrency
+
+    @concurrency.setter
+    def concurrency(self, messages: int) -> None:
+        self._concurrency = check_count(messages)
 
     @property
     def is_running(self) -> bool:

@@ -94,7 +94,7 @@ class RsmqWorker(WorkerControl):
         self._concurrency = check_count(concurrency)
         self._vt = None if vt is None else check_seconds("vt", vt)
         self._heartbeat_kind = heartbeat
-        self._grace_s = grace_s
+        self.grace_s = grace_s
         max_receives = None if max_receives is None else check_count(max_receives)
         self._run_options = MessageRunOptions(
             max_receives, self.dead_queue, backoff, timeout_s, realtime
@@ -145,7 +145,7 @@ class RsmqWorker(WorkerControl):
             stuck = self._threads.stuck
             await asyncio.wait((fetching, stuck), return_when=asyncio.FIRST_COMPLETED)
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._grace_s):
+                async with asyncio.timeout(self.grace_s):
                     await self._wait_until_idle()
         finally:
             await self._shut_down([fetching, *runners])
