@@ -45,7 +45,7 @@ class ProcessSlot:
         self.state = "has not been started"
         """What it does while there is no process."""
         self.was_killed = False
-        """Whether a process had to be killed in the end."""
+        """Whether its last process had to be killed."""
         self._has_loaded, self._stopping, self._reloading = False, False, False
         self._paused, self._blocked, self._signals_sent = False, False, 0
         self._wakeup = asyncio.Event()
@@ -65,7 +65,7 @@ class ProcessSlot:
                 code = await child.wait()
             finally:
                 slow.cancel()
-            self.child = None
+            self.child, self.was_killed = None, child.was_killed
             if not self._stopping:
                 await self._pause(child, code)
         self.state = "is stopped"
@@ -98,7 +98,6 @@ class ProcessSlot:
         self._stopping = True
         self._wakeup.set()
         if self.child is not None:
-            self.was_killed = True
             self.child.kill()
 
     def _send_stop(self) -> None:

@@ -29,6 +29,9 @@ from tambomq.work.supervisor.worker_child import WorkerChild
 
 LOOK_AT_FILES_EVERY_S: Final = 0.3
 
+_STOPS: Final = (": finishing what runs", " again: giving jobs back", " again: killing")
+"""What a signal to stop does, and a second and third one."""
+
 _log: Final = logging.getLogger(__name__)
 
 OnLoaded = Callable[[Sequence[TargetInfo], str | None], None]
@@ -49,7 +52,9 @@ class Supervisor:
         pages = {"/healthz": self._healthz, "/readyz": self._readyz, "/metrics": self._metrics}
         has_http = options.http_port > 0
         self._http = StatusServer(options.http_host, options.http_port, pages) if has_http else None
-        self._announced, self._ready, self._stopping, self._paused = False, False, False, False
+        self._announced, self._ready, self._paused = False, False, False
+        self._stops = 0
+        """Signals to stop."""
 
     async def run(self) -> int:
         """Run until a signal; return the exit code.
@@ -92,11 +97,9 @@ class Supervisor:
         loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
 
     def _on_stop(self, number: signal.Signals) -> None:
-        if not self._stopping:
-            _log.info("%s: finishing what runs", number.name)
-        else:
-            _log.info("%s again: giving jobs back", number.name)
-        self._stopping = True
+        step = _STOPS[min(self._stops, len(_STOPS) - 1)]
+        _log.info("%s%s", number.name, step)
+        self._stops += 1
         self._systemd.notify(systemd.STOPPING)
         for slot in self._slots:
             slot.stop()
@@ -111,7 +114,7 @@ class Supervisor:
         self._reload("SIGHUP")
 
     def _reload(self, why: str) -> None:
-        if not self._stopping:
+        if not self._stops:
             _log.info("%s: replacing all processes", why)
             self._paused = False
             for slot in self._slots:
@@ -145,7 +148,7 @@ class Supervisor:
     @property
     def _is_ready(self) -> bool:
         children = [slot.child for slot in self._slots]
-        return not self._stopping and all(c is not None and c.is_consuming for c in children)
+        return not self._stops and all(c is not None and c.is_consuming for c in children)
 
     # ── beside ───────────────────────────────────────────────────────────────
 

@@ -54,6 +54,8 @@ class WorkerChild:
         self.leaving: Leaving | None = None
         self.report: ProcessReport | None = None
         self.reported_at = self.started_at
+        self.was_killed = False
+        """Whether we had to kill it."""
         self._popen = popen
         self._killing: asyncio.TimerHandle | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -116,6 +118,7 @@ class WorkerChild:
         """Kill it, and what its handlers have started in its process group."""
         # Also after its end, when only they are left: the number of a process is not given to
         # another one as long as a group has it.
+        self.was_killed = self.was_killed or not self.end.done()
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 
