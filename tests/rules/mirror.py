@@ -171,6 +171,16 @@ TESTED_IN: dict[str, str] = {
     "store/keys.py": "serve/test_health_writes.py",
     "store/local_login.py": "embedded/test_access.py",
     "store/probe.py": "serve/test_health_writes.py",
+    "work/options.py": "cli/test_work.py",
+    "work/process/child.py": "work/test_handlers.py",
+    "work/process/imports.py": "work/process/test_targets.py",
+    "work/process/memory.py": "work/test_handlers.py",
+    "work/process/parent_link.py": "work/test_faults.py",
+    "work/supervisor/banner.py": "cli/test_work.py",
+    "work/supervisor/slot.py": "work/test_handlers.py",
+    "work/supervisor/supervisor.py": "work/test_faults.py",
+    "work/supervisor/totals.py": "work/supervisor/test_metrics.py",
+    "work/supervisor/worker_child.py": "work/test_faults.py",
 }
 
 

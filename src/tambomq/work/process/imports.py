@@ -27,7 +27,8 @@ _LIBRARIES: Final = tuple(
 
 def import_module(name: str) -> ModuleType:
     """Return the module *name*. Raises `SettingsError`, caused by what the import raised."""
-    if not name or not all(part.isidentifier() for part in name.split(".")):
+    is_file = name.endswith(".py") and Path(name).is_file()
+    if is_file or not all(part.isidentifier() for part in name.split(".")):
         raise SettingsError(_not_a_module(name))
     here = str(Path.cwd())
     if here not in sys.path:

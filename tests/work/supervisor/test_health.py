@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tambomq.work.messages import ProcessReport, QueueState, RunningJob
+from tambomq.work.supervisor.health import SILENT_S, fault
+
+READS = QueueState("mail", 0, 10, is_consuming=True, fetched_s_ago=0.1)
+SILENT = QueueState("mail", 0, 10, is_consuming=False, fetched_s_ago=40.0)
+NEW = QueueState("bills", 0, 10, is_consuming=False, fetched_s_ago=None)
+
+
+def report(*queues: QueueState, **more: Any) -> ProcessReport:
+    fields: dict[str, Any] = {"blocked_s": 0.0, "oldest": None, **more}
+    return ProcessReport(rss_bytes=1, queues=list(queues), counts=[], **fields)
+
+
+@pytest.mark.parametrize(
+    ("told", "age_s", "why"),
+    [
+        (report(READS), 0.5, ""),
+        (report(READS), SILENT_S + 1, "it has told nothing for 11 s"),
+        (report(READS, SILENT), 0, "it has not read from 'mail' for 40 s"),
+        (
+            report(SILENT, NEW),
+            0,
+            "it has not read from 'mail' for 40 s; it has not read from 'bills' yet",
+        ),
+        (report(SILENT, is_stopping=True), 0, ""),
+        (
+            report(READS, blocked_s=12.0, oldest=RunningJob("mail", "w-7", "welcome", 12)),
+            0,
+            "its event loop has been blocked for 12 s (mail welcome w-7 runs longest)",
+        ),
+    ],
+)
+def test_a_process_is_healthy_if_it_proves_that_it_reads(
+    told: ProcessReport, age_s: float, why: str
+) -> None:
+    assert fault(told, age_s) == why
