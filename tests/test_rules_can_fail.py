@@ -228,6 +228,10 @@ CONTRACT_BREAKS: list[tuple[str, Break]] = [
         "executors",
         change("src/tambomq/spark/core/table.py", r"$", "\nimport tambomq.rsmq.client\n"),
     ),
+    (
+        "supervisor",
+        change("src/tambomq/work/messages.py", r"$", "\nimport tambomq.work.process.memory\n"),
+    ),
 ]
 
 

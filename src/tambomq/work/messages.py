@@ -125,4 +125,5 @@ def encode_message(message: ProcessMessage) -> bytes:
 
 def decode_message(line: bytes) -> ProcessMessage:
     """Return the message that *line* holds."""
-    return _decoder.decode(line)
+    message: ProcessMessage = _decoder.decode(line)
+    return message
