@@ -75,21 +75,18 @@ def _of_processes(
         *("process_up", "Whether a process consumes, as in /healthz."),
         [({"process": number}, status.ok) for number, status in statuses.items()],
     )
+    queues = [
+        ({"process": number, "queue": each.queue}, each)
+        for number, report in reports.items()
+        for each in report.queues
+    ]
     yield _gauge(
         *("in_flight", "Jobs that a process has read and not settled."),
-        [
-            ({"process": number, "queue": each.queue}, each.in_flight)
-            for number, report in reports.items()
-            for each in report.queues
-        ],
+        [(labels, each.in_flight) for labels, each in queues],
     )
     yield _gauge(
         *("concurrency", "Jobs that a process runs at a time."),
-        [
-            ({"process": number, "queue": each.queue}, each.concurrency)
-            for number, report in reports.items()
-            for each in report.queues
-        ],
+        [(labels, each.concurrency) for labels, each in queues],
     )
     yield _gauge(
         *("process_resident_memory_bytes", "Resident memory of a process."),
