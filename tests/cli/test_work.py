@@ -122,7 +122,7 @@ def test_help_fits_a_terminal(
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
 
 
-def test_systemd_is_told(shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_systemd_is_notified(shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.write(JOBS)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))

@@ -63,6 +63,6 @@ def test_what_does_not_fit_is_named_by_its_path(kind: Any, plain: Any, fault: st
 
 
 @pytest.mark.parametrize("kind", [Item | Receipt, type, list[BaseException]])
-def test_a_type_that_cannot_be_told_from_its_plain_form_is_refused(kind: Any) -> None:
+def test_a_type_ambiguous_with_its_plain_form_is_refused(kind: Any) -> None:
     with pytest.raises(InvalidFormat, match="value"):
         converter(kind, "value")

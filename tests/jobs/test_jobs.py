@@ -160,7 +160,7 @@ async def test_many_jobs_are_added_at_once(jobs: Jobs, work: Work) -> None:
 async def test_what_start_hooks_and_middleware_do_reaches_the_function(
     jobs: Jobs, work: Work
 ) -> None:
-    told: list[str] = []
+    seen: list[str] = []
 
     @jobs.on_start
     async def opened(state: dict[str, Any]) -> None:
@@ -168,17 +168,17 @@ async def test_what_start_hooks_and_middleware_do_reaches_the_function(
 
     @jobs.on_stop
     def closed() -> None:
-        told.append("closed")
+        seen.append("closed")
 
     @jobs.middleware
     async def around(ctx: Context) -> Any:
-        told.append(f"before {ctx.name}")
+        seen.append(f"before {ctx.name}")
         try:
             yield
         except ValueError as error:
-            told.append(f"raised {error}")
+            seen.append(f"raised {error}")
             raise
-        told.append("after")
+        seen.append("after")
 
     @jobs.job(retry_on=(OSError,))
     async def query(ctx: Context, fail: bool) -> str:
@@ -193,8 +193,8 @@ async def test_what_start_hooks_and_middleware_do_reaches_the_function(
         bad = await jobs.queue.add("query", {})
         with pytest.raises(JobFailed):
             await bad.wait_for_result()
-    assert told[:3] == ["before query", "after", "before query"]
-    assert told[-1] == "closed"
+    assert seen[:3] == ["before query", "after", "before query"]
+    assert seen[-1] == "closed"
 
 
 async def test_a_job_asks_to_run_again_later(jobs: Jobs, work: Work) -> None:
@@ -271,14 +271,14 @@ def test_star_args_are_refused_where_they_are_written() -> None:
     with pytest.raises(InvalidFormat, match=r"replace \*names by a list"):
 
         @Jobs("q").job
-        async def greet(*names: str) -> None: ...
+        async def welcome_guest(*names: str) -> None: ...
 
 
 def test_two_jobs_of_one_name_are_refused() -> None:
     jobs = Jobs("q")
-    jobs.job(name="greet")(lambda: None)
+    jobs.job(name="welcome_guest")(lambda: None)
     with pytest.raises(InvalidFormat, match="has this name"):
-        jobs.job(name="greet")(lambda: None)
+        jobs.job(name="welcome_guest")(lambda: None)
 
 
 def test_a_type_that_cannot_be_stored_is_refused_before_a_job_is_taken() -> None:

@@ -13,7 +13,7 @@ from tests.jobs.conftest import Work
 
 class Pool:
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.seen: list[str] = []
 
 
 class Database:
@@ -31,13 +31,13 @@ async def test_what_a_run_asks_for_is_made_for_it_and_cleaned_up(jobs: Jobs, wor
     async def pool() -> AsyncIterator[Pool]:
         pools.append(Pool())
         yield pools[-1]
-        pools[-1].told.append("closed")
+        pools[-1].seen.append("closed")
 
     @jobs.provide
     def database(ctx: Context, pool: Pool) -> Iterator[Database]:
-        pool.told.append("open")
+        pool.seen.append("open")
         yield Database(pool, ctx.name)
-        pool.told.append("done")
+        pool.seen.append("done")
 
     @jobs.job
     async def query(table: str, db: Database = INJECTED) -> str:
@@ -50,7 +50,7 @@ async def test_what_a_run_asks_for_is_made_for_it_and_cleaned_up(jobs: Jobs, wor
     async with work(jobs):
         assert await (await query.add("users")).result() == "query users"
         assert await (await in_thread.add(table="x")).result() == 1
-    assert pools[0].told == ["open", "done", "closed"]
+    assert pools[0].seen == ["open", "done", "closed"]
 
 
 def test_a_provider_says_what_it_provides_and_finds_what_it_needs() -> None:

@@ -81,13 +81,13 @@ async def test_whatever_a_function_raises_is_raised_to_its_caller(error: BaseExc
 
 
 async def test_a_job_whose_function_runs_on_is_not_given_to_another_worker(jobs: Jobs) -> None:
-    release, begun, told = threading.Event(), threading.Event(), []
+    release, begun, seen = threading.Event(), threading.Event(), []
 
     @jobs.job
     def slow(ctx: Context) -> None:
         begun.set()
         release.wait(60)
-        told.append(ctx.is_cancelled)
+        seen.append(ctx.is_cancelled)
 
     await slow.add()
     worker = jobs.worker(threads=1, grace_s=0)
@@ -100,11 +100,11 @@ async def test_a_job_whose_function_runs_on_is_not_given_to_another_worker(jobs:
         assert (await jobs.queue.get_job_counts()).active == 1
     finally:
         release.set()
-    await eventually_async(lambda: told == [True], within_s=20)
+    await eventually_async(lambda: seen == [True], within_s=20)
     await jobs.close()
 
 
-async def test_a_cancelled_job_tells_its_function(jobs: Jobs, work: Work) -> None:
+async def test_a_function_sees_that_its_job_is_cancelled(jobs: Jobs, work: Work) -> None:
     begun, ended = threading.Event(), threading.Event()
 
     @jobs.job

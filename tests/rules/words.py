@@ -82,20 +82,23 @@ TWINS = {
     "Message": "what clients receive, as the specification of each protocol calls it",
     "Producer": "adds jobs (ChasquiMQ), sends messages (KqueueMsgQ)",
     "Settler": "reports the outcomes of a worker's deliveries",
+    "WorkerControl": "what both kinds of workers offer to those who run them",
     "WorkerStats": "what a worker has done",
 }
 
 # Nouns of programming and of message queues in general, which the glossary does not explain.
 _COMMON = """
-    access address admin app argument attribute authenticator backoff body bound caller client code
-    column command config connection context count counter day deadline decoder dir directory
-    display field file flag format formatter group health heartbeat host http identity info java job
-    keyspace kind layout length limit line listener location log logger message method metric micro
-    name offset option order output override overview partition path pattern payload pipeline
-    point policy pool port process producer progress pub sub queue range reason reply report
-    reporter request retry row rsmq rule scan schedule scope second secret selector sequence server
-    servicer set setting size sizer space span spec stat state status stream table task text thread
-    timeout timer tls transition type url value waiter window worker writer
+    access address admin app argument attribute authenticator backoff body bound caller client
+    code column command config connection context control count counter day deadline decoder
+    decorator dir directory display field file flag format formatter function group handle
+    health heartbeat host http identity info java job keyspace kind layout length limit line
+    listener location log logger message method metric micro name notifier observer offset
+    option order output override overview partition path pattern payload pipeline point policy
+    poller pool port printer process producer progress provider pub queue range reason reply
+    report reporter request resolver retry row rsmq rule scan schedule scope second secret
+    selector sequence server servicer set setting size sizer slot space span spec stat state
+    status stream sub table task text thread timeout timer tls transition type url value waiter
+    window worker writer
 """
 COMMON = set(_COMMON.split())
 

@@ -29,7 +29,7 @@ class Recorder:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_run_is_told_whether_the_observer_fails_or_not(
+def test_a_run_is_reported_whether_the_observer_fails_or_not(
     fails: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     recorder = Recorder(fails=fails)
@@ -41,6 +41,6 @@ def test_a_run_is_told_whether_the_observer_fails_or_not(
     assert len(caplog.records) == (2 if fails else 0)
 
 
-def test_without_an_observer_nothing_is_told() -> None:
+def test_without_an_observer_nothing_is_reported() -> None:
     assert guarded(None) is None
     begin_run(None, "q", "a", 1, 0)("completed", "")

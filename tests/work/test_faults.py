@@ -26,7 +26,7 @@ from tests.work.supervising import shop as open_shop
 pytestmark = pytest.mark.slow
 
 
-class Load:
+class JobLoad:
     """Adds jobs until the block ends, and knows which were confirmed."""
 
     def __init__(self, shop: Shop, url: str) -> None:
@@ -60,8 +60,8 @@ class Load:
 
 
 @asynccontextmanager
-async def loaded(shop: Shop, url: str) -> AsyncIterator[Load]:
-    load = Load(shop, url)
+async def loaded(shop: Shop, url: str) -> AsyncIterator[JobLoad]:
+    load = JobLoad(shop, url)
     producing = asyncio.create_task(load.produce())
     try:
         yield load

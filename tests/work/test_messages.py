@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from tambomq.work.messages import (
-    Leaving,
-    Loaded,
-    LoadFailed,
+    ExitMessage,
+    LoadedMessage,
+    LoadFailedMessage,
     ProcessMessage,
     ProcessReport,
     QueueState,
@@ -22,9 +22,9 @@ STATE = QueueState("mail", 1, 100, is_consuming=True, fetched_s_ago=0.5)
 @pytest.mark.parametrize(
     "message",
     [
-        Loaded([TARGET], ["/app.py"]),
-        LoadFailed("no\nmodule", "Traceback"),
-        Leaving("max_jobs", "it has run 5 jobs"),
+        LoadedMessage([TARGET], ["/app.py"]),
+        LoadFailedMessage("no\nmodule", "Traceback"),
+        ExitMessage("max_jobs", "it has run 5 jobs"),
         ProcessReport(1, 0.0, [STATE], RunningJob("mail", "w-7", "welcome", 1.5), []),
     ],
 )

@@ -41,7 +41,7 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
-class Dispatcher:
+class JobDispatcher:
     """Runs the jobs of one worker: the handler that a `Worker` calls."""
 
     def __init__(

@@ -30,7 +30,7 @@ from tambomq.jobs.handle import JobHandle
 from tambomq.jobs.hooks import Hook
 from tambomq.jobs.options import FunctionOptions, check_seconds
 from tambomq.jobs.providers import RUN, Provider, check_needs, provider
-from tambomq.jobs.recurring import Recurring
+from tambomq.jobs.recurring import RecurringJob
 from tambomq.jobs.worker import JobsWorker
 from tambomq.store.endpoint import Endpoint
 
@@ -66,7 +66,7 @@ class Jobs:
         self.stop_hooks: list[Hook] = []
         self.providers: dict[Any, Provider] = {}
         """By the type that they provide."""
-        self.recurring: dict[str, Recurring] = {}
+        self.recurring: dict[str, RecurringJob] = {}
         """The jobs that fire by themselves, by name."""
 
     @property
@@ -172,7 +172,7 @@ class Jobs:
     ) -> JobDecorator:
         def define(name: str, function: Callable[..., Any], how: FunctionOptions) -> Any:
             defined = self._define(name, function, how)
-            self.recurring[defined.name] = Recurring.of(defined, pattern, unless_queued, missed)
+            self.recurring[defined.name] = RecurringJob.of(defined, pattern, unless_queued, missed)
             return defined
 
         return JobDecorator(define, name, FunctionOptions(**how))

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 MAX_SPECS = 10_000
 
 
-class Recurring(msgspec.Struct, frozen=True):
+class RecurringJob(msgspec.Struct, frozen=True):
     """A job that fires by itself."""
 
     name: str
@@ -45,7 +45,7 @@ class Recurring(msgspec.Struct, frozen=True):
         pattern: RepeatPattern,
         unless_queued: bool,
         missed: MissedFiresLike | None,
-    ) -> Recurring:
+    ) -> RecurringJob:
         """Check the pattern, and that *function* can be called without arguments."""
         check_pattern(pattern)
         parameters = function.signature.parameters.values()
@@ -57,7 +57,7 @@ class Recurring(msgspec.Struct, frozen=True):
                 rule = f"a recurring job has no arguments: give {each.name} a default"
                 raise InvalidFormat("job", function.name, rule)
         policy = SKIP if missed is None else missed_fires(missed)
-        return Recurring(function.name, pattern, unless_queued, policy, function.defaults)
+        return RecurringJob(function.name, pattern, unless_queued, policy, function.defaults)
 
     @property
     def key(self) -> str:

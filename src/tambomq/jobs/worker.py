@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tambomq.chasqui.job import Job, check_whole
 from tambomq.chasqui.worker.worker import Worker
 from tambomq.errors import HandlersStuck
-from tambomq.jobs.dispatch import Dispatcher
+from tambomq.jobs.dispatch import JobDispatcher
 from tambomq.jobs.hooks import call_hook
 from tambomq.jobs.processes import JobProcesses, check_importable
 from tambomq.jobs.recurring import register
@@ -50,7 +50,7 @@ class JobsWorker(Worker):
         count = processes or os.cpu_count() or 1
         self._processes_max = check_whole("processes", count, MAX_THREADS, minimum=1)
         self._stuck: dict[str, str] = {}
-        self.dispatch: Dispatcher | None = None
+        self.dispatch: JobDispatcher | None = None
         """Runs jobs, while this worker does."""
         worker_options.setdefault("redis_url", jobs.redis_url)
         super().__init__(
@@ -71,7 +71,7 @@ class JobsWorker(Worker):
         """
         threads = JobThreads(self.name, self._threads_max)
         processes = JobProcesses(self._processes_max)
-        dispatch = Dispatcher(self.jobs, threads, processes, self.state)
+        dispatch = JobDispatcher(self.jobs, threads, processes, self.state)
         threads.stuck.add_done_callback(self._end_stuck)
         registering = asyncio.ensure_future(register(self.jobs))
         try:
@@ -95,7 +95,7 @@ class JobsWorker(Worker):
             self._stuck = stuck.result()
             self.stop()
 
-    async def _end(self, dispatch: Dispatcher) -> None:
+    async def _end(self, dispatch: JobDispatcher) -> None:
         for hook in reversed(self.jobs.stop_hooks):
             try:
                 await call_hook(hook, self.state)

@@ -34,7 +34,7 @@ class TargetInfo(msgspec.Struct, frozen=True):
     """The names of the jobs, if the target knows them."""
 
 
-class Loaded(msgspec.Struct, frozen=True, tag=True):
+class LoadedMessage(msgspec.Struct, frozen=True, tag=True):
     """All targets are loaded, and their workers are about to run."""
 
     targets: list[TargetInfo]
@@ -42,7 +42,7 @@ class Loaded(msgspec.Struct, frozen=True, tag=True):
     """Source files to watch."""
 
 
-class LoadFailed(msgspec.Struct, frozen=True, tag=True):
+class LoadFailedMessage(msgspec.Struct, frozen=True, tag=True):
     """A target cannot be loaded; the process ends."""
 
     why: str
@@ -105,7 +105,7 @@ class ProcessReport(msgspec.Struct, frozen=True, tag=True):
     """Source files that were imported since the last report."""
 
 
-class Leaving(msgspec.Struct, frozen=True, tag=True):
+class ExitMessage(msgspec.Struct, frozen=True, tag=True):
     """The process drains, then ends: it must be replaced."""
 
     cause: str
@@ -113,7 +113,7 @@ class Leaving(msgspec.Struct, frozen=True, tag=True):
     why: str
 
 
-ProcessMessage: TypeAlias = Loaded | LoadFailed | ProcessReport | Leaving
+ProcessMessage: TypeAlias = LoadedMessage | LoadFailedMessage | ProcessReport | ExitMessage
 
 _decoder: Final = msgspec.json.Decoder(ProcessMessage)
 

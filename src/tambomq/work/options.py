@@ -1,4 +1,4 @@
-"""The options of ``tambo work``, and what each of its processes is told at its start."""
+"""The options of ``tambo work``, and what each process gets at its start."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ async def nothing(_: Job) -> None:
     pass
 
 
-async def test_each_run_is_told_with_its_outcome(queue: Queue, work: Work) -> None:
+async def test_each_run_is_reported_with_its_outcome(queue: Queue, work: Work) -> None:
     async def handler(job: Job) -> None:
         if job.attempt == 1 and job.name == "retried":
             raise RetryIn(0, "later")

@@ -9,7 +9,7 @@ from tests.servers.poll import eventually_async
 from tests.servers.run import Server
 
 
-async def test_each_run_is_told_with_its_outcome(server: Server) -> None:
+async def test_each_run_is_reported_with_its_outcome(server: Server) -> None:
     async def handler(message: Message) -> None:
         if message.text == "dead":
             raise Reject("no use")

@@ -45,8 +45,10 @@ def test_the_oldest_running_job_is_known() -> None:
 
 
 def test_enough_is_reported_once() -> None:
-    told: list[str] = []
-    recorder = RunRecorder(lambda record: told.append(record.id), 2, lambda: told.append("enough"))
+    reported: list[str] = []
+    recorder = RunRecorder(
+        lambda record: reported.append(record.id), 2, lambda: reported.append("enough")
+    )
     for _ in range(4):
         recorder.run_ended(ran())
-    assert told == ["w-7", "w-7", "enough", "w-7", "w-7"]
+    assert reported == ["w-7", "w-7", "enough", "w-7", "w-7"]

@@ -18,10 +18,10 @@ def report(*queues: QueueState, **more: Any) -> ProcessReport:
 
 
 @pytest.mark.parametrize(
-    ("told", "age_s", "why"),
+    ("reported", "age_s", "why"),
     [
         (report(READS), 0.5, ""),
-        (report(READS), SILENT_S + 1, "it has told nothing for 11 s"),
+        (report(READS), SILENT_S + 1, "it has reported nothing for 11 s"),
         (report(READS, SILENT), 0, "it has not read from 'mail' for 40 s"),
         (
             report(SILENT, NEW),
@@ -37,6 +37,6 @@ def report(*queues: QueueState, **more: Any) -> ProcessReport:
     ],
 )
 def test_a_process_is_healthy_if_it_proves_that_it_reads(
-    told: ProcessReport, age_s: float, why: str
+    reported: ProcessReport, age_s: float, why: str
 ) -> None:
-    assert fault(told, age_s) == why
+    assert fault(reported, age_s) == why

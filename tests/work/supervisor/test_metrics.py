@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tambomq.work.messages import BUCKETS_S, RunCounts
 from tambomq.work.supervisor.health import ProcessStatus
 from tambomq.work.supervisor.metrics import page
-from tambomq.work.supervisor.totals import RunTotals
+from tambomq.work.supervisor.totals import TotalCounts
 
 ODD = 'a"b\\c\nd\ud800'
 
@@ -18,7 +18,7 @@ def counts(queue: str, job: str, bucket: int) -> RunCounts:
     return RunCounts(queue, job, {"completed": 1, "dead": 1}, 1, buckets, 3.5, list(buckets), 0.25)
 
 
-def samples(totals: RunTotals) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+def samples(totals: TotalCounts) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     text = page(totals, [], {1: ProcessStatus(ok=True, pid=7, why="")})
     assert text.encode()
     return {
@@ -29,7 +29,7 @@ def samples(totals: RunTotals) -> dict[tuple[str, frozenset[tuple[str, str]]], f
 
 
 def test_prometheus_reads_what_all_processes_have_run() -> None:
-    totals = RunTotals()
+    totals = TotalCounts()
     totals.add([counts("mail", "welcome", 0)])
     totals.add([counts("mail", "welcome", len(BUCKETS_S)), counts("mail", ODD, 1)])
     found = samples(totals)
@@ -52,4 +52,4 @@ def test_prometheus_reads_what_all_processes_have_run() -> None:
 
 
 def test_the_page_is_whole_before_anything_has_run() -> None:
-    assert ("tambo_work_processes", frozenset()) in samples(RunTotals())
+    assert ("tambo_work_processes", frozenset()) in samples(TotalCounts())

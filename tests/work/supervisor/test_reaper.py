@@ -32,7 +32,7 @@ asyncio.run(main())
 """
 
 
-def test_ends_are_told_and_strangers_collected() -> None:
+def test_exits_are_reported_and_orphans_collected() -> None:
     done = subprocess.run(
         [sys.executable, "-c", CODE], capture_output=True, text=True, timeout=120, check=True
     )

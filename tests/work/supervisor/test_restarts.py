@@ -30,5 +30,5 @@ def test_pauses_grow_until_a_process_has_worked() -> None:
         (-126, "was killed by signal 126"),
     ],
 )
-def test_an_end_is_told_by_its_code_or_signal(code: int, text: str) -> None:
+def test_an_exit_is_described_by_its_code_or_signal(code: int, text: str) -> None:
     assert describe_end(code) == text

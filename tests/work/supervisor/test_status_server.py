@@ -51,7 +51,7 @@ async def test_a_request_gets_its_page(
     assert sent == body
 
 
-async def test_who_says_too_much_or_nothing_is_cut_off(
+async def test_a_client_that_sends_too_much_or_nothing_is_cut_off(
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert await ask(port, b"GET /healthz HTTP/1.1\r\nA: " + b"x" * 100_000) == b""

@@ -27,7 +27,7 @@ ASK_EVERY_S = 0.25
 REMEMBER_S = 60.0
 
 
-class Cancellations:
+class CancellationPoller:
     """Asks which entries were cancelled, and remembers the latest."""
 
     def __init__(self, store: AsyncStore, context: ConsumerContext, in_flight: InFlight) -> None:

@@ -26,7 +26,7 @@ from tambomq.chasqui.wire.msgpack import decode_payload, encode_payload
 from tambomq.chasqui.worker.handler import Handler, call_in_thread, is_async
 from tambomq.chasqui.worker.in_flight import InFlight
 from tambomq.chasqui.worker.job_reporter import JobReporter
-from tambomq.chasqui.worker.outcomes import Run, RunOutcomes
+from tambomq.chasqui.worker.outcomes import OutcomeReporter, Run
 from tambomq.chasqui.worker.settler import Settler
 from tambomq.errors import TamboError
 from tambomq.log import with_fields
@@ -50,7 +50,7 @@ class HandlerPool:
         store: AsyncStore,
         in_flight: InFlight,
         settler: Settler,
-        outcomes: RunOutcomes,
+        outcomes: OutcomeReporter,
         on_finished: Callable[[], None],
     ) -> None:
         """Nothing runs before `start`; *on_finished* is called after each run."""

@@ -46,7 +46,7 @@ class Run(msgspec.Struct, gc=False):
         return (perf_counter_ns() - self.started_ns) // 1000
 
 
-class RunOutcomes:
+class OutcomeReporter:
     """Settles the runs of one worker that did not simply return, and tells the observer of all."""
 
     def __init__(

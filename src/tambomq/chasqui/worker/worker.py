@@ -18,7 +18,7 @@ Jobs flow through three stages, and the entries in flight are known beside them:
 A stage calls the next one. Only backpressure goes the other way: runs that finish and entries that
 are released open the `PrefetchWindow`, which wakes the fetcher. A heartbeat outside the event loop
 renews what is `InFlight`. The pool releases entries too, of jobs that it gives back unrun.
-`Cancellations` hears of jobs that were cancelled, and makes the pool stop their handlers.
+`CancellationPoller` hears of jobs that were cancelled, and makes the pool stop their handlers.
 `Worker._process` builds the parts, each with all that it needs in its constructor, and ends them
 in the order of the flow.
 
@@ -45,14 +45,14 @@ from tambomq.chasqui.ops.add import CONSUMER_PREFIX, EVENTS_CAP, MAX_STREAM_LEN
 from tambomq.chasqui.ops.leader import LeaderConfig
 from tambomq.chasqui.ops.worker import ConsumerContext
 from tambomq.chasqui.options import fetch_options, run_options, whole_or
-from tambomq.chasqui.worker.cancellations import Cancellations
+from tambomq.chasqui.worker.cancellations import CancellationPoller
 from tambomq.chasqui.worker.consumer_group import join_group
 from tambomq.chasqui.worker.control import WorkerControl
 from tambomq.chasqui.worker.fetcher import Fetcher
 from tambomq.chasqui.worker.handler import Handler, check_handler
 from tambomq.chasqui.worker.handler_pool import HandlerPool
 from tambomq.chasqui.worker.in_flight import EntryLease, InFlight
-from tambomq.chasqui.worker.outcomes import RunOutcomes
+from tambomq.chasqui.worker.outcomes import OutcomeReporter
 from tambomq.chasqui.worker.prefetch import PrefetchWindow
 from tambomq.chasqui.worker.settler import Settler
 from tambomq.errors import TamboError
@@ -199,9 +199,9 @@ class Worker(WorkerControl):
             self._endpoint, self.name, self._group, context.consumer, fetching.idle_ms
         )
         in_flight = self._in_flight = InFlight(lease, self._heartbeat, window.wake)
-        cancellations = Cancellations(store, context, in_flight)
+        cancellations = CancellationPoller(store, context, in_flight)
         settler = Settler(store, context, in_flight, self.stats, cancellations.count)
-        outcomes = RunOutcomes(
+        outcomes = OutcomeReporter(
             running, context, settler, in_flight, cancellations.reasons, guarded(self.observer)
         )
         pool = HandlerPool(

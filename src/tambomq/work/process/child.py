@@ -28,7 +28,13 @@ from tambomq import log
 from tambomq.errors import SettingsError, TamboError
 from tambomq.failures import headline, text_of, type_of
 from tambomq.runtime.event_loop import loop_factory
-from tambomq.work.messages import Leaving, Loaded, LoadFailed, ProcessReport, QueueState
+from tambomq.work.messages import (
+    ExitMessage,
+    LoadedMessage,
+    LoadFailedMessage,
+    ProcessReport,
+    QueueState,
+)
 from tambomq.work.options import SETTLE_S, WorkerProcessConfig
 from tambomq.work.process.imports import source_files
 from tambomq.work.process.memory import resident_bytes
@@ -93,7 +99,7 @@ class WorkerProcess:
             log.set_up(self._options.log_level, "json" if self._options.as_json else "text")
         pairs = zip(targets, self._workers, strict=True)
         described = [target.describe(worker) for target, worker in pairs]
-        self._link.send(Loaded(described, self._new_files()))
+        self._link.send(LoadedMessage(described, self._new_files()))
         threading.Thread(target=self._print_after_banner, daemon=True).start()
         threads = ThreadPoolExecutor(thread_name_prefix="asyncio")
         runner.get_loop().set_default_executor(threads)
@@ -103,11 +109,11 @@ class WorkerProcess:
         self._link.close()
         return code
 
-    def _load_failed(self, error: TamboError) -> LoadFailed:
+    def _load_failed(self, error: TamboError) -> LoadFailedMessage:
         cause = error.__cause__ or error
         trace = "".join(traceback.format_exception(cause))
         why = text_of(error) if isinstance(error, SettingsError) else headline("", text_of(error))
-        return LoadFailed(why, trace, self._new_files())
+        return LoadFailedMessage(why, trace, self._new_files())
 
     def _print_after_banner(self) -> None:
         self._link.go.wait(_BANNER_WITHIN_S)
@@ -185,7 +191,7 @@ class WorkerProcess:
     def _leave(self, cause: str, why: str) -> None:
         """Drain, and end; tell the supervisor first."""
         if not self._stopping:
-            self._link.send(Leaving(cause, why))
+            self._link.send(ExitMessage(cause, why))
             self._stop()
             # The supervisor's first signal is then the first one, not the second.
             self._leaving = True

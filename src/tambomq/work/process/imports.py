@@ -70,8 +70,8 @@ def _not_found(name: str, missing: str) -> str:
     known = [f"{parent}.{each}" if parent else each for each in _modules_in(parent)]
     meant = get_close_matches(missing, known, n=1)
     hint = f"; did you mean {name.replace(missing, meant[0], 1)!r}?" if meant else ""
-    where = f"in package {parent!r}" if parent else f"in {Path.cwd()} or where Python looks"
-    return f"there is no module {last!r} {where}{hint}"
+    searched = f"in package {parent!r}" if parent else f"in {Path.cwd()} or where Python looks"
+    return f"there is no module {last!r} {searched}{hint}"
 
 
 def _modules_in(parent: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Whether the processes consume. No I/O: a process is judged by what it last told.
+"""Whether the processes consume. No I/O: a process is judged by its last report.
 
 A process is healthy if each of its workers has read from its queue of late, or has a reason not to
 read. That is proof: a process whose connection hangs, or whose event loop is blocked, has none.
@@ -47,7 +47,7 @@ def _status(slot: ProcessSlot, now: float) -> ProcessStatus:
 def fault(report: ProcessReport, age_s: float) -> str:
     """Return what is wrong with a process that sent *report* *age_s* ago; empty if nothing."""
     if age_s > SILENT_S:
-        return f"it has told nothing for {age_s:.0f} s"
+        return f"it has reported nothing for {age_s:.0f} s"
     if report.blocked_s > SILENT_S:
         job = f" ({report.oldest} runs longest)" if report.oldest else ""
         return f"its event loop has been blocked for {report.blocked_s:.0f} s{job}"

@@ -13,7 +13,7 @@ import tambomq
 from tambomq.work.messages import BUCKETS_S, RunCounts
 from tambomq.work.supervisor.health import ProcessStatus
 from tambomq.work.supervisor.slot import ProcessSlot
-from tambomq.work.supervisor.totals import RunTotals
+from tambomq.work.supervisor.totals import TotalCounts
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 OUTCOMES: Final = ("completed", "retried", "dead", "cancelled", "returned")
@@ -27,7 +27,7 @@ Sample = tuple[str, Labels, float]
 
 
 def page(
-    totals: RunTotals, slots: Sequence[ProcessSlot], statuses: Mapping[int, ProcessStatus]
+    totals: TotalCounts, slots: Sequence[ProcessSlot], statuses: Mapping[int, ProcessStatus]
 ) -> str:
     """Return all metrics."""
     families = [*_of_runs(list(totals)), *_of_processes(slots, statuses)]

@@ -11,7 +11,13 @@ from contextlib import suppress
 from typing import Final
 
 from tambomq.errors import SettingsError
-from tambomq.work.messages import Leaving, Loaded, LoadFailed, ProcessMessage, ProcessReport
+from tambomq.work.messages import (
+    ExitMessage,
+    LoadedMessage,
+    LoadFailedMessage,
+    ProcessMessage,
+    ProcessReport,
+)
 from tambomq.work.options import SETTLE_S, WorkOptions
 from tambomq.work.supervisor.reaper import ProcessReaper
 from tambomq.work.supervisor.restarts import RestartBackoff, describe_end
@@ -58,7 +64,7 @@ class ProcessSlot:
         while not self._stopping:
             self._signals_sent, self._blocked, self._reloading = 0, False, False
             self._wakeup.clear()
-            child = WorkerChild.start(self.number, self._options, self._reaper, self._on_told)
+            child = WorkerChild.start(self.number, self._options, self._reaper, self._receive)
             self.child = child
             slow = asyncio.get_running_loop().call_later(SLOW_LOAD_S, self._warn_slow, child)
             try:
@@ -116,13 +122,13 @@ class ProcessSlot:
 
     # ── what the process tells ───────────────────────────────────────────────
 
-    def _on_told(self, child: WorkerChild, message: ProcessMessage) -> None:
+    def _receive(self, child: WorkerChild, message: ProcessMessage) -> None:
         match message:
-            case Loaded():
+            case LoadedMessage():
                 self._has_loaded = True
                 if self._paused:
                     child.signal(signal.SIGUSR1)
-            case Leaving():
+            case ExitMessage():
                 child.kill_after(self._drain_s)
             case ProcessReport():
                 self._warn_if_blocked(child, message)
@@ -172,7 +178,7 @@ class ProcessSlot:
         self.state = f"{why}, and is restarted {when}"
         await self._sleep(pause_s)
 
-    async def _pause_unloadable(self, child: WorkerChild, failed: LoadFailed) -> None:
+    async def _pause_unloadable(self, child: WorkerChild, failed: LoadFailedMessage) -> None:
         if not self._has_loaded:
             raise SettingsError(failed.why)
         _log.debug("%s", failed.traceback)

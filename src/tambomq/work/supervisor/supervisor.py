@@ -17,14 +17,20 @@ from typing import Final
 
 import msgspec
 
-from tambomq.work.messages import Loaded, LoadFailed, ProcessMessage, ProcessReport, TargetInfo
+from tambomq.work.messages import (
+    LoadedMessage,
+    LoadFailedMessage,
+    ProcessMessage,
+    ProcessReport,
+    TargetInfo,
+)
 from tambomq.work.options import WorkOptions
 from tambomq.work.supervisor import health, metrics, systemd
 from tambomq.work.supervisor.file_watch import FileWatch
 from tambomq.work.supervisor.reaper import ProcessReaper
 from tambomq.work.supervisor.slot import ProcessSlot
 from tambomq.work.supervisor.status_server import StatusReply, StatusServer
-from tambomq.work.supervisor.totals import RunTotals
+from tambomq.work.supervisor.totals import TotalCounts
 from tambomq.work.supervisor.worker_child import WorkerChild
 
 LOOK_AT_FILES_EVERY_S: Final = 0.3
@@ -43,7 +49,7 @@ class Supervisor:
 
     def __init__(self, options: WorkOptions, on_loaded: OnLoaded) -> None:
         self._options, self._on_loaded = options, on_loaded
-        self._reaper, self._totals, self._files = ProcessReaper(), RunTotals(), FileWatch()
+        self._reaper, self._totals, self._files = ProcessReaper(), TotalCounts(), FileWatch()
         self._systemd = systemd.SystemdNotifier()
         self._slots = [
             ProcessSlot(number, options, self._reaper, self._on_message)
@@ -64,25 +70,25 @@ class Supervisor:
         self._reaper.start()
         self._install_signals()
         keeping = [asyncio.create_task(slot.keep()) for slot in self._slots]
-        duties = [asyncio.create_task(each) for each in self._duties()]
+        tasks = [asyncio.create_task(each) for each in self._background_tasks()]
         try:
             if self._http is not None:
                 await self._http.start()
             await asyncio.gather(*keeping)
         finally:
-            await self._end(keeping, duties)
+            await self._end(keeping, tasks)
         return 1 if any(slot.was_killed for slot in self._slots) else 0
 
     async def _end(
-        self, keeping: Sequence[asyncio.Task[None]], duties: Sequence[asyncio.Task[None]]
+        self, keeping: Sequence[asyncio.Task[None]], tasks: Sequence[asyncio.Task[None]]
     ) -> None:
         """End what is left: all of it after an error, nothing after a drain."""
         for slot in self._slots:
             slot.kill()
         await asyncio.gather(*keeping, return_exceptions=True)
-        for duty in duties:
-            duty.cancel()
-        await asyncio.gather(*duties, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._http is not None:
             self._http.close()
         self._reaper.stop()
@@ -124,11 +130,11 @@ class Supervisor:
 
     def _on_message(self, child: WorkerChild, message: ProcessMessage) -> None:
         match message:
-            case Loaded(targets=targets, files=files):
+            case LoadedMessage(targets=targets, files=files):
                 self._files.add(files)
                 self._announce(targets)
                 child.send_go()
-            case LoadFailed(files=files):
+            case LoadFailedMessage(files=files):
                 self._files.add(files)
             case ProcessReport(counts=counts, files=files):
                 self._totals.add(counts)
@@ -152,7 +158,7 @@ class Supervisor:
 
     # ── beside ───────────────────────────────────────────────────────────────
 
-    def _duties(self) -> Iterator[Coroutine[None, None, None]]:
+    def _background_tasks(self) -> Iterator[Coroutine[None, None, None]]:
         if self._options.reload:
             yield self._watch_files()
         if self._systemd.watchdog_s:

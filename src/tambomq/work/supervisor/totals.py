@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from tambomq.work.messages import RunCounts
 
 
-class RunTotals:
+class TotalCounts:
     """Runs by queue and job. They never go down: a process that ends takes nothing with it."""
 
     def __init__(self) -> None:

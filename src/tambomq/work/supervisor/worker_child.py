@@ -22,9 +22,9 @@ import msgspec
 
 from tambomq.work.messages import (
     GO,
-    Leaving,
-    Loaded,
-    LoadFailed,
+    ExitMessage,
+    LoadedMessage,
+    LoadFailedMessage,
     ProcessMessage,
     ProcessReport,
     decode_message,
@@ -41,7 +41,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class WorkerChild:
-    """A process that was started, and what it has told."""
+    """A process that was started, and its last messages."""
 
     def __init__(
         self, number: int, popen: subprocess.Popen[bytes], end: asyncio.Future[int]
@@ -49,9 +49,9 @@ class WorkerChild:
         """*end* will have the exit code, negative for a signal."""
         self.number, self.pid, self.end = number, popen.pid, end
         self.started_at = time.monotonic()
-        self.loaded: Loaded | None = None
-        self.load_failed: LoadFailed | None = None
-        self.leaving: Leaving | None = None
+        self.loaded: LoadedMessage | None = None
+        self.load_failed: LoadFailedMessage | None = None
+        self.leaving: ExitMessage | None = None
         self.report: ProcessReport | None = None
         self.reported_at = self.started_at
         self.was_killed = False
@@ -171,11 +171,11 @@ class WorkerChild:
 
     def _note(self, message: ProcessMessage) -> None:
         match message:
-            case Loaded():
+            case LoadedMessage():
                 self.loaded = message
-            case LoadFailed():
+            case LoadFailedMessage():
                 self.load_failed = message
-            case Leaving():
+            case ExitMessage():
                 self.leaving = message
             case ProcessReport():
                 self.report, self.reported_at = message, time.monotonic()
