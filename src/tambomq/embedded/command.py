@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tambomq.embedded.access import USERS
 from tambomq.errors import EmbeddedError
 from tambomq.extras import how_to_install
 
+DATABASES: Final = 1024
+"""Of an ephemeral server, for tests that each have their own. Unused ones cost nothing."""
 
-def server_command(host: str, port: int, maxmemory_bytes: int, socket: str | None) -> list[str]:
+
+def server_command(
+    host: str, port: int, maxmemory_bytes: int, socket: str | None, *, ephemeral: bool = False
+) -> list[str]:
     """Return the command that runs the server, with a Unix *socket* if it is to have one.
 
-    Paths are relative: its working directory is the data directory.
+    Paths are relative: its working directory is the data directory. An *ephemeral* server
+    writes no data there.
     """
     options = {
         "bind": host,
@@ -29,6 +37,8 @@ def server_command(host: str, port: int, maxmemory_bytes: int, socket: str | Non
         "maxmemory-policy": "noeviction",
         "aclfile": USERS,
     }
+    if ephemeral:
+        options |= {"appendonly": "no", "databases": str(DATABASES)}
     if socket is not None:
         options |= {"unixsocket": f"./{socket}", "unixsocketperm": "700"}
     return [_binary(), *(part for name, at in options.items() for part in (f"--{name}", at))]

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -44,7 +45,8 @@ class Embedded:
 
     *port* 0 takes any free one and keeps it over restarts. *maxmemory_bytes* limits its data
     (half of the machine's memory by default, 0 means no limit); a full server refuses writes that
-    need more. With *auth* clients need a password: see `access`.
+    need more. With *auth* clients need a password: see `access`. An *ephemeral* one loses its data
+    when it stops, and has `DATABASES` databases.
 
     Blocking; may be used from any thread, by one at a time. After a failed start, `stop` releases
     the directory.
@@ -58,11 +60,12 @@ class Embedded:
         port: int = 6379,
         maxmemory_bytes: int | None = None,
         auth: bool = False,
+        ephemeral: bool = False,
     ) -> None:
         self.dir = DataDir(data_dir)
         self.host, self.port = host, port
         self._maxmemory = half_of_memory() if maxmemory_bytes is None else maxmemory_bytes
-        self._auth, self._access = auth, Access("", None)
+        self._auth, self._access, self._ephemeral = auth, Access("", None), ephemeral
         self._has_socket = self._is_registered = False
         self.pid = 0
         self.version = ""
@@ -70,6 +73,7 @@ class Embedded:
         self._supervisor: subprocess.Popen[bytes] | None = None
         self._lease = -1
         self._log_from = 0
+        _made.add(self)
 
     def __enter__(self) -> Self:
         self.start()
@@ -193,7 +197,9 @@ class Embedded:
             self._access = self._prepared()
             self._has_socket = ports.can_have_socket(self.dir.socket)
             socket = self.dir.socket.name if self._has_socket else None
-            command = server_command(self.host, port, self._maxmemory, socket)
+            command = server_command(
+                self.host, port, self._maxmemory, socket, ephemeral=self._ephemeral
+            )
             lease, self._lease = os.pipe()
             try:
                 self._supervisor = self._start_supervisor(lease, lock, command)
@@ -249,10 +255,14 @@ class Embedded:
             yield percent
         raise self.failure()
 
-    def _end_supervisor(self) -> None:
+    def close_lease(self) -> None:
+        """Close the lease: the supervisor stops the server, unless another process holds it."""
         if self._lease >= 0:
             os.close(self._lease)
             self._lease = -1
+
+    def _end_supervisor(self) -> None:
+        self.close_lease()
         if self._supervisor is None:
             return
         try:
@@ -270,6 +280,18 @@ class Embedded:
             log.seek(self._log_from)
             lines = log.read().decode(errors="replace").strip().splitlines()
         return "\n".join(lines[-_LOG_LINES:]) or "nothing"
+
+
+_made: weakref.WeakSet[Embedded] = weakref.WeakSet()
+
+
+def _close_leases() -> None:
+    for each in list(_made):
+        each.close_lease()
+
+
+# A forked child may outlive the owner, and must not keep the server alive then.
+os.register_at_fork(after_in_child=_close_leases)
 
 
 def _read_pid(started: subprocess.Popen[bytes]) -> int:

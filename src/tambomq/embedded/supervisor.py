@@ -2,8 +2,8 @@
 
 Run as a script with nothing but the standard library: ``supervisor.py LEASE COMMAND…``. LEASE is
 the read end of a pipe whose other end only the owner holds: the kernel closes it even for an owner
-that got SIGKILL, and this works on macOS as on Linux. (A child that the owner forks without exec
-would hold it too: spawn instead.) When the lease ends, or on SIGTERM, the server is asked to stop,
+that got SIGKILL, and this works on macOS as on Linux. (A child that the owner forks would hold it
+too: `server` closes it there.) When the lease ends, or on SIGTERM, the server is asked to stop,
 then killed after `GRACE_S`. The supervisor's exit status is the server's.
 
 Stdout carries one line, the server's pid. The locks the owner passes down are inherited; the
