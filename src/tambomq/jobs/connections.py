@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from typing import Any
 
 from tambomq.chasqui.blocking_queue import BlockingQueue
@@ -23,6 +24,10 @@ class Connections:
     ) -> None:
         self._name, self._given, self._options = name, redis_url, options
         self._found: str | Endpoint | None = redis_url
+        self.make_queue: Callable[..., Queue] = Queue
+        """Makes the clients of event loops; tracing replaces it."""
+        self.make_blocking: Callable[..., BlockingQueue] = BlockingQueue
+        """Makes the clients of threads; tracing replaces it."""
         self._queues: dict[tuple[int, asyncio.AbstractEventLoop], Queue] = {}
         self._blocking: dict[int, BlockingQueue] = {}
 
@@ -49,7 +54,9 @@ class Connections:
             for pid, loop in list(self._queues):
                 if loop.is_closed():
                     self._queues.pop((pid, loop), None)
-            found = self._queues[at] = Queue(self._name, redis_url=self.redis_url, **self._options)
+            found = self._queues[at] = self.make_queue(
+                self._name, redis_url=self.redis_url, **self._options
+            )
         return found
 
     @property
@@ -58,7 +65,7 @@ class Connections:
         pid = os.getpid()
         found = self._blocking.get(pid)
         if found is None:
-            made = BlockingQueue(self._name, redis_url=self.redis_url, **self._options)
+            made = self.make_blocking(self._name, redis_url=self.redis_url, **self._options)
             # Of two threads that come here at once, one wins; the other's is not connected yet.
             found = self._blocking.setdefault(pid, made)
         return found

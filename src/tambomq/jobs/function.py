@@ -63,6 +63,16 @@ class BoundJob(Generic[P, R_co]):
         self._function = function
         self._options = function.defaults | options.for_queue()
 
+    @property
+    def function(self) -> JobFunction[P, R_co]:
+        """The job's function."""
+        return self._function
+
+    @property
+    def queue_options(self) -> dict[str, Any]:
+        """The options of `Queue.add` that its jobs are added with."""
+        return self._options
+
     async def add(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
         """Add a job with these arguments; see `JobFunction.add`."""
         return await self.call(*args, **kwargs).add()

@@ -31,6 +31,7 @@ from tambomq.jobs.hooks import Hook
 from tambomq.jobs.options import FunctionOptions, check_seconds
 from tambomq.jobs.providers import RUN, Provider, check_needs, provider
 from tambomq.jobs.recurring import RecurringJob
+from tambomq.jobs.testing.kit import JobsTestKit
 from tambomq.jobs.worker import JobsWorker
 from tambomq.store.endpoint import Endpoint
 
@@ -45,7 +46,7 @@ MiddlewareLike: TypeAlias = (
 M = TypeVar("M", bound=MiddlewareLike)
 
 
-class Jobs:
+class Jobs(JobsTestKit):
     """The jobs of one queue: functions that are added by name and run by workers.
 
     Without *redis_url* the server is that of the settings (``tambo.toml``, ``TAMBO_REDIS_URL``),
@@ -58,7 +59,8 @@ class Jobs:
         """Connect to nothing; the first call does."""
         self.queue_name = Keys(name).queue
         """The name of the queue."""
-        self._connections = Connections(name, redis_url, queue_options)
+        self.connections = Connections(name, redis_url, queue_options)
+        """Makes the clients of the queue."""
         self._definitions: dict[str, JobFunction[..., Any]] = {}
         self.middlewares: list[Middleware] = []
         """Asynchronous context managers around each run, the outermost first."""
@@ -77,21 +79,21 @@ class Jobs:
     @property
     def redis_url(self) -> str | Endpoint:
         """The server. Tests may set another one before the first use."""
-        return self._connections.redis_url
+        return self.connections.redis_url
 
     @redis_url.setter
     def redis_url(self, url: str | Endpoint) -> None:
-        self._connections.redis_url = url
+        self.connections.redis_url = url
 
     @property
     def queue(self) -> Queue:
         """The queue, for the running event loop."""
-        return self._connections.queue
+        return self.connections.queue
 
     @property
     def blocking_queue(self) -> BlockingQueue:
         """The queue, for the threads of this process."""
-        return self._connections.blocking_queue
+        return self.connections.blocking_queue
 
     # ── functions ────────────────────────────────────────────────────────────
 
@@ -288,11 +290,11 @@ class Jobs:
 
     async def close(self) -> None:
         """Disconnect from the running event loop; a later call connects again."""
-        await self._connections.close()
+        await self.connections.close()
 
     def close_sync(self) -> None:
         """Disconnect the threads of this process; a later call connects again."""
-        self._connections.close_blocking()
+        self.connections.close_blocking()
 
     def __repr__(self) -> str:
         return f"Jobs({self.queue_name!r})"

@@ -99,7 +99,7 @@ class Arguments:
     def payload(self, args: tuple[Any, ...], given: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call as they are stored; raise `InvalidArguments`."""
         if args:
-            given = self._bound(args, given)
+            given = self.bind(args, given)
         try:
             self._decoded(given)
             plain: dict[str, Any] = to_plain(given)
@@ -111,7 +111,8 @@ class Arguments:
             raise InvalidArguments(self._job, str(error)) from error
         return plain
 
-    def _bound(self, args: tuple[Any, ...], given: dict[str, Any]) -> dict[str, Any]:
+    def bind(self, args: tuple[Any, ...], given: dict[str, Any]) -> dict[str, Any]:
+        """Return all arguments by name; raise `InvalidArguments` if there are too many."""
         if len(args) > len(self._by_position):
             takes = f"takes {len(self._by_position)} by position, got {len(args)}"
             raise InvalidArguments(self._job, takes)
