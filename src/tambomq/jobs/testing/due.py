@@ -52,12 +52,9 @@ class JobRun(msgspec.Struct, frozen=True):
     """What the function raised."""
 
     def __repr__(self) -> str:
-        shown = f"{self.name} #{self.attempt}: {self.outcome}"
-        return (
-            f"<{shown}>"
-            if self.error is None
-            else f"<{shown}, {headline(type_of(self.error), text_of(self.error))}>"
-        )
+        error = self.error
+        why = "" if error is None else f", {headline(type_of(error), text_of(error))}"
+        return f"<{self.name} #{self.attempt}: {self.outcome}{why}>"
 
 
 async def run_due(
@@ -87,14 +84,12 @@ async def run_due(
 class _Stops:
     """Goes from one time at which something is due to the next."""
 
+    # fmt: off
     def __init__(
-        self,
-        jobs: Jobs,
-        clock: _MovedClock,
-        worker: _RecordingWorker,
-        running: asyncio.Task[None],
-        timeout_s: float,
+        self, jobs: Jobs, clock: _MovedClock, worker: _RecordingWorker,
+        running: asyncio.Task[None], timeout_s: float,
     ) -> None:
+        # fmt: on
         self._jobs, self._clock, self._worker = jobs, clock, worker
         self._running, self._timeout_s = running, timeout_s
         self.runs: list[JobRun] = []
@@ -121,8 +116,7 @@ class _Stops:
             if await queue.is_paused():
                 raise RuntimeError(f"queue {queue.name!r} is paused: nothing runs until it resumes")
             if self._running.done():
-                await self._running
-                raise RuntimeError("the worker has ended")
+                raise RuntimeError("the worker has ended") from self._running.exception()
             if len(self._worker.ended) > may_run:
                 last = self._worker.ended[-1].job.name
                 raise RuntimeError(
@@ -139,8 +133,7 @@ class _Stops:
         ended, self._worker.ended = self._worker.ended, []
         at = datetime.fromtimestamp(at_ms / 1000, UTC)
         for each in ended:
-            outcome = await self._outcome(each)
-            job = each.job
+            outcome, job = await self._outcome(each), each.job
             self.runs.append(
                 JobRun(job.name, job.id, job.attempt, outcome, at, each.result, each.error)
             )
@@ -166,15 +159,15 @@ class _RecordingWorker(JobsWorker):
     """Runs one job at a time and keeps what came of it. Time is not its own: it leads nothing."""
 
     def __init__(self, jobs: Jobs) -> None:
+        no_leaders = {"delayed_enabled": False, "run_scheduler": False}
         super().__init__(
             jobs,
             concurrency=1,
             observer=None,
             threads=None,
             processes=1,
-            delayed_enabled=False,
-            run_scheduler=False,
             read_block_ms=50,
+            **no_leaders,
         )
         self.ended: list[_Ended] = []
         self.current = ""
@@ -290,7 +283,7 @@ def _until_ms(now: datetime | float | None, server_ms: int) -> int:
         return server_ms
     if isinstance(now, datetime):
         return int((now if now.tzinfo else now.replace(tzinfo=UTC)).timestamp() * 1000)
-    if isinstance(now, bool) or not isinstance(now, int | float):
+    if not isinstance(now, int | float):
         raise InvalidFormat("now", now, "a datetime, or seconds from now")
     return server_ms + int(now * 1000)
 
