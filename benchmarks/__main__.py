@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import chasqui, gomq, kqueue, pipeline, record, rsmq, spark, table
+from benchmarks import chasqui, gomq, jobs, kqueue, pipeline, record, rsmq, spark, table
 from benchmarks.model import MISSED, Line, Subject, line
 from benchmarks.rounds import Measured, measure
 from benchmarks.server import KINDS, NoServer, place, servers
@@ -17,6 +17,7 @@ from benchmarks.server import KINDS, NoServer, place, servers
 SUBJECTS: dict[str, Callable[..., Subject]] = {
     "rsmq": rsmq.subject,
     "chasqui": chasqui.subject,
+    "jobs": jobs.subject,
     "kqueue": kqueue.subject,
     "gomq": gomq.subject,
     "spark": spark.subject,

@@ -41,7 +41,12 @@ def drained(command: Sequence[str], order: Mapping[str, Any]) -> dict[str, float
     with tempfile.TemporaryDirectory() as folder:
         tally, errors = Path(folder) / "tally", Path(folder) / "errors"
         tally.touch()
-        env = os.environ | {FILE: str(tally), URL: order["url"], QUEUE: order["queue"]}
+        env = os.environ | {
+            "PYTHONUNBUFFERED": "1",
+            FILE: str(tally),
+            URL: order["url"],
+            QUEUE: order["queue"],
+        }
         began_s = time.perf_counter()
         with errors.open("wb") as log:
             process = subprocess.Popen(
