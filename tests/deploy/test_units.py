@@ -32,8 +32,6 @@ KNOWN = {
     "Install": {"WantedBy"},
 }
 REQUIRED = {
-    "Type": "notify",
-    "NotifyAccess": "main",
     "DynamicUser": "yes",
     "NoNewPrivileges": "yes",
     "CapabilityBoundingSet": "",
@@ -65,11 +63,16 @@ def test_all_settings_are_known(path: Path) -> None:
     } == {}
 
 
-def test_a_unit_may_do_little_and_says_when_it_is_ready(path: Path) -> None:
+def test_a_unit_may_do_little_and_is_restarted(path: Path) -> None:
     service = reading.unit(path)["Service"]
     assert {name: service.get(name) for name in REQUIRED} == REQUIRED
-    assert seconds(service["WatchdogSec"]) >= 30
     assert service["Restart"] in {"always", "on-failure"}
+
+
+def test_workers_say_when_they_are_ready_and_that_they_live() -> None:
+    service = reading.unit(reading.DEPLOY / "systemd" / "tambo-work@.service")["Service"]
+    assert (service["Type"], service["NotifyAccess"]) == ("notify", "main")
+    assert seconds(service["WatchdogSec"]) >= 30
 
 
 def test_workers_have_longer_to_stop_than_to_drain() -> None:
