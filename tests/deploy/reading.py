@@ -117,7 +117,7 @@ class _Strict(yaml.SafeLoader):
     """Refuses a mapping that has a key twice: YAML silently takes the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]  # type: ignore[no-untyped-call]
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         if len(keys) != len(set(keys)):
             raise yaml.YAMLError(f"a key stands twice: {keys} {node.start_mark}")
         return super().construct_mapping(node, deep)
