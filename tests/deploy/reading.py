@@ -41,7 +41,7 @@ class Instruction:
 
 
 @dataclass(slots=True)
-class Stage:
+class BuildStage:
     """What stands between two lines with FROM."""
 
     name: str
@@ -53,11 +53,11 @@ class Stage:
         return next((each for each in reversed(self.instructions) if each.word == word), None)
 
 
-def stages(text: str) -> dict[str, Stage]:
+def stages(text: str) -> dict[str, BuildStage]:
     """Return the stages of a Dockerfile by name, with the defaults of ARG filled in."""
     args: dict[str, str] = {}
-    found: dict[str, Stage] = {}
-    stage: Stage | None = None
+    found: dict[str, BuildStage] = {}
+    build: BuildStage | None = None
     for one in instructions(text):
         if one.word == "ARG":
             name, _, default = one.rest.partition("=")
@@ -66,9 +66,9 @@ def stages(text: str) -> dict[str, Stage]:
             base, _, name = re.sub(
                 r"\$\{(\w+)\}", lambda match: args[match[1]], one.rest
             ).partition(" AS ")
-            stage = found[name] = Stage(name, base)
-        elif stage is not None:
-            stage.instructions.append(one)
+            build = found[name] = BuildStage(name, base)
+        elif build is not None:
+            build.instructions.append(one)
     return found
 
 
@@ -81,11 +81,11 @@ def instructions(text: str) -> Iterator[Instruction]:
             yield Instruction(word, " ".join(rest.split()))
 
 
-def inherited(found: dict[str, Stage], name: str, word: str) -> Instruction | None:
+def inherited(found: dict[str, BuildStage], name: str, word: str) -> Instruction | None:
     """Return what an image of stage *name* has for *word*, its own or that of its base."""
-    stage = found[name]
-    own = stage.last(word)
-    return own if own or stage.base not in found else inherited(found, stage.base, word)
+    build = found[name]
+    own = build.last(word)
+    return own if own or build.base not in found else inherited(found, build.base, word)
 
 
 Unit = dict[str, dict[str, str]]

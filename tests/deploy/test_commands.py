@@ -25,10 +25,10 @@ def parsed(words: list[str]) -> click.Context:
 
 
 @pytest.mark.parametrize(
-    ("where", "words"), COMMANDS, ids=[f"{i} {where}" for i, (where, _) in enumerate(COMMANDS)]
+    ("source", "words"), COMMANDS, ids=[f"{i} {source}" for i, (source, _) in enumerate(COMMANDS)]
 )
 def test_a_command_line_is_understood(
-    where: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = tmp_path / "tambo.toml"
     settings.write_text("[log]\nlevel = 'info'\n")
@@ -45,7 +45,7 @@ def test_a_command_line_is_understood(
 
 
 def test_every_kind_of_file_has_commands() -> None:
-    kinds = {where.split()[0].rpartition(".")[2] for where, _ in COMMANDS}
+    kinds = {source.split()[0].rpartition(".")[2] for source, _ in COMMANDS}
     assert kinds == {"Dockerfile", "compose", "service", "yaml", "README"}
 
 

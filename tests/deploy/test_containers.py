@@ -49,14 +49,14 @@ def _prefixes(path: str) -> list[str]:
 
 
 def test_each_instruction_is_one_of_docker() -> None:
-    words = {one.word for stage in STAGES.values() for one in stage.instructions}
+    words = {one.word for build in STAGES.values() for one in build.instructions}
     assert words <= KNOWN
     assert "ADD" not in words  # it fetches and unpacks, which nobody expects of a copy
 
 
 def test_what_is_copied_is_there_and_gets_into_the_context() -> None:
-    for stage in STAGES.values():
-        for one in stage.instructions:
+    for build in STAGES.values():
+        for one in build.instructions:
             if one.word != "COPY" or one.rest.startswith("--from="):
                 continue
             *sources, _ = one.words
@@ -72,10 +72,10 @@ def test_neither_secrets_nor_caches_get_into_the_context() -> None:
 
 
 def test_base_images_have_a_version_and_stages_exist() -> None:
-    for stage in STAGES.values():
-        tag = stage.base.partition(":")[2]
-        assert stage.base in STAGES or re.match(r"\d", tag), stage.base
-        for one in stage.instructions:
+    for build in STAGES.values():
+        tag = build.base.partition(":")[2]
+        assert build.base in STAGES or re.match(r"\d", tag), build.base
+        for one in build.instructions:
             if source := re.match(r"--from=(\S+)", one.rest):
                 assert source[1] in STAGES
 
@@ -96,8 +96,8 @@ def test_an_image_runs_our_command_as_process_1_and_not_as_root(name: str) -> No
 def test_pip_keeps_no_cache_and_takes_the_pinned_versions() -> None:
     installs = [
         one.rest
-        for stage in STAGES.values()
-        for one in stage.instructions
+        for build in STAGES.values()
+        for one in build.instructions
         if one.word == "RUN" and "pip install" in one.rest
     ]
     assert installs

@@ -102,6 +102,7 @@ TESTED_IN: dict[str, str] = {
     "jobs/telemetry/keys.py": "jobs/telemetry/test_tracing.py",
     "jobs/telemetry/traced_queues.py": "jobs/telemetry/test_tracing.py",
     "jobs/testing/kit.py": "jobs/testing/test_due.py",
+    "jobs/testing/recording.py": "jobs/testing/test_due.py",
     "journal/audit.py": "pipeline/test_audit.py",
     "journal/hooks.py": "rsmq/ops/test_journal.py",
     "kqueue/async_client.py": "kqueue/test_client.py",

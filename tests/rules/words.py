@@ -88,17 +88,17 @@ TWINS = {
 
 # Nouns of programming and of message queues in general, which the glossary does not explain.
 _COMMON = """
-    access address admin app argument attribute authenticator backoff body bound caller client
-    code column command config connection context control count counter day deadline decoder
-    decorator dir directory display field file flag format formatter function group handle
-    health heartbeat host http identity info java job keyspace kind layout length limit line
-    listener location log logger message method metric micro name notifier observer offset
-    option order output override overview partition path pattern payload pipeline point policy
-    poller pool port printer process producer progress provider pub queue range reason reply
-    report reporter request resolver retry row rsmq rule scan schedule scope second secret
-    selector sequence server servicer set setting size sizer slot space span spec stat state
-    status stream sub table task text thread timeout timer tls transition type url value waiter
-    window worker writer
+    access address admin app argument attribute authenticator awaitable backoff body bound
+    caller client code column command config connection context control count counter day
+    deadline decoder decorator dir directory display field file flag format formatter function
+    group handle health heartbeat host http identity info java job keyspace kind kit layout
+    length limit line listener location log logger message method metric micro name notifier
+    observer offset option order output override overview partition path pattern payload
+    pipeline point policy poller pool port printer process producer progress provider pub queue
+    range reason reply report reporter request resolver retry row rsmq rule scan schedule scope
+    second secret selector sequence server servicer set setting size sizer slot space span spec
+    stat state status stream sub table task text thread timeout timer tls tracing transition
+    type url value waiter window worker writer
 """
 COMMON = set(_COMMON.split())
 

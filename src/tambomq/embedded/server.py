@@ -67,12 +67,10 @@ class Embedded:
         self._maxmemory = half_of_memory() if maxmemory_bytes is None else maxmemory_bytes
         self._auth, self._access, self._ephemeral = auth, Access("", None), ephemeral
         self._has_socket = self._is_registered = False
-        self.pid = 0
-        self.version = ""
+        self.pid, self.version = 0, ""
         self._fixed_port = port != 0
         self._supervisor: subprocess.Popen[bytes] | None = None
-        self._lease = -1
-        self._log_from = 0
+        self._lease, self._log_from = -1, 0
         _made.add(self)
 
     def __enter__(self) -> Self:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tambomq.jobs.testing.due import JobRun
     from tambomq.jobs.testing.enqueued import EnqueuedJob, assert_enqueued, assert_not_enqueued
-    from tambomq.jobs.testing.trial import JobTrial, RecordedRun
+    from tambomq.jobs.testing.trial import RecordedRun, TrialRun
 
 __all__ = [
     "EnqueuedJob",
     "JobRun",
-    "JobTrial",
     "RecordedRun",
+    "TrialRun",
     "assert_enqueued",
     "assert_not_enqueued",
 ]
@@ -23,7 +23,7 @@ __all__ = [
 _LATER = {
     "EnqueuedJob": "enqueued",
     "JobRun": "due",
-    "JobTrial": "trial",
+    "TrialRun": "trial",
     "RecordedRun": "trial",
     "assert_enqueued": "enqueued",
     "assert_not_enqueued": "enqueued",

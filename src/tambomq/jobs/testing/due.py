@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tambomq.chasqui.bulk import scan
-from tambomq.chasqui.job import Job
 from tambomq.chasqui.job_info import DEAD
 from tambomq.chasqui.keys import Keys
 from tambomq.chasqui.leader.scheduler import Scheduler
@@ -26,7 +25,7 @@ from tambomq.errors import CancelJob, InvalidFormat, StoreError
 from tambomq.failures import headline, text_of, type_of
 from tambomq.ids import ulid
 from tambomq.jobs.recurring import register
-from tambomq.jobs.worker import JobsWorker
+from tambomq.jobs.testing.recording import EndedRun, RecordingWorker
 from tambomq.store.aio import AsyncStore
 from tambomq.store.call import Call
 
@@ -61,7 +60,7 @@ async def run_due(
     jobs: Jobs, now: datetime | float | None, max_runs: int, timeout_s: float
 ) -> list[JobRun]:
     """Run what is due at *now*; see `Jobs.run_due`."""
-    worker = _RecordingWorker(jobs)
+    worker = RecordingWorker(jobs)
     store = AsyncStore(jobs.redis_url)
     clock = _MovedClock(store, Keys(jobs.queue_name))
     running: asyncio.Task[None] | None = None
@@ -86,7 +85,7 @@ class _Stops:
 
     # fmt: off
     def __init__(
-        self, jobs: Jobs, clock: _MovedClock, worker: _RecordingWorker,
+        self, jobs: Jobs, clock: _MovedClock, worker: RecordingWorker,
         running: asyncio.Task[None], timeout_s: float,
     ) -> None:
         # fmt: on
@@ -138,55 +137,13 @@ class _Stops:
                 JobRun(job.name, job.id, job.attempt, outcome, at, each.result, each.error)
             )
 
-    async def _outcome(self, ended: _Ended) -> str:
+    async def _outcome(self, ended: EndedRun) -> str:
         if ended.error is None:
             return "completed"
         if isinstance(ended.error, CancelJob):
             return "cancelled"
         found = await self._jobs.queue.get_job(ended.job.id)
         return "dead" if found is not None and found.state == DEAD else "retried"
-
-
-class _Ended(msgspec.Struct):
-    """A run of the worker that has ended."""
-
-    job: Job
-    result: Any = None
-    error: BaseException | None = None
-
-
-class _RecordingWorker(JobsWorker):
-    """Runs one job at a time and keeps what came of it. Time is not its own: it leads nothing."""
-
-    def __init__(self, jobs: Jobs) -> None:
-        no_leaders = {"delayed_enabled": False, "run_scheduler": False}
-        super().__init__(
-            jobs,
-            concurrency=1,
-            observer=None,
-            threads=None,
-            processes=1,
-            read_block_ms=50,
-            **no_leaders,
-        )
-        self.ended: list[_Ended] = []
-        self.current = ""
-        """The job that runs."""
-
-    async def _handle(self, job: Job) -> Any:
-        ended, self.current = _Ended(job), f"{job.name} {job.id}"
-        try:
-            stored = await super()._handle(job)
-        except BaseException as error:
-            ended.error = error
-            raise
-        else:
-            function = self.jobs.definitions.get(job.name)
-            ended.result = stored if function is None else function.result_of(stored)
-            return stored
-        finally:
-            self.current = ""
-            self.ended.append(ended)
 
 
 class _MovedClock:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tambomq.jobs.function import JobFunction
     from tambomq.jobs.jobs import Jobs
     from tambomq.jobs.testing.due import JobRun
-    from tambomq.jobs.testing.trial import JobTrial
+    from tambomq.jobs.testing.trial import TrialRun
 
     P = ParamSpec("P")
 R = TypeVar("R")
@@ -52,12 +52,12 @@ class JobsTestKit:
 
     def test_job(
         self, function: JobFunction[P, R], /, *args: P.args, **kwargs: P.kwargs
-    ) -> JobTrial[R]:
+    ) -> TrialRun[R]:
         """Run *function* alone, without a server: await what this returns.
 
         The arguments are stored and read as a queue would. Raises what the function raises.
         """
-        from tambomq.jobs.testing.trial import JobTrial  # noqa: PLC0415
+        from tambomq.jobs.testing.trial import TrialRun  # noqa: PLC0415
 
         payload: dict[str, Any] = function.arguments.payload(args, kwargs)
-        return JobTrial(function, payload)
+        return TrialRun(function, payload)

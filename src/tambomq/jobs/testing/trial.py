@@ -14,7 +14,7 @@ from tambomq.chasqui.wire.msgpack import decode_payload, encode_payload
 from tambomq.clock import now_ms
 from tambomq.ids import ulid
 from tambomq.jobs.context import Context
-from tambomq.jobs.dispatch import Dispatcher, plain_result
+from tambomq.jobs.dispatch import JobDispatcher, plain_result
 from tambomq.jobs.function import JobFunction
 from tambomq.jobs.hooks import call_hook
 from tambomq.jobs.providers import RUN, Provider
@@ -37,7 +37,7 @@ class RecordedRun(Generic[R_co]):
     """Each line of the log, in order."""
 
 
-class JobTrial(Generic[R_co]):
+class TrialRun(Generic[R_co]):
     """A run of one function, made by `Jobs.test_job`: await it, or call `run_sync`."""
 
     def __init__(self, function: JobFunction[..., R_co], payload: dict[str, Any]) -> None:
@@ -94,7 +94,7 @@ class JobTrial(Generic[R_co]):
         )
         threads = JobThreads(jobs.queue_name, 1)
         inline: Any = _InThread(threads)
-        dispatch = Dispatcher(view, threads, inline, self._state)
+        dispatch = JobDispatcher(view, threads, inline, self._state)
         try:
             await dispatch.resolver.open()
             if self._hooks:
@@ -113,30 +113,30 @@ class JobTrial(Generic[R_co]):
     def _job(self) -> Job:
         now = now_ms()
         data = decode_payload(encode_payload(self._payload))
-        reporter = _Reporter(self.progress, self.logs)
+        reporter = _RecordingReporter(self.progress, self.logs)
         return make_job(ulid(now), self._function.name, data, self._attempt - 1, now, reporter)
 
 
-class _Reporter:
+class _RecordingReporter:
     """Takes the reports of a run in the place of a worker."""
 
     def __init__(self, progress: list[Any], logs: list[str]) -> None:
         self._progress, self._logs = progress, logs
 
-    def update_progress(self, _id: str, value: Any, _name: str) -> _Done:
+    def update_progress(self, _id: str, value: Any, _name: str) -> _Awaitable:
         # Encoded as a worker would: a value that cannot be stored is refused here too.
         self._progress.append(decode_payload(encode_payload(value)))
-        return _Done()
+        return _Awaitable()
 
-    def log(self, _id: str, line: str) -> _Done:
+    def log(self, _id: str, line: str) -> _Awaitable:
         self._logs.append(line)
-        return _Done()
+        return _Awaitable()
 
     def is_cancelled(self, _id: str) -> bool:
         return False
 
 
-class _Done:
+class _Awaitable:
     """Can be awaited, and need not be: plain functions do not."""
 
     def __await__(self) -> Generator[Any, Any, None]:
