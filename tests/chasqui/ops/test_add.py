@@ -17,6 +17,7 @@ from tambomq.chasqui.ops import admin as admin_ops
 from tambomq.chasqui.ops import dlq as dlq_ops
 from tambomq.chasqui.ops import events as event_ops
 from tambomq.chasqui.ops import repeat as repeat_ops
+from tambomq.chasqui.ops import reports
 from tambomq.chasqui.ops.add import CHUNK, CHUNK_BYTES, FIRST_CHUNK, Draft, Policy, draft
 from tambomq.chasqui.producer.add_options import due_at
 from tambomq.chasqui.producer.producer import Producer
@@ -265,7 +266,7 @@ def test_the_reply_of_schedule_is_a_number_or_the_name_of_a_foreign_leader() -> 
 
 
 def test_results_and_progress_are_read_as_what_they_are() -> None:
-    result, progress = add_ops.result(KEYS, "a"), add_ops.progress(KEYS, "a")
+    result, progress = add_ops.result(KEYS, "a"), reports.progress(KEYS, "a")
     assert (result.verb, result.keys) == ("GET", (KEYS.result("a"),))
     assert result.decode(None) is None
     assert result.decode(encode_payload({"a": [1]})) == {"a": [1]}

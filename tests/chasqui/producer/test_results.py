@@ -184,7 +184,7 @@ async def test_progress_comes_from_the_handler(queue: Queue, work: Work) -> None
     async with work(slow):
 
         async def has_progress() -> bool:
-            return await queue.get_progress(job.id) == 40
+            return bool(await queue.get_progress(job.id) == 40)
 
         await eventually_async(has_progress)
         go.set()

@@ -225,12 +225,7 @@ class HandlerPool:
             result = self._encode_result(value)
         except CancelledError as error:
             run = Run(entry, envelope, name, started_ns, waited_ms)
-            # A handler may raise CancelledError by itself; the runner ends only if it is cancelled.
-            if (
-                entry not in self._interrupted
-                and (task := asyncio.current_task()) is not None
-                and task.cancelling()
-            ):
+            if self._is_runner_cancelled(entry):
                 self._outcomes.observe(run, "returned", run.took_us)
                 await self._abandon(delivery, id)
                 raise
@@ -246,6 +241,11 @@ class HandlerPool:
             else:
                 run = Run(entry, envelope, name, started_ns, waited_ms)
                 self._outcomes.returned(run, result, took_us)
+
+    def _is_runner_cancelled(self, entry: str) -> bool:
+        """Whether the worker ends; otherwise the handler raised, or its job was cancelled."""
+        runner = asyncio.current_task()
+        return entry not in self._interrupted and runner is not None and runner.cancelling() > 0
 
     async def _in_thread(self, entry: str, job: Job) -> Any:
         value = await self._loop.run_in_executor(self._threads, call_in_thread, self._handler, job)
