@@ -28,6 +28,7 @@ from tambomq import errors
         (errors.JobBusy("orders", "j1", "c-1"), "job 'j1' of queue 'orders' is running in worker"),
         (errors.ForeignLeader("orders", "c-1"), "queue 'orders' is led by 'c-1', another engine"),
         (errors.JobFailed("orders", "j1", "x"), "job 'j1' of queue 'orders' is dead: x"),
+        (errors.JobCancelled("orders", "j1", "x"), "job 'j1' of queue 'orders' was cancelled: x"),
         (
             errors.LeaseTaken("orders", "l", "process 7"),
             "lease 'l' on queue 'orders' is held by process 7, which is alive: stop that query",

@@ -30,6 +30,7 @@ TamboError
 │   ├── JobBusy                the job to be removed is running
 │   ├── ForeignLeader          another engine leads it and could not read this
 │   ├── JobFailed              a job whose result was awaited is dead
+│   │   └── JobCancelled       it was cancelled or deleted
 │   ├── HandlersStuck          a worker's threads all run handlers that have timed out
 │   ├── LeaseTaken             a live query holds the lease
 │   ├── LeaseLost              another query has taken over the lease
@@ -405,6 +406,8 @@ class JobFailed(QueueError):
     *error_type*, *detail* and *traceback* describe what its handler raised; empty if unknown.
     """
 
+    _fate = "is dead"
+
     def __init__(
         self,
         queue: str,
@@ -415,12 +418,18 @@ class JobFailed(QueueError):
         detail: str = "",
         traceback: str = "",
     ) -> None:
-        cause = ": ".join(filter(None, (reason, error_type, detail)))
-        super().__init__(queue, f"job {id!r} of queue {queue!r} is dead: {cause}")
+        cause = ": ".join(filter(None, (self._fate, reason, error_type, detail)))
+        super().__init__(queue, f"job {id!r} of queue {queue!r} {cause}")
         self.id, self.reason = id, reason
         self.error_type, self.detail, self.traceback = error_type, detail, traceback
         if traceback:
             self.add_note(f"In its worker:\n{traceback}")
+
+
+class JobCancelled(JobFailed):
+    """A job whose result was awaited was cancelled, or deleted before it ran."""
+
+    _fate = "was cancelled"
 
 
 class HandlersStuck(QueueError):

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from tambomq.errors import HandlersStuck, JobTimedOut
+from tambomq.errors import HandlersStuck, JobCancelled, JobTimedOut
 from tambomq.jobs import Context, Jobs
 from tambomq.jobs.threads import JobThreads
 from tests.jobs.conftest import Work
@@ -125,6 +125,8 @@ async def test_a_function_sees_that_its_job_is_cancelled(jobs: Jobs, work: Work)
             job = await function.add()
             await asyncio.to_thread(begun.wait, 60)
             assert await job.cancel("no longer needed")
+            with pytest.raises(JobCancelled, match="no longer needed"):
+                await job.result(timeout_s=60)
         await eventually_async(lambda: worker.stats.cancelled == 2, within_s=20)
         assert await asyncio.to_thread(ended.wait, 60)
     assert worker.stats.retried == 0

@@ -195,7 +195,8 @@ class BlockingQueue(BlockingQueueAdmin):
     ) -> Any:
         """Wait for the handler's result and return it; `None` if it returned nothing.
 
-        Raises `JobFailed` when the job is dead, `TimeoutError` after *timeout* seconds.
+        Raises `JobFailed` when the job is dead, its subclass `JobCancelled` when it was cancelled,
+        `TimeoutError` after *timeout* seconds.
         """
         return wait_for_result(
             self._server, self._keys, job_id, timeout=timeout, poll_interval=poll_interval

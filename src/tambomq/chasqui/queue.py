@@ -195,7 +195,8 @@ class Queue(QueueAdmin):
     ) -> Any:
         """Wait for the handler's result and return it; `None` if it returned nothing.
 
-        Raises `JobFailed` when the job is dead, `TimeoutError` after *timeout* seconds.
+        Raises `JobFailed` when the job is dead, its subclass `JobCancelled` when it was cancelled,
+        `TimeoutError` after *timeout* seconds.
         """
         if self._results is None:
             self._results = ResultWaiter(self._server, self._event_store, self._keys)

@@ -39,7 +39,8 @@ class JobHandle(Generic[R_co]):
     async def result(self, *, timeout_s: float = WAIT_S) -> R_co:
         """Wait for the job and return what its function returned.
 
-        Raises `JobFailed` when it is dead or cancelled, `TimeoutError` after *timeout_s*.
+        Raises `JobFailed` when it is dead, its subclass `JobCancelled` when it was cancelled,
+        `TimeoutError` after *timeout_s*.
         """
         value = await self._function.jobs.queue.wait_for_result(self.id, timeout=timeout_s)
         return self._typed(value)

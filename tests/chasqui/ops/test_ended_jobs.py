@@ -39,6 +39,7 @@ def test_the_latest_end_counts() -> None:
     ends = after(event(1, "dlq", reason="x"), event(2, "waiting"), event(3, "completed"))
     assert ends.of("a") == JobEnd("3-0", None)
     assert after(event(1, "completed"), event(2, "dlq", reason="x")).of("a") == JobEnd("2-0", "x")
+    assert after(event(1, "cancelled", reason="x")).of("a") == JobEnd("1-0", "x", is_cancelled=True)
     assert ends.of("b") is None
 
 

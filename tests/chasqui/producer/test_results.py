@@ -12,7 +12,13 @@ import redis
 from tambomq.chasqui import BlockingQueue, Job, Queue, UnrecoverableError
 from tambomq.chasqui.keys import Keys
 from tambomq.chasqui.wire.msgpack import encode_payload
-from tambomq.errors import InvalidFormat, InvalidValue, JobFailed, RemoteProtocolError
+from tambomq.errors import (
+    InvalidFormat,
+    InvalidValue,
+    JobCancelled,
+    JobFailed,
+    RemoteProtocolError,
+)
 from tests.chasqui.conftest import Work
 from tests.chasqui.stored import has_event_reader
 from tests.servers import eventually_async
@@ -59,9 +65,9 @@ def test_what_is_no_messagepack_is_no_result(
         twin.get_job_result("a")
 
 
-def test_progress_is_a_number_or_nothing(twin: BlockingQueue, db: redis.Redis, keys: Keys) -> None:
+def test_progress_is_json_or_nothing(twin: BlockingQueue, db: redis.Redis, keys: Keys) -> None:
     assert twin.get_progress("a") is None
-    for stored, progress in ((b"0", 0), (b"100", 100), (b"", None), (b"x", None), (b"-5", None)):
+    for stored, progress in ((b"0", 0), (b"100", 100), (b"", None), (b"x", None), (b"-5", -5)):
         db.set(keys.progress("a"), stored)
         assert twin.get_progress("a") == progress
 
@@ -128,6 +134,52 @@ async def test_waiting_for_a_dead_job_raises(
         with pytest.raises(JobFailed, match=f"{job.id}.*unrecoverable") as caught:
             await waiting
     assert (caught.value.queue, caught.value.id) == (keys.queue, job.id)
+
+
+@pytest.mark.parametrize("delay_ms", [None, 3_600_000])
+async def test_waiting_for_a_job_ends_when_it_is_cancelled(
+    queue: Queue, db: redis.Redis, delay_ms: int | None
+) -> None:
+    job = await queue.add("n", 1, job_id="a", delay_ms=delay_ms)
+    waiting = asyncio.ensure_future(job.wait_for_result(timeout=60))
+    await eventually_async(lambda: has_event_reader(db))
+    assert await queue.cancel_job(job.id, "not needed")
+    with pytest.raises(JobCancelled, match=r"'a' .* was cancelled: not needed") as caught:
+        await waiting
+    assert (caught.value.id, caught.value.reason) == ("a", "not needed")
+
+
+async def test_waiting_for_a_job_ends_when_it_is_cancelled_while_it_runs(
+    queue: Queue, twin: BlockingQueue, work: Work
+) -> None:
+    started = asyncio.Event()
+
+    async def forever(job: Job) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    job = await queue.add("n", 1)
+    async with work(forever):
+        await started.wait()
+        waiting = asyncio.create_task(asyncio.to_thread(twin.wait_for_result, job.id, timeout=60))
+        assert await queue.cancel_job(job.id)
+        with pytest.raises(JobCancelled, match=r"was cancelled$"):
+            await waiting
+
+
+def test_a_job_that_was_cancelled_before_the_wait_ends_it_at_once(twin: BlockingQueue) -> None:
+    job = twin.add("n", 1)
+    twin.cancel_job(job.id, "not needed")
+    with pytest.raises(JobCancelled, match="not needed"):
+        twin.wait_for_result(job.id, timeout=60)
+
+
+def test_a_job_that_was_cancelled_and_added_again_is_waited_for(twin: BlockingQueue) -> None:
+    twin.add("n", 1, job_id="a", delay_ms=3_600_000)
+    twin.cancel_job("a")
+    twin.add("n", 1, job_id="a", delay_ms=3_600_000)
+    with pytest.raises(TimeoutError):
+        twin.wait_for_result("a", timeout=0.05)
 
 
 async def test_a_failed_run_is_not_the_end_of_waiting(queue: Queue, work: Work) -> None:

@@ -16,16 +16,17 @@ from tambomq.ids import ulid_ms
 MAX_JOBS = 50_000
 """Jobs that are remembered: about 15 MB."""
 
-ENDED = frozenset(("completed", "dlq"))
+ENDED = frozenset(("completed", "dlq", "cancelled"))
 _WAITS_AGAIN = frozenset(("delayed", "retry-scheduled"))
 
 
 class JobEnd(msgspec.Struct, frozen=True, gc=False):
-    """The end of a job: it completed, or went to the dead-letter queue."""
+    """The end of a job: it completed, went to the dead-letter queue, or was cancelled."""
 
     event_id: str
     reason: str | None
-    """Why it was dead-lettered; `None` if it completed."""
+    """Why it was dead-lettered or cancelled; `None` if it completed."""
+    is_cancelled: bool = False
 
     @property
     def before(self) -> str:
@@ -98,8 +99,10 @@ def _end(event: QueueEvent) -> JobEnd | None:
     Whether a job was added again after its end shows in the stream.
     """
     if event.name in ENDED:
-        is_dead = event.name == "dlq"
-        return JobEnd(event.event_id, str(event.fields.get("reason", "")) if is_dead else None)
+        if event.name == "completed":
+            return JobEnd(event.event_id, None)
+        reason = str(event.fields.get("reason", ""))
+        return JobEnd(event.event_id, reason, event.name == "cancelled")
     return None if event.name in _WAITS_AGAIN else _NOTHING
 
 

@@ -195,7 +195,7 @@ def _ended(keys: Keys, job_id: str) -> Plan[JobInfo | None]:
     ends.begin(newest)
     yield from event_ops.look_back(keys, ends, first_look_back(job_id))
     end = ends.of(job_id)
-    if end is None:
+    if end is None or end.is_cancelled:
         return None
     return JobInfo(job_id, COMPLETED if end.reason is None else DEAD, reason=end.reason)
 

@@ -24,6 +24,7 @@ from tambomq.chasqui.producer.result_wait import (
     failed_job,
 )
 from tambomq.clock import Deadline
+from tambomq.errors import JobCancelled
 from tambomq.store.sync import Store
 
 
@@ -65,6 +66,8 @@ def _result_of(store: Store, keys: Keys, job_id: str, end: JobEnd, poll_s: float
     """Return the result of a job that has ended; `None` if its handler returned nothing."""
     lag = Deadline(RESULT_LAG_S)
     while (value := store.run(add_ops.result(keys, job_id))) is None:
+        if end.is_cancelled:
+            raise JobCancelled(keys.queue, job_id, end.reason or "")
         if end.reason is not None:
             plan = dlq_ops.buried_at(keys, job_id, end.event_id)
             letter = store.follow(plan)

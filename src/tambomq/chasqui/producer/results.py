@@ -27,7 +27,7 @@ from tambomq.chasqui.producer.result_wait import (
     failed_job,
 )
 from tambomq.clock import Deadline, backoff_delays
-from tambomq.errors import TamboError
+from tambomq.errors import JobCancelled, TamboError
 from tambomq.store.aio import AsyncStore
 
 
@@ -90,6 +90,8 @@ class ResultWaiter:
         """Return the result of a job that has ended; `None` if its handler returned nothing."""
         lag = Deadline(RESULT_LAG_S)
         while (value := await self._store.run(add_ops.result(self._keys, job_id))) is None:
+            if end.is_cancelled:
+                raise JobCancelled(self._keys.queue, job_id, end.reason or "")
             if end.reason is not None:
                 plan = dlq_ops.buried_at(self._keys, job_id, end.event_id)
                 letter = await self._store.follow(plan)
