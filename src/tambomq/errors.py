@@ -406,7 +406,7 @@ class JobFailed(QueueError):
     *error_type*, *detail* and *traceback* describe what its handler raised; empty if unknown.
     """
 
-    _fate = "is dead"
+    _outcome = "is dead"
 
     def __init__(
         self,
@@ -418,7 +418,7 @@ class JobFailed(QueueError):
         detail: str = "",
         traceback: str = "",
     ) -> None:
-        cause = ": ".join(filter(None, (self._fate, reason, error_type, detail)))
+        cause = ": ".join(filter(None, (self._outcome, reason, error_type, detail)))
         super().__init__(queue, f"job {id!r} of queue {queue!r} {cause}")
         self.id, self.reason = id, reason
         self.error_type, self.detail, self.traceback = error_type, detail, traceback
@@ -429,7 +429,7 @@ class JobFailed(QueueError):
 class JobCancelled(JobFailed):
     """A job whose result was awaited was cancelled, or deleted before it ran."""
 
-    _fate = "was cancelled"
+    _outcome = "was cancelled"
 
 
 class HandlersStuck(QueueError):
