@@ -51,6 +51,8 @@ def every_key(keys: Keys) -> list[str]:
         (KEYS.scheduler_lock, "{chasqui:emails}:scheduler:lock"),
         (KEYS.paused, "{chasqui:emails}:paused"),
         (KEYS.limiter, "{chasqui:emails}:tambo:limiter"),
+        (KEYS.unless_queued, "{chasqui:emails}:tambo:unless_queued"),
+        (KEYS.previous, "{chasqui:emails}:tambo:previous"),
         (KEYS.spec("digest::every:5"), "{chasqui:emails}:repeat:spec:digest::every:5"),
         (KEYS.result("j1"), "{chasqui:emails}:result:j1"),
         (KEYS.marker("j1"), "{chasqui:emails}:dlid:j1"),

@@ -248,7 +248,7 @@ async def test_recurring_jobs_are_registered_once_and_fire(jobs: Jobs, work: Wor
     async def tick() -> None:
         fired.set()
 
-    @jobs.cron("0 9 * * MON-FRI", tz="Europe/Berlin")
+    @jobs.cron("0 9 * * MON-FRI", tz="Europe/Berlin", unless_queued=False)
     def report() -> None: ...
 
     async with work(jobs, scheduler_tick_ms=20):
@@ -261,6 +261,7 @@ async def test_recurring_jobs_are_registered_once_and_fire(jobs: Jobs, work: Wor
         await fired.wait()
     again = {each.key: each for each in await jobs.queue.get_repeatable_jobs()}
     assert again["jobs:report"] == first["jobs:report"]
+    assert (again["jobs:tick"].unless_queued, again["jobs:report"].unless_queued) == (True, False)
 
 
 async def has_both(jobs: Jobs) -> bool:

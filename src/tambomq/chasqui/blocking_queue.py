@@ -245,8 +245,12 @@ class BlockingQueue(BlockingQueueAdmin):
         backoff: BackoffLike | None = None,
         job_id: str | None = None,
         missed_fires: MissedFiresLike | None = None,
+        unless_queued: bool = False,
     ) -> Job:
-        """Create a repeatable job, or replace the one of its key, which is the returned ``id``."""
+        """Create a repeatable job, or replace the one of its key, which is the returned ``id``.
+
+        *unless_queued*: skip a fire while the job of the last one waits, runs or is retried.
+        """
         plan = self._producer.upsert(
             now_ms(),
             name,
@@ -259,6 +263,7 @@ class BlockingQueue(BlockingQueueAdmin):
             backoff=backoff,
             job_id=job_id,
             missed=missed_fires,
+            unless_queued=unless_queued,
         )
         return self._server.follow(plan)
 

@@ -161,8 +161,8 @@ class Job(msgspec.Struct, eq=False, metaclass=_JobType):
     def wait_for_result(self, *, timeout: float = 30.0, poll_interval: float = 0.1) -> Any:
         """Wait for the handler's result and return it. Await it on a job of `Queue`.
 
-        Raises `JobFailed` when the job is dead, `JobCancelled` when it was cancelled, and
-        `TimeoutError` after *timeout* seconds. Needs a worker with ``store_results=True``.
+        Raises `JobFailed`, `JobCancelled`, and `TimeoutError` after *timeout* seconds.
+        Needs a worker with ``store_results=True`` and a handler that returns a value.
         """
         wait = self._ability("wait_for_result", "a job returned by Queue.add")
         return wait(self.id, timeout=timeout, poll_interval=poll_interval)

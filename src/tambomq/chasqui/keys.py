@@ -130,6 +130,19 @@ class Keys:
         return self.promoter_lock, self.scheduler_lock, *own
 
     @property
+    def unless_queued(self) -> str:
+        """Hash: the specs that skip fires while their last job is in the queue, by their keys.
+
+        The value is a SHA-1 digest of the stored spec, in hex, and the id of that job.
+        """
+        return f"{self._base}:tambo:unless_queued"
+
+    @property
+    def previous(self) -> str:
+        """Hash: where these last jobs are, by their ids: a stream entry, or a delayed member."""
+        return f"{self._base}:tambo:previous"
+
+    @property
     def requests(self) -> str:
         """Zset: requests that were executed recently, so that a repeated one has no effect."""
         return self.window("requests")

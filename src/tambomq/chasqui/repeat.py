@@ -86,6 +86,11 @@ class RepeatSpec(msgspec.Struct, frozen=True):
     end_before_ms: int | None = None
     missed_fires: MissedFiresPolicy = SKIP
     retry: RetryOverride | None = None
+    unless_queued: bool = False
+    """Whether a fire is skipped while the job of the last one is in the queue.
+
+    It is not part of the stored spec: the released engine could not read that.
+    """
 
 
 class RepeatableMeta(msgspec.Struct, frozen=True):
@@ -101,6 +106,7 @@ class RepeatableMeta(msgspec.Struct, frozen=True):
     missed_fires: MissedFiresPolicy | None = None
     """`None` where missed fires are skipped."""
     fired: int = 0
+    unless_queued: bool = False
 
 
 def spec_key(key: str | None, job_name: str, pattern: RepeatPattern) -> str:

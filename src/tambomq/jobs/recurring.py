@@ -75,6 +75,7 @@ class RecurringJob(msgspec.Struct, frozen=True):
             and known.job_name == self.name
             and known.pattern == self.pattern
             and (known.missed_fires or SKIP) == self.missed
+            and known.unless_queued == self.unless_queued
         )
 
 
@@ -107,6 +108,7 @@ async def _register(jobs: Jobs) -> None:
                 repeat=each.pattern,
                 job_id=each.key,
                 missed_fires=each.missed,
+                unless_queued=each.unless_queued,
                 **each.options,
             )
     for key, meta in known.items():

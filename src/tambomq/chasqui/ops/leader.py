@@ -114,7 +114,9 @@ def resign(config: LeaderConfig, lock: str) -> Call[bool]:
 def promote(config: LeaderConfig) -> Call[Promotion | None]:
     """Move due jobs from the delayed set to the stream; `None` if another leads."""
     keys = config.keys
-    redis_keys = (keys.delayed, keys.stream, keys.dlq, keys.promoter_lock, keys.events)
+    redis_keys = (
+        keys.delayed, keys.stream, keys.dlq, keys.promoter_lock, keys.events, keys.previous
+    )  # fmt: skip
     args = (
         config.holder, config.ttl_s, config.batch, config.cap, config.dlq_cap, config.events_cap
     )  # fmt: skip
@@ -181,7 +183,8 @@ def fire(
     """
     keys = config.keys
     redis_keys = (
-        keys.stream, keys.delayed, keys.repeat, keys.spec(key), keys.scheduler_lock, keys.events
+        keys.stream, keys.delayed, keys.repeat, keys.spec(key), keys.scheduler_lock, keys.events,
+        keys.unless_queued, keys.previous,
     )  # fmt: skip
     args: list[Arg] = [
         config.holder, key, was_ms, next_ms, spec.limit or 0, spec.end_before_ms or 0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from hashlib import sha1
 from typing import Any
 
 from tambomq.chasqui.job import U64, check_whole
@@ -33,15 +34,21 @@ def upsert(keys: Keys, spec: RepeatSpec, now_ms: int, dialect: str = "auto") -> 
         raise InvalidValue("repeat", spec.pattern.expression, "a pattern that matches some time")
     if spec.end_before_ms is not None and next_ms > spec.end_before_ms:
         raise InvalidValue("end_before_ms", spec.end_before_ms, "not before the first fire")
-    redis_keys = (keys.repeat, keys.spec(spec.key), keys.stream, *keys.signs[:4], keys.requests)
+    redis_keys = (
+        keys.repeat, keys.spec(spec.key), keys.stream, *keys.signs[:4], keys.requests,
+        keys.unless_queued, keys.previous,
+    )  # fmt: skip
     alone = int(dialect == "auto" and spec.retry is not None)
-    args = (spec.key, next_ms, encode_spec(spec, dialect), alone, ulid(0))
+    body, skips = encode_spec(spec, dialect), int(spec.unless_queued)
+    args = (spec.key, next_ms, body, alone, skips, ulid(0))
     return Call(_UPSERT, redis_keys, args, partial(_upserted, spec), repeatable=True)
 
 
 def remove(keys: Keys, key: str) -> Call[bool]:
     """Remove a spec; false if there is none with this key."""
-    redis_keys = (keys.repeat, keys.spec(key), keys.requests)
+    redis_keys = (
+        keys.repeat, keys.spec(key), keys.requests, keys.unless_queued, keys.previous
+    )  # fmt: skip
     return Call(_REMOVE, redis_keys, (key, ulid(0)), bool, repeatable=True)
 
 
@@ -56,11 +63,20 @@ def listing(keys: Keys, limit: int) -> Plan[list[RepeatableMeta]]:
         return []
     # No spec has a key that is not UTF-8.
     names = [key.decode("utf-8", "replace") for key in flat[::2]]
-    bodies = yield [
-        Call("HMGET", (keys.spec(key),), ("spec", "fired"), list, repeatable=True) for key in names
+    digests, *bodies = yield [
+        Call("HMGET", (keys.unless_queued,), tuple(names), list, repeatable=True),
+        *(
+            Call("HMGET", (keys.spec(key),), ("spec", "fired"), list, repeatable=True)
+            for key in names
+        ),
     ]
-    found = zip(names, flat[1::2], bodies, strict=True)
+    found = zip(names, flat[1::2], bodies, results([digests])[0], strict=True)
     return [meta for row in found if (meta := _meta(*row)) is not None]
+
+
+def _digest(body: bytes) -> bytes:
+    """Return the digest of a stored spec that `Keys.unless_queued` has."""
+    return sha1(body, usedforsecurity=False).hexdigest().encode()
 
 
 def _upserted(spec: RepeatSpec, reply: int) -> bool:
@@ -70,7 +86,7 @@ def _upserted(spec: RepeatSpec, reply: int) -> bool:
     return True
 
 
-def _meta(key: str, score: bytes, body: Any) -> RepeatableMeta | None:
+def _meta(key: str, score: bytes, body: Any, known: bytes | None) -> RepeatableMeta | None:
     if isinstance(body, StoreUnavailable):
         raise body
     if isinstance(body, TamboError) or body[0] is None:
@@ -89,4 +105,5 @@ def _meta(key: str, score: bytes, body: Any) -> RepeatableMeta | None:
         spec.end_before_ms,
         None if spec.missed_fires == SKIP else spec.missed_fires,
         int(body[1] or 0),
+        known is not None and known[:40] == _digest(body[0]),
     )

@@ -177,7 +177,7 @@ def retry(
     *dialect*.
     """
     keys = context.keys
-    redis_keys = (keys.stream, keys.delayed, keys.events, *keys.signs)
+    redis_keys = (keys.stream, keys.delayed, keys.events, *keys.signs, keys.previous)
     stored_as, member = to_store(ran.name, body, dialect)
     args = (
         context.group, context.consumer, ran.entry, stored_as, member, context.events_cap, ts,

@@ -60,10 +60,13 @@ def repeat_spec(  # noqa: PLR0913  (the options of upsert_repeatable_job)
     backoff: BackoffLike | None = None,
     job_id: str | None = None,
     missed: MissedFiresLike | None = None,
+    unless_queued: bool = False,
 ) -> RepeatSpec:
     """Return the repeatable job that the options describe; raise what is wrong with them."""
     pattern = repeat_pattern(repeat)
     retry = retry_override(attempts, backoff)
+    if not isinstance(unless_queued, bool):
+        raise InvalidFormat("unless_queued", unless_queued, "true or false")
     if retry is not None and dialect == "engine":
         raise InvalidValue(
             "attempts and backoff", retry, "left out for what recurs in the engine's dialect"
@@ -78,4 +81,5 @@ def repeat_spec(  # noqa: PLR0913  (the options of upsert_repeatable_job)
         end_before_ms,
         SKIP if missed is None else missed_fires(missed),
         retry,
+        unless_queued,
     )

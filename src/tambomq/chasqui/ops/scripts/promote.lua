@@ -5,6 +5,7 @@
 --       dlq         stream  {chasqui:<queue>}:dlq
 --       lock        string  {chasqui:<queue>}:promoter:lock
 --       events      stream  {chasqui:<queue>}:events
+--       previous    hash    {chasqui:<queue>}:tambo:previous
 -- ARGV  holder      candidate for leader
 --       ttl         lock TTL in seconds; each call renews it
 --       batch       maximum number of jobs; the batch is also limited to about 1 MB
@@ -16,6 +17,7 @@
 -- NEEDS acquire_leadership, write_event, prefix, stream_cap
 
 local delayed, stream, dlq, lock, events = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local previous = KEYS[6]
 local holder, ttl, batch, cap, dlq_cap, events_cap = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
 if not acquire_leadership(lock, holder, ttl) then
@@ -38,6 +40,8 @@ while #due < count and bytes < 1000000 do
   end
   page = page * 2
 end
+-- Of a few jobs it is recorded where they are. Most queues have none.
+local tracks = #due > 0 and redis.call('EXISTS', previous) == 1
 for _, member in ipairs(due) do
   local skip, length = prefix(member)
   if not skip then
@@ -52,10 +56,14 @@ for _, member in ipairs(due) do
   else
     local envelope, name = member:sub(skip + length + 1), member:sub(skip + 1, skip + length)
     local id = job_id(envelope)
+    local entry
     if length == 0 then
-      redis.call('XADD', stream, '*', 'd', envelope)
+      entry = redis.call('XADD', stream, '*', 'd', envelope)
     else
-      redis.call('XADD', stream, '*', 'd', envelope, 'n', name)
+      entry = redis.call('XADD', stream, '*', 'd', envelope, 'n', name)
+    end
+    if tracks and redis.call('HEXISTS', previous, id) == 1 then
+      redis.call('HSET', previous, id, entry)
     end
     write_event(events, events_cap, 'waiting', id, now, name)
     moved[#moved + 1] = id

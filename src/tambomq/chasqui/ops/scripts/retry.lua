@@ -9,6 +9,7 @@
 --       consumers       string  {chasqui:<queue>}:tambo:consumers
 --       workers         set     {chasqui:<queue>}:tambo:workers
 --       converted       string  {chasqui:<queue>}:tambo:converted
+--       previous        hash    {chasqui:<queue>}:tambo:previous
 -- ARGV  group           consumer group
 --       consumer        consumer that ran it
 --       entry           stream entry of the job
@@ -26,7 +27,7 @@
 -- NEEDS ackdel_*, dialect, write_event, is_owner
 
 local stream, delayed, events, lock, scheduler_lock = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local consumers, workers, converted = KEYS[6], KEYS[7], KEYS[8]
+local consumers, workers, converted, previous = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local group, consumer, entry, dialect, member = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local events_cap, ts, id, name, attempt = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 local reason, duration_us, backoff_ms = ARGV[11], ARGV[12], ARGV[13]
@@ -40,6 +41,7 @@ if holder then
 elseif dialect == 'auto' and not has_engine(stream, lock, scheduler_lock, consumers, workers, delayed) then
   dialect, member = 'page', shortened(member)
 end
+local is_tracked = redis.call('HEXISTS', previous, id) == 1
 -- By the server's clock, which also decides when it is due: a worker's wrong clock must not delay
 -- a job for years.
 local time = redis.call('TIME')
@@ -47,6 +49,9 @@ local run_at = time[1] * 1000 + math.floor(time[2] / 1000) + backoff_ms
 redis.call('ZADD', delayed, string.format('%.0f', run_at), member)
 if dialect == 'page' then
   redis.call('DEL', converted)
+end
+if is_tracked then
+  redis.call('HSET', previous, id, member)
 end
 ackdel(stream, group, {entry})
 write_event(events, events_cap, 'failed', id, ts, name, 'attempt', attempt, 'reason', reason, 'duration_us', duration_us)
