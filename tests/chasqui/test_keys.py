@@ -50,6 +50,7 @@ def every_key(keys: Keys) -> list[str]:
         (KEYS.promoter_lock, "{chasqui:emails}:promoter:lock"),
         (KEYS.scheduler_lock, "{chasqui:emails}:scheduler:lock"),
         (KEYS.paused, "{chasqui:emails}:paused"),
+        (KEYS.throttle("a"), "{chasqui:emails}:tambo:throttle:a"),
         (KEYS.limiter, "{chasqui:emails}:tambo:limiter"),
         (KEYS.unless_queued, "{chasqui:emails}:tambo:unless_queued"),
         (KEYS.previous, "{chasqui:emails}:tambo:previous"),

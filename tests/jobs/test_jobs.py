@@ -264,6 +264,24 @@ async def test_recurring_jobs_are_registered_once_and_fire(jobs: Jobs, work: Wor
     assert (again["jobs:tick"].unless_queued, again["jobs:report"].unless_queued) == (True, False)
 
 
+async def test_a_job_can_be_debounced_and_throttled(jobs: Jobs, work: Work) -> None:
+    @jobs.job
+    async def double(number: int) -> int:
+        return number * 2
+
+    once = double.options(job_id="a", throttle_s=3600)
+    assert [(await once.add(n)).added for n in (1, 2)] == [True, False]
+    late, soon = (double.options(job_id="b", debounce_s=s) for s in (3600, 0.01))
+    assert [(await each.add(n)).added for n, each in enumerate((late, late, soon))] == [
+        True,
+        False,
+        False,
+    ]
+    async with work(jobs):
+        assert await double.handle("a").result(timeout_s=60) == 2
+        assert await double.handle("b").result(timeout_s=60) == 4
+
+
 async def has_both(jobs: Jobs) -> bool:
     return len(await jobs.queue.get_repeatable_jobs()) == 2
 

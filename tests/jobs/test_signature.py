@@ -60,6 +60,7 @@ def test_options_of_a_function_are_checked(options: dict[str, Any]) -> None:
         {"throttle_s": -1, "job_id": "x"},
         {"debounce_s": 5, "throttle_s": 5, "job_id": "x"},
         {"debounce_s": 5, "delay_s": 5, "job_id": "x"},
+        {"throttle_s": 5, "delay_s": 5, "job_id": "x"},
     ],
 )
 def test_options_of_an_add_are_checked(options: dict[str, Any]) -> None:

@@ -113,6 +113,10 @@ class Keys:
         """String: exists while job *id* must not be added again, with strict dedup."""
         return f"{self._base}:added:{id}"
 
+    def throttle(self, id: str) -> str:
+        """String: exists while a throttled job *id* is not added again."""
+        return f"{self._base}:tambo:throttle:{id}"
+
     def window(self, producer: str) -> str:
         """Zset: the last ids of *producer*, for servers without IDMP."""
         return f"{self._base}:idmp:{producer}"

@@ -137,7 +137,7 @@ class Queue(QueueAdmin):
             return unchecked[0]
         return await self._server.follow(self._producer.add(now_ms(), name, data, *options))
 
-    async def add_unique(
+    async def add_unique(  # noqa: PLR0913  (options, all by keyword)
         self,
         name: str,
         data: Any,
@@ -148,19 +148,24 @@ class Queue(QueueAdmin):
         attempts: int | None = None,
         backoff: BackoffLike | None = None,
         repeat: RepeatLike | None = None,
+        debounce_s: float | None = None,
+        throttle_s: float | None = None,
     ) -> Job:
         """Add a job unless *job_id* is in use; ``job.added`` says whether it was added.
 
-        With *repeat* the job always replaces an earlier one of that id. See `add`.
+        With *repeat* the job always replaces an earlier one of that id. *debounce_s*: delay it so
+        long, in place of the one of this id that is still delayed. *throttle_s*: add at most one
+        job of this id in this time. See `add`.
         """
         check_job_id(job_id)
         if repeat is not None:
-            pattern = check_together(repeat, None, delay_ms, delay)
+            pattern = check_together(repeat, None, delay_ms, delay, debounce_s, throttle_s)
             return await self.upsert_repeatable_job(
                 name, data, repeat=pattern, attempts=attempts, backoff=backoff, job_id=job_id
             )
         options = (delay_ms, delay, attempts, backoff, job_id)
-        plan = self._producer.add(now_ms(), name, data, *options, report_added=True)
+        spacing = {"debounce_s": debounce_s, "throttle_s": throttle_s}
+        plan = self._producer.add_unique(now_ms(), name, data, *options, **spacing)
         return await self._server.follow(plan)
 
     async def add_bulk(self, jobs: Iterable[dict[str, Any]]) -> list[Job]:

@@ -36,7 +36,7 @@ JOB: Final = StateTable(
             NEW,
             "delayed",
             "added with a delay",
-            ("chasqui/ops/schedule", "chasqui/bulk/sink_jobs"),
+            ("chasqui/ops/schedule", "chasqui/ops/debounce", "chasqui/bulk/sink_jobs"),
         ),
         Transition("delayed", "waiting", "due: promoted by the leader", ("chasqui/ops/promote",)),
         Transition(

@@ -48,11 +48,11 @@ class AddOptions(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.debounce_s is not None and self.throttle_s is not None:
             raise InvalidValue("throttle_s", self.throttle_s, "left out where debounce_s is given")
-        if self.debounce_s is not None and self.delay_s is not None:
-            raise InvalidValue("delay_s", self.delay_s, "left out where debounce_s is given")
         for name in ("debounce_s", "throttle_s"):
             if (seconds := getattr(self, name)) is None:
                 continue
+            if self.delay_s is not None:
+                raise InvalidValue("delay_s", self.delay_s, f"left out where {name} is given")
             check_seconds(name, seconds)
             if self.job_id is None:
                 raise InvalidFormat("job_id", None, f"needed with {name}: it says what is the same")

@@ -172,7 +172,7 @@ def test_servers_with_and_without_idmp_are_sent_scripts_of_one_contract() -> Non
 def test_a_strict_id_is_remembered_under_its_own_key() -> None:
     call = add_ops.add_once(KEYS, Policy(dedup="strict", dedup_ttl_s=5), drafted(job_id="a"))
     assert call.keys == (KEYS.stream, KEYS.events, KEYS.added("a"))
-    assert call.args[0] == 5
+    assert call.args[0] == 5000
 
 
 @pytest.mark.parametrize("name", ["", "job", "ñ✓", "n" * 256])

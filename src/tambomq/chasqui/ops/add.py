@@ -157,13 +157,16 @@ def add(keys: Keys, features: Features, policy: Policy, producer: str, job: Draf
     return _recorded(keys, policy, call, (job,))
 
 
-def add_once(keys: Keys, policy: Policy, job: Draft) -> Call[int]:
-    """Add *job* and return the stream's length: `DuplicateLength` if any producer had added it."""
+def add_once(keys: Keys, policy: Policy, job: Draft, added: str = "", ttl_ms: int = 0) -> Call[int]:
+    """Add *job* and return the stream's length: `DuplicateLength` if any producer had added it.
+
+    The key *added* remembers that for *ttl_ms*, instead of the one of strict dedup.
+    """
     args = (
-        policy.dedup_ttl_s, policy.max_stream_len, policy.overflow, policy.events_cap,
-        policy.announced, job.created_at_ms, job.id, job.body, job.name,
+        ttl_ms or policy.dedup_ttl_s * 1000, policy.max_stream_len, policy.overflow,
+        policy.events_cap, policy.announced, job.created_at_ms, job.id, job.body, job.name,
     )  # fmt: skip
-    redis_keys = (keys.stream, keys.events, keys.added(job.id))
+    redis_keys = (keys.stream, keys.events, added or keys.added(job.id))
     call = Call(_ADD_ONCE, redis_keys, args, partial(_length, keys.queue, policy), repeatable=True)
     return _recorded(keys, policy, call, (job,))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from tambomq.chasqui.job import U64, BackoffLike, check_whole, retry_override
 from tambomq.chasqui.keys import check_job_id, check_name
+from tambomq.chasqui.ops.debounce import whole_ms
 from tambomq.chasqui.repeat import (
     SKIP,
     MissedFiresLike,
@@ -24,9 +25,25 @@ def check_together(repeat: Any, missed_fires: object, *delays: object) -> Any:
     """Return *repeat*; raise `InvalidFormat` for options of `add` that exclude each other."""
     if repeat is None and missed_fires is not None:
         raise InvalidFormat("missed_fires", missed_fires, "left out where nothing repeats")
-    if repeat is not None and any(delay is not None for delay in delays):
-        raise InvalidFormat("delay", delays[0] or delays[1], "left out where the job repeats")
+    for delay in delays:
+        if repeat is not None and delay is not None:
+            raise InvalidFormat("delay", delay, "left out where the job repeats")
     return repeat
+
+
+def check_spacing(
+    debounce_s: float | None, throttle_s: float | None, *delays: object
+) -> int | None:
+    """Return the time for which a job is debounced or throttled, in ms; `None` if it is not."""
+    if debounce_s is not None and throttle_s is not None:
+        raise InvalidValue("throttle_s", throttle_s, "left out where debounce_s is given")
+    for what, seconds in (("debounce_s", debounce_s), ("throttle_s", throttle_s)):
+        if seconds is None:
+            continue
+        if (delay := next((each for each in delays if each is not None), None)) is not None:
+            raise InvalidValue("delay", delay, f"left out where {what} is given")
+        return whole_ms(what, seconds)
+    return None
 
 
 def due_at(now_ms: int, delay_ms: float | datetime | None, delay: timedelta | None) -> int:

@@ -13,10 +13,14 @@ from tambomq.chasqui.ops import add as add_ops
 from tambomq.chasqui.ops import convert as convert_ops
 from tambomq.chasqui.ops import repeat as repeat_ops
 from tambomq.chasqui.ops.add import Draft, Policy, UncheckedAdd
-from tambomq.chasqui.producer.add_options import check_together, due_at, repeat_spec
-from tambomq.chasqui.repeat import (
-    RepeatSpec,
+from tambomq.chasqui.ops.debounce import debounce, throttle
+from tambomq.chasqui.producer.add_options import (
+    check_spacing,
+    check_together,
+    due_at,
+    repeat_spec,
 )
+from tambomq.chasqui.repeat import RepeatSpec
 from tambomq.chasqui.wire.envelope import encode_fresh
 from tambomq.chasqui.wire.msgpack import encode_payload
 from tambomq.errors import BatchIncomplete, InvalidFormat, TamboError
@@ -75,6 +79,27 @@ class Producer:
             if not report_added
             else taken is not False and not isinstance(taken, add_ops.DuplicateLength)
         )
+        return make_job(job.id, name, data, 0, now_ms, self._owner, added)
+
+    def add_unique(
+        self,
+        now_ms: int,
+        name: str,
+        data: Any,
+        *options: Any,
+        debounce_s: float | None = None,
+        throttle_s: float | None = None,
+    ) -> Plan[Job]:
+        """Add one job as `add` does, debounced or throttled if it says so; sets `Job.added`."""
+        wait_ms = check_spacing(debounce_s, throttle_s, *options[:2])
+        if wait_ms is None:
+            return (yield from self.add(now_ms, name, data, *options, report_added=True))
+        if debounce_s is None:
+            job = self._draft(now_ms, name, data, *options)
+            added = yield from throttle(self._keys, self._policy, job, wait_ms)
+        else:
+            job = self._draft(now_ms, name, data, wait_ms, *options[1:])
+            added = yield from debounce(self._keys, self._policy, job, wait_ms)
         return make_job(job.id, name, data, 0, now_ms, self._owner, added)
 
     def add_unchecked(self, now_ms: int, name: str, data: Any) -> tuple[Job, Call[None]] | None:

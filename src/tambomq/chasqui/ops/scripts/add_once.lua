@@ -2,8 +2,8 @@
 --
 -- KEYS  stream      stream  {chasqui:<queue>}:stream
 --       events      stream  {chasqui:<queue>}:events
---       added       string  {chasqui:<queue>}:added:<id>
--- ARGV  ttl         seconds to remember the id
+--       added       string  {chasqui:<queue>}:added:<id>, or :tambo:throttle:<id>
+-- ARGV  ttl         milliseconds to remember the id
 --       cap         length cap of the stream
 --       overflow    at the cap: 'refuse' new jobs, or 'trim' the oldest
 --       events_cap  length cap of the events stream; 0: write no events
@@ -37,7 +37,7 @@ else
 end
 stored(id, name, payload)
 close_journal()
-redis.call('SET', added, by, 'EX', ttl)
+redis.call('SET', added, by, 'PX', ttl)
 write_event(events, announce, 'waiting', id, ts, name)
 if overflow == 'trim' then
   trim(stream, cap, events, events_cap, ts, 'stream')

@@ -1,0 +1,68 @@
+-- debounce: add a delayed job in place of the one of its id that is still delayed.
+--
+-- KEYS  delayed         zset    {chasqui:<queue>}:delayed
+--       events          stream  {chasqui:<queue>}:events
+--       marker          string  {chasqui:<queue>}:dlid:<id>
+--       index           string  {chasqui:<queue>}:didx:<id>
+--       window          zset    {chasqui:<queue>}:idmp:requests
+--       stream          stream  {chasqui:<queue>}:stream
+--       lock            string  {chasqui:<queue>}:promoter:lock
+--       scheduler_lock  string  {chasqui:<queue>}:scheduler:lock
+--       consumers       string  {chasqui:<queue>}:tambo:consumers
+--       workers         set     {chasqui:<queue>}:tambo:workers
+--       converted       string  {chasqui:<queue>}:tambo:converted
+-- ARGV  dialect         'page', 'engine', or 'auto': chosen by whether an engine shares the queue
+--       events_cap      length cap of the events stream; 0: write no events
+--       ts              current time, in ms
+--       id              job id
+--       name            job name; '' if none
+--       delay_ms        from now
+--       member          its name and envelope: in the page's dialect, or else in the engine's
+--       ttl             seconds during which the id cannot be scheduled otherwise
+--       request         id of this request: a repeated request has no effect
+-- REPLY 1 added, 0 added in place of another, 2 more if members of the page's dialect need conversion;
+--       the leader's name if it could not read the member
+-- NEEDS dialect, write_event, dedup_window, journal_on, journal_on_queue
+
+local delayed, events, marker, index, window = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local stream, lock, scheduler_lock, consumers = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local workers, converted = KEYS[10], KEYS[11]
+local dialect, events_cap, ts, id, name = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local delay_ms, member, ttl, request = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+
+local holder = dialect == 'page' and is_foreign_lock(lock)
+if holder then
+  return holder
+end
+-- A repetition after a lost reply must not run again what has been promoted, nor delay it further.
+if is_in_window(window, request) then
+  return 1
+elseif is_in_window(window, request .. ' replaced') then
+  return 0
+end
+local reply = 1
+if dialect == 'auto' then
+  if not has_engine(stream, lock, scheduler_lock, consumers, workers, delayed) then
+    dialect, member = 'page', shortened(member)
+  elseif redis.call('GET', converted) ~= '1' then
+    reply = 3
+  end
+end
+if journal_is_full() then return JOURNAL_FULL end
+local before = redis.call('GET', index)
+if before and redis.call('ZREM', delayed, before) == 1 then
+  reply, request = reply - 1, request .. ' replaced'
+end
+-- By the server's clock, so that producers whose clocks differ cannot undo each other's delay.
+local run_at = string.format('%.0f', now_ms() + delay_ms)
+redis.call('ZADD', delayed, run_at, member)
+stored_delayed(id, name, member, run_at)
+close_journal()
+write_event(events, events_cap, 'delayed', id, ts, name, 'delay_ms', delay_ms)
+if dialect == 'page' then
+  redis.call('DEL', converted)
+end
+remember(window, request)
+redis.call('SET', marker, '1', 'EX', ttl)
+redis.call('SET', index, member, 'EX', ttl)
+return reply
