@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import closing
 
+import pytest
 import redis
 
 from tambomq.chasqui import Job, Queue, Worker
@@ -102,6 +103,36 @@ async def test_a_limited_worker_that_is_cancelled_gives_back_what_it_could_not_r
     running.cancel()
     await asyncio.wait([running])
     assert worker.stats.returned == 7
+
+
+async def test_a_paused_queue_takes_no_grants(
+    queue: Queue, work: Work, db: redis.Redis, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await queue.add_bulk([{"name": "job", "data": n} for n in range(100)])
+    async with work(nothing, limiter=(1, 50), concurrency=10) as limited:
+        await eventually_async(lambda: emitted_events(db, keys, "rate-limited"))
+        fetcher, turns = limited._fetcher, 0
+        assert fetcher is not None
+        sleep = fetcher._sleep
+
+        async def counted(for_s: float) -> None:
+            nonlocal turns
+            await sleep(for_s)
+            turns += 1
+
+        monkeypatch.setattr(fetcher, "_sleep", counted)
+        await queue.pause()
+        await eventually_async(lambda: fetcher._paused)
+        # A grant may have been under way when it was paused.
+        turns = 0
+        await eventually_async(lambda: turns >= 2, within_s=60)
+        queued, done = fetcher._pool.queued, limited.stats.completed
+        assert queued <= 1
+        # Several windows have passed by then.
+        await eventually_async(lambda: turns >= 5, within_s=60)
+        assert (fetcher._pool.queued, limited.stats.completed) == (queued, done)
+        await queue.resume()
+        await completed(limited, done + 2)
 
 
 async def test_what_waits_for_its_window_is_kept_from_others(

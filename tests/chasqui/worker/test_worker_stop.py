@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -106,6 +107,33 @@ async def test_a_job_that_does_not_end_is_cancelled_and_given_back(
     async with work(other) as second:
         await completed(second, 1)
     assert other.ended == ["endless"]
+
+
+@pytest.mark.parametrize("how", ["grace", "cancel"])
+async def test_a_handler_that_swallows_its_cancellation_does_not_keep_the_worker(
+    queue: Queue, make: Any, db: redis.Redis, keys: Keys, how: str
+) -> None:
+    started = asyncio.Event()
+
+    async def swallow(_: Job) -> None:
+        started.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+    await queue.add_bulk([{"name": "job", "data": n} for n in range(3)])
+    worker = make(swallow, grace_s=0.05, concurrency=1)
+    running = asyncio.create_task(worker.run())
+    await started.wait()
+    if how == "grace":
+        await worker.close()
+    else:
+        running.cancel()
+    done, _ = await asyncio.wait([running], timeout=60)
+    assert done == {running}
+    # It returned, so its job is done. The others are for the next worker.
+    assert worker.stats.completed == 1
+    assert db.xlen(keys.stream) == 2
+    assert {count for _, count in pending(db, keys).values()} <= {0}
 
 
 async def test_a_cancelled_run_gives_back_what_is_queued_too(
