@@ -40,6 +40,17 @@ def test_other_producers_count_where_ids_are_strict(connect: Connect) -> None:
     assert two.add_unique("n", 2, job_id="a").added is False
 
 
+@pytest.mark.parametrize("options", [{}, {"throttle_s": 60}])
+def test_the_same_data_in_the_same_millisecond_is_not_added_twice(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    for module in ("queue", "blocking_queue"):
+        monkeypatch.setattr(f"tambomq.chasqui.{module}.now_ms", lambda: 1_800_000_000_000)
+    one, two = connect(dedup="strict"), connect(dedup="strict")
+    assert one.add_unique("n", 1, job_id="a", **options).added is True
+    assert two.add_unique("n", 1, job_id="a", **options).added is False
+
+
 @pytest.mark.parametrize("delay_ms", [None, HOUR_MS])
 async def test_a_call_that_is_repeated_after_a_lost_reply_says_the_same(
     queue: Queue, open_queue: OpenQueue, delay_ms: int | None

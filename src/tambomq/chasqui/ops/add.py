@@ -18,7 +18,7 @@ from tambomq.chasqui.ops.journal import recorded
 from tambomq.chasqui.wire.envelope import check_dialect, encode_envelope, encode_fresh, to_store
 from tambomq.chasqui.wire.msgpack import decode_payload
 from tambomq.errors import ForeignLeader, InvalidFormat, InvalidValue, QueueFull
-from tambomq.ids import ulid
+from tambomq.ids import letters, ulid
 from tambomq.journal.policy import JournalPolicy
 from tambomq.store.call import Arg, Call, load_script, template
 from tambomq.store.features import Features
@@ -165,6 +165,7 @@ def add_once(keys: Keys, policy: Policy, job: Draft, added: str = "", ttl_ms: in
     args = (
         ttl_ms or policy.dedup_ttl_s * 1000, policy.max_stream_len, policy.overflow,
         policy.events_cap, policy.announced, job.created_at_ms, job.id, job.body, job.name,
+        letters(8),
     )  # fmt: skip
     redis_keys = (keys.stream, keys.events, added or keys.added(job.id))
     call = Call(_ADD_ONCE, redis_keys, args, partial(_length, keys.queue, policy), repeatable=True)

@@ -12,19 +12,18 @@
 --       id          job id
 --       payload     its envelope
 --       name        job name; '' if none
+--       request     id of this request: a repetition after a lost reply recognises its own job
 -- REPLY length of the stream, n; -1 if the stream is full; -2 - n if the id is a duplicate
 -- NEEDS write_event, stream_cap, journal_on, journal_on_queue
 
 local stream, events, added = KEYS[1], KEYS[2], KEYS[3]
 local ttl, cap, overflow, events_cap, announce = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local ts, id, payload, name = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+local ts, id, payload, name, request = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 
--- Remember the payload's hash, so that a repetition after a lost reply recognises its own job.
-local by = redis.sha1hex(payload):sub(1, 8)
 local before = redis.call('GET', added)
 if before then
   local length = redis.call('XLEN', stream)
-  return before == by and length or -2 - length
+  return before == request and length or -2 - length
 end
 if overflow == 'refuse' and free_slots(stream, cap) < 1 then
   return -1
@@ -37,7 +36,7 @@ else
 end
 stored(id, name, payload)
 close_journal()
-redis.call('SET', added, by, 'PX', ttl)
+redis.call('SET', added, request, 'PX', ttl)
 write_event(events, announce, 'waiting', id, ts, name)
 if overflow == 'trim' then
   trim(stream, cap, events, events_cap, ts, 'stream')
