@@ -34,6 +34,7 @@ EXTRAS: Final = {
     "py4j": "spark",
     "pyarrow": "spark",
     "pyspark": "spark",
+    "pytest": "testing",
     "pyvoy": "envoy",
     "rich": "cli",
     "starlette": "serve",

@@ -38,7 +38,7 @@ def served(base: Environment, built: Distributions) -> Environment:
 @pytest.fixture(scope="session")
 def complete(served: Environment, built: Distributions) -> Environment:
     """The package with all extras."""
-    served.install(f"{built.wheel}[all]")
+    served.install(f"{built.wheel}[all,otel,testing]")
     return served
 
 
