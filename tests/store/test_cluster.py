@@ -188,8 +188,16 @@ def settle(cluster: Cluster, key: str, home: int) -> None:
         cluster.ask(node, "CLUSTER", "SETSLOT", slot_of(key), "NODE", cluster.id(home))
     # Else what another node said before, and comes late, may win.
     cluster.ask(home, "CLUSTER", "BUMPEPOCH")
+    # If news of that epoch came while the slot moves again, it would end that move.
     for node in range(3):
         eventually(lambda node=node: is_known_at(cluster, node, key, home))  # type: ignore[misc]
+        eventually(lambda node=node: epoch_at(cluster, node, home) == epoch_at(cluster, home, home))  # type: ignore[misc]
+
+
+def epoch_at(cluster: Cluster, node: int, home: int) -> str:
+    """The configuration epoch of *home*, as far as *node* has heard of it."""
+    rows = [line.split() for line in cluster.ask(node, "CLUSTER", "NODES").splitlines()]
+    return str(next(row[6] for row in rows if row[0] == cluster.id(home)))
 
 
 def is_known_at(cluster: Cluster, node: int, key: str, home: int) -> bool:
