@@ -99,7 +99,7 @@ class _Stops:
         while at_ms is not None and at_ms <= until_ms:
             delayed = await self._clock.move_to(at_ms)
             await self._drain(max_runs - len(self.runs), max_runs)
-            await self._clock.shift_added(delayed, at_ms)
+            await self._clock.shift_added(delayed)
             await self._collect(at_ms)
             at_ms = await self._clock.next_due_ms(at_ms)
 
@@ -152,7 +152,7 @@ class _MovedClock:
     def __init__(self, store: AsyncStore, keys: Keys) -> None:
         self._store, self._keys = store, keys
         self._config = LeaderConfig(keys, f"{CONSUMER_PREFIX}run-due-{ulid(0)}")
-        self._scheduler = _MovedScheduler(store, self._config)
+        self._scheduler, self._ahead_ms = _MovedScheduler(store, self._config), 0
 
     async def real_ms(self) -> int:
         """Return the server's time."""
@@ -174,6 +174,7 @@ class _MovedClock:
         delayed = await self._members("-inf", "+inf")
         await self.lead(at_ms)
         now = await self.real_ms()
+        self._ahead_ms = at_ms - now
         for member, score in delayed:
             if now < score <= at_ms:
                 # The promoter reads the server's clock: for it the job has to be due now.
@@ -184,14 +185,16 @@ class _MovedClock:
         self._require(leads=promoted is not None)
         return {member for member, score in delayed if score > at_ms}
 
-    async def shift_added(self, before: set[bytes], at_ms: int) -> None:
-        """Let what was delayed since *before* be due as much later as the clock is ahead."""
-        ahead_ms = at_ms - await self.real_ms()
-        if ahead_ms <= 0:
+    async def shift_added(self, before: set[bytes]) -> None:
+        """Let what was delayed since *before* be due as much later as the clock is ahead.
+
+        As it was when the clock was moved: the time that runs take delays what they add.
+        """
+        if self._ahead_ms <= 0:
             return
         for member, score in await self._members("-inf", "+inf"):
             if member not in before:
-                await self._store.run(_set_score(self._keys, member, score + ahead_ms))
+                await self._store.run(_set_score(self._keys, member, score + self._ahead_ms))
 
     async def next_due_ms(self, after_ms: int) -> int | None:
         """Return when the next job or recurring job is due; `None` if there is none."""
