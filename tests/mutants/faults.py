@@ -96,8 +96,8 @@ RECEIPTS = (
     Fault(
         "a delete by an old receipt whose count fits",
         "rsmq/ops/scripts/delete_one.lua",
-        "receipt ~= receipt_of(stored[2], redis.call('HGET', receipts, id)) then",
-        "receipt:match('^%d+') ~= (stored[2] or '0') then",
+        "receipt == receipt_of(call('HGET', data, id .. ':rc'), call('HGET', receipts, id))",
+        "receipt:match('^%d+') == (call('HGET', data, id .. ':rc') or '0')",
         "rsmq/test_receipts.py::test_a_receipt_is_void_after_a_failover_that_lost_its_receive",
     ),
     Fault(
@@ -112,7 +112,7 @@ RECEIPTS = (
         "rsmq/scripts/parts/receipts.lua",
         "if record and record:sub(1, #rc + 1) == rc .. '-' then",
         "if record then",
-        "rsmq/test_receipt_machine.py::test_no_program_has_a_stale_receipt_accepted",
+        "rsmq/test_receipts.py::test_a_receive_by_a_client_without_receipts_voids_a_receipt",
     ),
     Fault(
         "processes forked from one worker are one consumer",
@@ -283,8 +283,8 @@ ONCE = (
     Fault(
         "a fence's floor sinks",
         "spark/sink/scripts/prune_fence.lua",
-        "math.max(before, floor)",
-        "floor",
+        "math.max(before, first_batch)",
+        "first_batch",
         "spark/sink/test_fence.py::test_a_floor_never_sinks",
     ),
     Fault(

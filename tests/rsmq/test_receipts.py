@@ -52,6 +52,16 @@ def test_a_receipt_is_void_after_a_failover_that_lost_its_receive(
     assert client.delete_message("q", other.id, receipt=other.receipt) is True
 
 
+def test_a_receive_by_a_client_without_receipts_voids_a_receipt(
+    client: Rsmq, db: redis.Redis, held: Message
+) -> None:
+    # All that such a client changes: the count, and when the message is visible.
+    db.hincrby("rsmq:q:Q", f"{held.id}:rc", 1)
+    assert client.delete_message("q", held.id, receipt=held.receipt) is False
+    assert client.change_message_visibility("q", held.id, 0, receipt=held.receipt) is False
+    assert client.delete_messages("q", [held]) == [False]
+
+
 def test_an_expired_consumer_may_settle_a_message_until_it_is_received_again(
     client: Rsmq, held: Message
 ) -> None:
