@@ -53,6 +53,7 @@ def test_each_test_has_an_empty_database_of_its_own(project: pytest.Pytester) ->
     run(project).assert_outcomes(passed=3)
 
 
+@pytest.mark.slow
 def test_there_may_be_more_tests_than_databases(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
@@ -71,6 +72,7 @@ def test_there_may_be_more_tests_than_databases(project: pytest.Pytester) -> Non
     run(project).assert_outcomes(passed=5)
 
 
+@pytest.mark.slow
 def test_what_an_earlier_test_wrote_too_late_is_gone(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
@@ -95,6 +97,7 @@ def test_what_an_earlier_test_wrote_too_late_is_gone(project: pytest.Pytester) -
     run(project).assert_outcomes(passed=3)
 
 
+@pytest.mark.slow
 def test_the_server_writes_nothing_to_disk(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
@@ -110,6 +113,7 @@ def test_the_server_writes_nothing_to_disk(project: pytest.Pytester) -> None:
     run(project).assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
 def test_each_process_of_xdist_has_a_server_of_its_own(
     project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,6 +139,7 @@ def test_each_process_of_xdist_has_a_server_of_its_own(
     assert not any(map(alive, pids))
 
 
+@pytest.mark.slow
 def test_no_server_outlives_a_test_run_that_is_killed(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
@@ -168,6 +173,7 @@ def test_no_server_outlives_a_test_run_that_is_killed(project: pytest.Pytester) 
         os.kill(child, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_without_the_embedded_valkey_one_line_says_what_to_install(
     project: pytest.Pytester,
 ) -> None:
@@ -180,6 +186,7 @@ def test_without_the_embedded_valkey_one_line_says_what_to_install(
     result.stdout.re_match_lines([r"tambo_server needs the embedded Valkey: .*testing.*"])
 
 
+@pytest.mark.slow
 def test_a_run_that_uses_no_fixture_of_ours_imports_nothing_of_ours(
     project: pytest.Pytester,
 ) -> None:
@@ -196,6 +203,7 @@ def test_a_run_that_uses_no_fixture_of_ours_imports_nothing_of_ours(
     run(project).assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
 def test_the_plugin_is_installed_under_a_name_by_which_it_can_be_switched_off(
     project: pytest.Pytester,
 ) -> None:

@@ -14,6 +14,9 @@ from tests.serve.processes import alive
 from tests.servers import Server, eventually
 from tests.work.supervising import WITHIN_S, Shop, ended
 
+# Each starts `tambo work` with its processes, and ends them in some way.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def queue(server: Server) -> Iterator[BlockingQueue]:
@@ -150,7 +153,6 @@ def test_after_sigusr1_nothing_more_is_read(shop: Shop, queue: BlockingQueue) ->
     assert work.stop() == 0
 
 
-@pytest.mark.slow  # the process has to live on for some seconds to be found out
 def test_a_blocked_event_loop_is_reported_and_killed_in_the_end(
     shop: Shop, queue: BlockingQueue
 ) -> None:
@@ -172,7 +174,6 @@ def test_a_blocked_event_loop_is_reported_and_killed_in_the_end(
     assert work.wait() == 1
 
 
-@pytest.mark.slow
 def test_processes_with_blocked_loops_end_after_a_killed_supervisor(
     shop: Shop, queue: BlockingQueue
 ) -> None:
@@ -219,7 +220,6 @@ def test_what_a_killed_process_had_started_is_ended_too(shop: Shop, queue: Block
     assert work.ready().stop() == 0
 
 
-@pytest.mark.slow
 def test_a_process_that_leaks_is_replaced_after_it_drained(
     shop: Shop, queue: BlockingQueue
 ) -> None:
