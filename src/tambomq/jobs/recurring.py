@@ -91,7 +91,9 @@ async def register(jobs: Jobs) -> None:
             await asyncio.sleep(next(delays))
         except TamboError as error:
             log.error(  # noqa: TRY400  (the text says it all)
-                "cannot register the recurring jobs of queue %r: %s", jobs.queue_name, error
+                "cannot register the recurring jobs of queue %r: %s",
+                *(jobs.queue_name, error),
+                extra={"queue": jobs.queue_name},
             )
             return
         else:
@@ -117,4 +119,5 @@ async def _register(jobs: Jobs) -> None:
                 "queue %r has the recurring job %r, which this worker does not know; "
                 "remove it with remove_repeatable_by_key(%r) if no other does",
                 *(jobs.queue_name, meta.job_name, key),
+                extra={"queue": jobs.queue_name},
             )

@@ -100,7 +100,9 @@ class JobsWorker(Worker):
             try:
                 await call_hook(hook, self.state)
             except Exception:
-                log.exception("a stop hook of queue %r failed", self.name)
+                log.exception(
+                    "a stop hook of queue %r failed", self.name, extra={"queue": self.name}
+                )
         await dispatch.resolver.close()
         await self.jobs.close()
 

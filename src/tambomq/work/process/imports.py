@@ -94,11 +94,18 @@ def _failed(name: str, error: BaseException) -> str:
 
 def _place(error: BaseException) -> str:
     """Return the last line of the user's own code in the traceback."""
-    frames = traceback.extract_tb(error.__traceback__)
-    ours = [each for each in frames if not each.filename.startswith(("<", str(_PACKAGE)))]
-    inside = [each for each in ours if not Path(each.filename).is_relative_to(_LIBRARIES[0])]
+    # Not by extract_tb: it finds nothing where a library has set sys.tracebacklimit to 0.
+    frames = (
+        (each.f_code.co_filename, line) for each, line in traceback.walk_tb(error.__traceback__)
+    )
+    inside = [(Path(name), line) for name, line in frames if _is_users(name)]
     if not inside:
         return ""
-    file = Path(inside[-1].filename)
+    file, line = inside[-1]
     shown = file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
-    return f" ({shown}, line {inside[-1].lineno})"
+    return f" ({shown}, line {line})"
+
+
+def _is_users(file: str) -> bool:
+    libraries = (_PACKAGE, *_LIBRARIES)
+    return not file.startswith("<") and not any(map(Path(file).is_relative_to, libraries))
