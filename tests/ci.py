@@ -1,8 +1,8 @@
 """A pytest plugin for every run.
 
 A laptop may skip a test and say why; with ``CI=true`` a skip is a failure. pytest-xdist hands out
-the tests that share Spark before all others, because they take longest. What a test writes may be
-no text that UTF-8 has bytes for; its report goes from process to process all the same.
+tests in the order of `tests.groups.in_order`. What a test writes may be no text that UTF-8 has
+bytes for; its report goes from process to process all the same.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.groups import SPARK
+from tests.groups import in_order, unit_of
 
 _IN_CI = os.environ.get("CI") == "true"
 
@@ -42,9 +42,15 @@ def pytest_report_to_serializable() -> Generator[None, Any, Any]:
     return sendable((yield))
 
 
+@pytest.hookimpl(trylast=True)  # when groups are marked
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("loadgroup", default=False):
+        items[:] = in_order(items)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Let the names that a process of pytest-xdist sends carry the groups.
+    """Add the groups to the test ids that a process of pytest-xdist sends.
 
     It would do so itself (`--dist=loadgroup`), in a way that pytest 9.2 does not know any more.
     """
@@ -62,26 +68,15 @@ def _send_with_groups(send: Any, items: list[pytest.Item], name: str, **words: A
 
 
 def _with_group(item: pytest.Item) -> str:
-    marker = item.get_closest_marker("xdist_group")
-    return f"{item.nodeid}@{marker.args[0]}" if marker else item.nodeid
+    unit = unit_of(item)
+    return item.nodeid if unit == item.nodeid else f"{item.nodeid}@{unit}"
 
 
-@pytest.hookimpl(optionalhook=True)  # known where pytest-xdist is
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    if config.getvalue("dist") != "loadgroup":
-        return None
-    from xdist.scheduler import LoadGroupScheduling  # noqa: PLC0415  (only where it is in use)
-
-    made: Any = LoadGroupScheduling(config, log)
-    assign = made._assign_work_unit
-
-    def spark_first(node: Any) -> None:
-        if SPARK in made.workqueue:
-            made.workqueue.move_to_end(SPARK, last=False)
-        assign(node)
-
-    made._assign_work_unit = spark_first
-    return made
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Make pytest-xdist hand out groups in the order in which they were collected."""
+    if config.getoption("dist", default="no") == "loadgroup":
+        config.option.loadscopereorder = False
 
 
 def sendable(data: Any) -> Any:

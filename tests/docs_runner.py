@@ -16,9 +16,9 @@ text        illustrations.
 In expected output ``…`` stands for anything, on a line of its own for any lines; ``<ID>`` for a
 message id, the same wherever it is repeated on the page, in commands too. Blanks count as one.
 The address 127.0.0.1:6379 means the test's own server; for the brokers see `docs_brokers`. ``tambo
-serve`` and ``make run`` are started on free ports, compared once they are ready, and stopped. Other
-targets of make must exist and are not run; nor is what `NOT_RUN` names. Commands of `FOREIGN` tools
-are run where these are installed, which `make interop` sees to.
+serve``, ``tambo console`` and ``make run`` are started on free ports, compared once they are ready,
+and stopped. Other targets of make must exist and are not run; nor is what `NOT_RUN` names. Commands
+of `FOREIGN` tools are run where these are installed, which `make interop` sees to.
 
 Commands are processes. Where a page uses Spark, commands of ours are called in this process
 instead, on a session that runs already: a JVM for each would take minutes.
@@ -39,6 +39,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from click.testing import CliRunner
 
 from tambomq.cli.main import tambo
@@ -50,6 +51,7 @@ from tambomq.rsmq import Rsmq
 from tambomq.settings import load as settings
 from tambomq.store import aio, sync
 from tambomq.store import endpoint as connect
+from tambomq.store.server_url import PORT
 from tests import docs_brokers
 from tests.docs_blocks import Block, Untrue, blocks, copied, sessions
 from tests.docs_brokers import PageBrokers
@@ -64,6 +66,7 @@ NOT_RUN = {". .venv/bin/activate": "VENV := .venv"}
 FOREIGN = {"buf": ROOT / "tests/peers/buf/node_modules/.bin"}
 """Tools of others that pages show, and where `scripts/peers` puts them."""
 
+OWN_FILES = {"brokers", "examples", "output", "ready.json", ".local", ".cache"}
 _ADDRESS = re.compile(r"127\.0\.0\.1:\d{4,5}\b")
 _ID = re.compile(r"<(ID\d*)>")
 _PRINTED = re.compile(r"^ *print\(.*\)  # (.+)$", re.MULTILINE)
@@ -81,7 +84,8 @@ class Page:
 
     *in_process*: commands of ours are called in this process. The caller makes
     `tambomq.spark.session` return a session that is running. *alone*: each Python block has names
-    of its own, so it must work when it is copied without the others.
+    of its own. *empty*: each block begins with an empty directory and an empty server too, as for a
+    reader who copies it without the others.
     """
 
     def __init__(
@@ -92,6 +96,7 @@ class Page:
         *,
         in_process: bool = False,
         alone: bool = False,
+        empty: bool = False,
     ) -> None:
         self._name, self._home, self._in_process, self._alone = name, home, in_process, alone
         self._address = f"127.0.0.1:{server.port}"
@@ -108,8 +113,15 @@ class Page:
         self._server = server
         self._brokers: PageBrokers | None = None
         self._skipped = False
+        self._folder, self._empty = home, empty
+        self.left: set[str] = set()
+        """Keys without an expiry and files that a block of an *empty* page has left."""
+        self._open_home(home)
+
+    def _open_home(self, home: Path) -> None:
         home.mkdir(exist_ok=True)
         (home / "examples").symlink_to(ROOT / "examples")
+        self._home, self._env["HOME"] = home, str(home)
 
     def run(self, text: str) -> None:
         """Run all blocks of the page; raise `Untrue` for what does not happen."""
@@ -119,7 +131,24 @@ class Page:
                 self._brokers = stack.enter_context(docs_brokers.opened(self._server, at))
             stack.callback(self._close_clients)
             for block in blocks(text):
+                if self._empty:
+                    self._begin_anew(block)
                 self._run(block)
+                if self._empty:
+                    self._note_what_is_left()
+
+    def _begin_anew(self, block: Block) -> None:
+        """Forget what earlier blocks have left, here and on the server."""
+        self._close_clients()
+        self._ids, self._names = {}, {"__name__": "__page__"}
+        self._open_home(self._folder / f"line-{block.line}")
+        with redis.Redis.from_url(self._server.url) as admin:
+            admin.flushall()
+
+    def _note_what_is_left(self) -> None:
+        with redis.Redis.from_url(self._server.url) as client:
+            self.left |= {str(key) for key in client.scan_iter() if client.ttl(key) < 0}
+        self.left |= {each.name for each in self._home.iterdir()} - OWN_FILES
 
     def _close_clients(self) -> None:
         for value in self._names.values():
@@ -160,12 +189,13 @@ class Page:
             raise Untrue(f"{location}: exits {self._exit_code}")
 
     def _python(self, block: Block, location: str) -> None:
+        source = "\n" * (block.line - 1) + self._real(block.text)
+        printed = io.StringIO()
         if self._alone:
             self._close_clients()
             self._names = {"__name__": "__page__"}
-        source = "\n" * (block.line - 1) + self._real(block.text)
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
+        at = contextlib.chdir(self._home) if self._empty else contextlib.nullcontext()
+        with contextlib.redirect_stdout(printed), at:
             code = compile(source, self._name, "exec", dont_inherit=True)
             exec(code, self._names)
         expected = "".join(f"{line}\n" for line in _PRINTED.findall(block.text))
@@ -194,7 +224,7 @@ class Page:
             if NOT_RUN[command] not in (ROOT / "Makefile").read_text():
                 raise Untrue(f"{location}: the Makefile has no {NOT_RUN[command]}")
             words = []
-        if words[:2] == ["tambo", "serve"]:
+        if words[0:1] == ["tambo"] and words[1:2] in (["serve"], ["console"]):
             return self._serve(words)
         if self._in_process and _is_ours(words):
             return self._call(command, location)
@@ -249,11 +279,8 @@ class Page:
         ready, output = self._home / "ready.json", self._home / "output"
         words = [word.replace(SHOWN, self._address) for word in words]
         own = [] if "--redis-url" in words else ["--redis-port", "0"]
-        own += [
-            word
-            for component in ("gomq", "kqueue", "http")
-            for word in (f"--{component}-port", "0")
-        ]
+        listening = ("gomq", "kqueue", "http") if words[1] == "serve" else ("http",)
+        own += [word for component in listening for word in (f"--{component}-port", "0")]
         with output.open("w") as file:
             process = subprocess.Popen(
                 [*words, *own, "--ready-file", str(ready)],
@@ -267,7 +294,7 @@ class Page:
             printed = output.read_text().replace(self._address, SHOWN)
         finally:
             process.send_signal(signal.SIGINT)
-            self._exit_code = process.wait(20)
+            self._exit_code = process.wait(60)
         return _default_ports(printed.replace(str(self._home), "~"), words)
 
     def _compare(self, expected: str, actual: str, location: str) -> None:
@@ -309,7 +336,7 @@ def redirect(patch: pytest.MonkeyPatch, server: Server) -> None:
 
     def endpoint(url: str | connect.Endpoint, **options: Any) -> connect.Endpoint:
         found = connect.endpoint(url, **options)
-        default = found.path is None and ("127.0.0.1", connect.PORT) in found.nodes
+        default = found.path is None and ("127.0.0.1", PORT) in found.nodes
         return replace(found, nodes=(("127.0.0.1", server.port),)) if default else found
 
     patch.setattr(sync, "endpoint", endpoint)

@@ -56,9 +56,9 @@ class LeaseBench:
         return [(each.name, each.state, each.holder, each.claim, each.size) for each in found]
 
     def expire_lease(self, lease: str = "l") -> None:
-        """Let the lease expire, but not its messages' hiding."""
+        """Expire the lease, but not the visibility timeouts of its messages."""
         self.db.hset(self.ledger(lease), "until", 1)
 
     def expire_claim(self) -> None:
-        """Let the lease expire, and its claim: others may receive the messages."""
+        """Expire the lease and its claim: others may receive the messages."""
         self.db.hset(self.ledger(), mapping={"until": 1, "hidden_until": 1})

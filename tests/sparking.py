@@ -64,7 +64,7 @@ def _unless_new(options: tuple[str, ...]) -> tuple[str, ...]:
 
 @contextmanager
 def lent(spark: SparkSession) -> Iterator[SparkSession]:
-    """Let `tambomq.spark.session` return the session that runs already.
+    """Make `tambomq.spark.session` return the session that runs already.
 
     For programs that would start a JVM of their own and stop it. What they want of the JVM itself
     they do not get; settings and temporary views of theirs are gone when the block ends.
@@ -88,7 +88,7 @@ def lent(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 def _forget(spark: SparkSession, before: dict[str, str]) -> None:
-    """Let a session have the settings it had *before*, and no temporary views."""
+    """Restore the settings *before* of a session, and drop its temporary views."""
     for name, value in dict(spark.conf.getAll).items():
         if name not in before:
             spark.conf.unset(name)
@@ -101,7 +101,7 @@ def _forget(spark: SparkSession, before: dict[str, str]) -> None:
 
 @contextmanager
 def _patient() -> Iterator[None]:
-    """Let a query be started again where this machine was too busy for it.
+    """Start a query again if this machine was too busy for it.
 
     Spark gives the Python process of a stream ten seconds to come up, and no more.
     """
@@ -125,14 +125,14 @@ def _patient() -> Iterator[None]:
 
 
 def longer(items: list[pytest.Item], here: Path) -> None:
-    """Let each test below *here* last longer than others: any may be the one that starts Spark."""
+    """Give each test below *here* a longer time limit: any may be the one that starts Spark."""
     for item in items:
         if here in item.path.parents and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(_LAST_S))
 
 
 def _end_java() -> None:
-    """Let the JVM end, which Spark leaves to the end of the process."""
+    """End the JVM, which Spark leaves to the end of the process."""
     from pyspark import SparkContext  # noqa: PLC0415  (as above)
 
     gateway: Any = SparkContext._gateway

@@ -31,6 +31,18 @@ def test_alone() -> None: ...
 @pytest.mark.parametrize("n", [0, 1])
 def test_large(n: int) -> None: ...
 
+@pytest.mark.slow
+def test_slow() -> None: ...
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_long() -> None: ...
+
+@pytest.mark.jvm
+@pytest.mark.timeout(1800)
+@pytest.mark.xdist_group("beside-spark")
+def test_beside() -> None: ...
+
 @pytest.mark.xdist_group("spark")
 def test_spark() -> None: ...
 """
@@ -54,12 +66,13 @@ def test_a_test_that_writes_one_ends_no_run_in_several_processes(tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_the_group_with_spark_is_handed_out_first(tmp_path: Path) -> None:
+def test_groups_with_spark_and_what_may_last_longest_are_handed_out_first(tmp_path: Path) -> None:
     (tmp_path / "test_groups.py").write_text(GROUPS)
     run = pytest_in(tmp_path, "-n1", "--dist=loadgroup", "-vv", "-p", "tests.ci")
     assert run.returncode == 0, run.stdout
     ran = [line.rpartition("::")[2].strip() for line in run.stdout.splitlines() if "PASSED" in line]
-    assert ran == ["test_spark", "test_large[0]", "test_large[1]", "test_alone"]
+    long = ["test_spark", "test_beside", "test_long", "test_slow"]
+    assert ran == [*long, "test_large[0]", "test_large[1]", "test_alone"]
 
 
 @pytest.mark.slow

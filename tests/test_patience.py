@@ -11,7 +11,7 @@ import pytest
 from tambomq.chasqui import BlockingQueue, Queue, QueueEvents, Worker
 from tambomq.errors import InvalidValue, StoreUnavailable
 from tambomq.gomq import AsyncGomqClient, GomqClient
-from tambomq.rsmq import AsyncRsmq, Message, Rsmq, RsmqWorker
+from tambomq.rsmq import AsyncRsmq, Rsmq, RsmqWorker
 from tambomq.store.endpoint import (
     CONNECT_TIMEOUT_S,
     REPLY_TIMEOUT_S,
@@ -65,15 +65,9 @@ async def test_coroutines_wait_no_longer_than_their_retry_budget(
             await (client.add("n", 1) if name == "Queue" else client.list_queues())
 
 
-async def test_listeners_and_workers_wait_no_longer_than_their_retry_budget() -> None:
+async def test_listeners_wait_no_longer_than_their_retry_budget() -> None:
     with pytest.raises(StoreUnavailable):
         await QueueEvents("q", redis_url=NOWHERE, patience_s=0).open()
-    with pytest.raises(StoreUnavailable):
-        await RsmqWorker("q", _handle_message, url=NOWHERE, patience_s=0).run()
-
-
-async def _handle_message(_: Message) -> None:
-    pass
 
 
 @pytest.mark.parametrize("name", ["Queue", "BlockingQueue", "Rsmq", "AsyncRsmq"])
