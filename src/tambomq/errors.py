@@ -19,11 +19,12 @@ TamboError
 │   └── RemoteProtocolError    the peer broke it
 ├── QueueError                 a queue cannot do what was asked
 │   ├── QueueNotFound
+│   ├── MessageNotFound        no message or job of a queue has this id
 │   ├── QueueExists
 │   ├── MessageTooLong
 │   ├── QueueCorrupt           its keys do not hold a queue of this protocol
 │   ├── BatchIncomplete        part of a batch failed
-│   ├── QueueFull              it holds max_stream_len jobs
+│   ├── QueueFull              one of its bounds takes no more
 │   ├── JournalFull            its journal is full of unread entries
 │   ├── LimitReached           a consumer has the maximum number of peers or keys
 │   ├── QueueBusy              the operation would remove running jobs
@@ -35,10 +36,15 @@ TamboError
 │   ├── LeaseTaken             a live query holds the lease
 │   ├── LeaseLost              another query has taken over the lease
 │   └── EntriesLost            entries of a query were trimmed or taken by others
+├── ActionRefused              the console cannot do what was asked to a queue or message
+├── AccessError                who a caller is, or what it may do, forbids a call
+│   ├── NotAuthenticated       it has no valid token or certificate
+│   └── AccessDenied           its user does not have the right for this queue
 ├── BrokerError                a GOMQ or KqueueMsgQ server cannot do what was asked
 │   ├── BrokerUnavailable      it cannot be reached, or it went away
 │   └── BrokerRefused          it answers with a status that is not OK
 ├── ComponentFailed            a component of `tambo serve` cannot be started or kept running
+├── BackupError                a backup cannot be written, read or restored
 ├── LakeError                  the files of a lake cannot be read or written
 │   └── LakeConflict           another has changed the same files meanwhile
 └── StoreError                 Redis cannot do what was asked
@@ -46,7 +52,10 @@ TamboError
     │   ├── StoreReadOnly      it refuses writes for now; nothing was done
     │   └── ReplyLost          the connection broke; the operation may have been done
     ├── StoreFull              it is out of memory; nothing was done
+    │   └── AlarmRaised        memory, disk or a queue is nearly full; nothing was done
     ├── StoreRefused           the login failed, or an ACL forbids the operation
+    ├── NotDurable             it was done, but is not confirmed as durable in time
+    ├── DurabilityUnsupported  it cannot confirm what is durable; nothing was done
     ├── WrongType              a key holds a value of another type
     └── EmbeddedError          the bundled server cannot run
         ├── PortTaken
@@ -204,8 +213,9 @@ class NothingToSet(LocalProtocolError):
 
     code = "noAttributeSupplied"
 
-    def __init__(self) -> None:
-        super().__init__("give at least one of vt, delay and maxsize")
+    def __init__(self, *names: str) -> None:
+        *most, last = names or ("vt", "delay", "maxsize")
+        super().__init__(f"give at least one of {', '.join(most)} and {last}")
 
 
 class RemoteProtocolError(ProtocolError):
@@ -246,8 +256,48 @@ class StoreFull(StoreError):
     """Redis is out of memory; the operation was not done."""
 
 
+class AlarmRaised(StoreFull):
+    """An alarm stops producers: memory, disk or a queue is nearly full; nothing was stored.
+
+    Consumers go on. The alarm is cleared by itself once there is space again.
+    """
+
+
 class StoreRefused(StoreError):
     """The login failed, or an ACL forbids the operation."""
+
+
+class NotDurable(StoreError):
+    """The operation was done, but the server has not confirmed in time that it is durable.
+
+    It is in the server's memory, and lost only if the server fails before it is durable after all.
+    *acknowledged* of *wanted* copies are confirmed; *result* is what the operation would have
+    returned.
+    """
+
+    def __init__(
+        self,
+        level: str,
+        why: str,
+        *,
+        acknowledged: int = 0,
+        wanted: int = 1,
+        again: str = "sent again without an id, it is stored twice",
+    ) -> None:
+        super().__init__(
+            f"it is stored in memory, but not confirmed with durable={level!r}: {why}; {again}"
+        )
+        self.level, self.why = level, why
+        self.acknowledged, self.wanted = acknowledged, wanted
+        self.result: object = None
+
+
+class DurabilityUnsupported(StoreError):
+    """The server cannot confirm this level of durability; nothing was done."""
+
+    def __init__(self, level: str, why: str) -> None:
+        super().__init__(f"the server cannot confirm durable={level!r}: {why}")
+        self.level, self.why = level, why
 
 
 class WrongType(StoreError):
@@ -298,6 +348,15 @@ class QueueNotFound(QueueError):
         super().__init__(queue, f"queue {queue!r} does not exist")
 
 
+class MessageNotFound(QueueError):
+    """No message or job of a queue has this id, and nothing recorded says what became of it."""
+
+    def __init__(self, queue: str, id: str, why: str = "") -> None:
+        why = why or "it never had, or what it knew of it is gone; compare the id with a list"
+        super().__init__(queue, f"queue {queue!r} has no message {id!r}: {why}")
+        self.id = id
+
+
 class QueueExists(QueueError):
     """A queue already has this name."""
 
@@ -337,15 +396,26 @@ class BatchIncomplete(QueueError):
 
 
 class QueueFull(QueueError):
-    """A queue holds its maximum of jobs; nothing was added."""
+    """A queue takes no more because of a bound; nothing was added.
 
-    def __init__(self, queue: str, cap: int) -> None:
+    *bound* is its name, *cap* its value, and *held* what the queue holds of it.
+    """
+
+    def __init__(
+        self, queue: str, cap: int, *, bound: str = "max_stream_len", held: int | None = None
+    ) -> None:
+        held = cap if held is None else held
+        what, way_out = "jobs", 'lose the oldest with overflow="trim"'
+        if bound != "max_stream_len":
+            what = "bytes" if bound == "max_bytes" else "messages"
+            way_out = 'dead-letter the rest with overflow="dead-letter"'
+        of = "" if bound == "max_stream_len" else f" of {cap}"
         super().__init__(
             queue,
-            f"queue {queue!r} holds {cap} jobs and takes no more: let workers catch up, "
-            'raise max_stream_len, or lose the oldest with overflow="trim"',
+            f"queue {queue!r} holds {held}{of} {what} and takes no more: let workers catch up, "
+            f"raise {bound}, or {way_out}",
         )
-        self.cap = cap
+        self.cap, self.bound, self.held = cap, bound, held
 
 
 class JournalFull(QueueError):
@@ -477,6 +547,26 @@ class EntriesLost(QueueError):
 # ── brokers and servers ──────────────────────────────────────────────────────
 
 
+class ActionRefused(TamboError):
+    """The console cannot do this to a queue or message, or not any more."""
+
+
+class AccessError(TamboError):
+    """Who a caller is, or what it may do, forbids a call to one of our servers."""
+
+
+class NotAuthenticated(AccessError):
+    """A caller has no token or client certificate that is valid."""
+
+
+class AccessDenied(AccessError):
+    """The user of a caller does not have the right for a queue."""
+
+    def __init__(self, user: str, right: str, queue: str) -> None:
+        super().__init__(f"user {user} does not have the right to {right} for {queue}")
+        self.user, self.right, self.queue = user, right, queue
+
+
 class BrokerError(TamboError):
     """A GOMQ or KqueueMsgQ server cannot do what was asked."""
 
@@ -497,7 +587,11 @@ class BrokerRefused(BrokerError):
         self.call, self.status, self.details = call, status, details
 
 
-# ── the lake ─────────────────────────────────────────────────────────────────
+# ── files ─────────────────────────────────────────────────────────────────
+
+
+class BackupError(TamboError):
+    """A backup cannot be written, read or restored; what was there before still is."""
 
 
 class LakeError(TamboError):

@@ -33,7 +33,7 @@ def test_only_what_the_server_says_before_it_does_anything_is_repeated(code: str
     assert isinstance(translate(error), StoreUnavailable) == (code in TRANSIENT)
 
 
-def test_one_client_too_many_is_no_refusal_for_good() -> None:
+def test_a_server_with_too_many_clients_is_a_transient_error() -> None:
     error = hiredis.ReplyError("ERR max number of clients reached")
     assert is_transient(error)
     assert type(translate(error)) is StoreUnavailable
@@ -83,7 +83,7 @@ def test_a_full_memory_has_a_rule_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("why", REFUSALS)
-def test_a_server_that_takes_no_writes_is_read_only(
+def test_a_server_that_refuses_writes_is_read_only(
     private_server: Server, open_store: Open, why: Refusal
 ) -> None:
     store = open_store(private_server.url, patience_s=0)
