@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import threading
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -10,10 +12,13 @@ import pytest
 
 from tambomq import failures
 from tambomq.chasqui.keys import check_queue
+from tambomq.errors import UnrecoverableError
 from tambomq.failures import (
     MAX_TRACEBACK,
     FailureLog,
+    from_elsewhere,
     headline,
+    of_thread,
     text_of,
     traceback_of,
     type_of,
@@ -60,7 +65,7 @@ def test_a_key_error_is_described_with_its_type() -> None:
     assert headline(type_of(error), text_of(error)) == "KeyError: 'to'"
 
 
-def test_a_type_has_its_module_unless_that_says_nothing() -> None:
+def test_a_type_has_its_module_unless_it_is_a_builtin() -> None:
     assert type_of(Mute()) == f"{__name__}.Mute"
     assert type_of(raised(lambda: check_queue(""))) == "tambomq.errors.InvalidFormat"
     assert headline(type_of(ValueError()), text_of(ValueError())) == "ValueError"
@@ -79,6 +84,64 @@ def test_a_traceback_begins_in_the_handler_and_ends_where_it_ends() -> None:
     # As if a worker of ours had called `check_queue`, which is ours as well: nothing is left out.
     error.__traceback__ = error.__traceback__.tb_next.tb_next  # type: ignore[union-attr]
     assert "in check_queue" in traceback_of(error)
+
+
+def refuse() -> None:
+    raise UnrecoverableError("unknown job 'x'")
+
+
+def test_what_a_worker_decided_itself_has_no_traceback(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = raised(refuse)
+    assert "in refuse" in traceback_of(error)
+    # As if this file was one of the worker's.
+    monkeypatch.setattr(failures, "_NOT_THE_HANDLER", (__file__,))
+    assert traceback_of(error) == ""
+    FailureLog(log, "job", "mails", Later()).failed("j1", 1, error)
+    assert caplog.records[0].exc_info is None
+    # Others may be faults of ours.
+    assert "in no_key" in traceback_of(raised(no_key))
+
+
+def test_an_error_of_another_process_has_the_traceback_of_that_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    error = raised(no_key)
+    error.add_note("In its process:\nTraceback of it")
+    monkeypatch.setattr(failures, "_NOT_THE_HANDLER", (__file__,))
+    assert traceback_of(error) == "KeyError: 'to'\nIn its process:\nTraceback of it"
+
+
+@pytest.mark.parametrize("error", [StopIteration(), KeyboardInterrupt(), GeneratorExit()])
+def test_what_would_end_the_loop_is_wrapped(error: BaseException) -> None:
+    wrapped = from_elsewhere(error)
+    assert str(wrapped) == f"the handler raised {type(error).__name__}"
+    assert wrapped.__cause__ is error
+    assert from_elsewhere(wrapped) is wrapped
+
+
+def test_the_place_of_a_thread_is_below_a_call_of_it() -> None:
+    begun, release = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        begun.set()
+        release.wait(60)
+
+    def call() -> None:
+        wait()
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    begun.wait(60)
+    assert thread.ident is not None
+    found = of_thread(thread.ident, call.__code__)
+    names = [frame.f_code.co_name for frame, _ in traceback.walk_tb(found)]
+    assert names[0] == "wait"
+    assert of_thread(thread.ident, deep.__code__) is None
+    release.set()
+    thread.join()
+    assert of_thread(thread.ident, call.__code__) is None
 
 
 def deep(levels: int) -> None:
@@ -153,7 +216,7 @@ def test_unreported_repeats_are_logged_at_the_end(caplog: pytest.LogCaptureFixtu
     failure_log.failed("a", 1, raised(no_key))
     failure_log.failed("b", 1, raised(no_key))
     failure_log.flush()
-    assert "failed 1 more times" in caplog.text
+    assert "failed 1 more time," in caplog.text
     assert later.cancelled == 1
     failure_log.failed("c", 1, raised(no_key))
     assert len(later.calls) == 2

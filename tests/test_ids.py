@@ -115,7 +115,7 @@ def test_xids_of_one_maker_count_and_sort_in_the_order_of_their_making() -> None
     assert len({unpacked(each)[4:9] for each in drawn}) == 1
 
 
-def test_the_count_begins_anew_after_its_last_number() -> None:
+def test_the_counter_wraps_to_0_after_its_maximum() -> None:
     xids = Xids()
     xids._count = 2**24 - 2
     one, two = xids.next(0), xids.next(0)
@@ -169,7 +169,7 @@ def test_a_copy_draws_names_of_its_own() -> None:
         assert not mine & theirs
 
 
-def test_unique_names_are_no_other_s_and_all_from_the_alphabet() -> None:
+def test_unique_names_differ_and_use_only_the_alphabet() -> None:
     drawn = [unique() for _ in range(10_000)]
     assert len(set(drawn)) == 10_000
     assert set("".join(drawn)) <= ALPHABET

@@ -38,6 +38,7 @@ def lines(level: str, style: str) -> io.StringIO:
         ("rediss://:p@s/w@h", "rediss://:***@h"),
         ("unix://:pw@/run/s.sock?db=1", "unix://:***@/run/s.sock?db=1"),
         ("redis://h?db=1&password=pw&x=2", "redis://h?db=1&password=***&x=2"),
+        ("redis+sentinel://h/m?sentinel_password=pw", "redis+sentinel://h/m?sentinel_password=***"),
         (
             "cannot reach redis://:a@x and redis://:b@y",
             "cannot reach redis://:***@x and redis://:***@y",

@@ -1,4 +1,4 @@
-"""Untrusted text on a log line, and addresses."""
+"""Untrusted text on a log line, addresses, and sizes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import tambomq
-from tambomq.text import format_address, spelled_out
+from tambomq.text import format_address, in_units, spelled_out
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from tambomq.text import format_address, spelled_out
         ("lone \udcff", "lone \\udcff"),
     ],
 )
-def test_what_cannot_be_printed_is_spelled_out(text: str, shown: str) -> None:
+def test_characters_that_cannot_be_printed_are_escaped(text: str, shown: str) -> None:
     assert spelled_out(text) == shown
 
 
@@ -37,3 +37,8 @@ def test_no_other_module_puts_an_address_in_brackets() -> None:
     source, brackets = Path(tambomq.__file__).parent, re.compile(r'f"[^"]*\[\{[\w.]*host\}\]')
     formatting = [path.name for path in source.rglob("*.py") if brackets.search(path.read_text())]
     assert formatting == ["text.py"]
+
+
+@pytest.mark.parametrize(("size", "text"), [(0, "0 B"), (1536, "1.5 KiB"), (1 << 41, "2.0 TiB")])
+def test_sizes_have_units(size: int, text: str) -> None:
+    assert in_units(size) == text

@@ -10,6 +10,10 @@ import random
 import time
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import Final
+
+LONGEST_DELAY_S: Final = 2.0
+"""Between two retries, unless the caller says otherwise."""
 
 
 class Deadline:
@@ -31,7 +35,7 @@ class Deadline:
         return time.monotonic() >= self._at
 
 
-def backoff_delays(first_s: float = 0.02, longest_s: float = 2.0) -> Iterator[float]:
+def backoff_delays(first_s: float = 0.02, longest_s: float = LONGEST_DELAY_S) -> Iterator[float]:
     """Yield exponential backoff delays in seconds, each between half and all of its limit.
 
     The limit doubles up to *longest_s*. The jitter keeps a thousand clients that lost the same
@@ -48,8 +52,9 @@ class RetryBudget:
 
     __slots__ = ("_deadline", "_delays")
 
-    def __init__(self, total_s: float) -> None:
-        self._deadline, self._delays = Deadline(total_s), backoff_delays()
+    def __init__(self, total_s: float, longest_s: float = LONGEST_DELAY_S) -> None:
+        """Wait up to *longest_s* before each retry."""
+        self._deadline, self._delays = Deadline(total_s), backoff_delays(longest_s=longest_s)
 
     @property
     def is_exhausted(self) -> bool:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from tambomq.errors import JobProcessDied, JobTimedOut, Reject
 
 if TYPE_CHECKING:
     import logging
@@ -25,6 +28,7 @@ _NOT_THE_HANDLER: Final = (
     str(Path(__file__).parent) + "/",
     str(Path(types.__file__).parent / "concurrent" / "futures") + "/",
 )
+_DECISIONS: Final = (Reject, JobTimedOut, JobProcessDied)
 # A script of RSMQ's journal contains it too.
 _SEPARATOR: Final = "\n--- traceback ---\n"
 _UNNAMED: Final = ("builtins", "__main__")
@@ -62,12 +66,18 @@ def without_traceback(text: str) -> tuple[str, str | None]:
 
 
 def traceback_of(error: BaseException) -> str:
-    """Return the traceback from the handler on, with its causes; at most `MAX_TRACEBACK` long."""
+    """Return the traceback from the handler on, with its causes; at most `MAX_TRACEBACK` long.
+
+    Empty for what a worker has decided by itself: its text says it all.
+    """
     import traceback  # noqa: PLC0415  (slow to import, and most processes never need it)
 
+    frames = from_handler(error)
+    if not _has_more_than_text(error, frames):
+        return ""
     try:
         described = traceback.TracebackException(
-            type(error), error, from_handler(error.__traceback__), limit=-MAX_FRAMES, compact=True
+            type(error), error, frames, limit=-MAX_FRAMES, compact=True
         )
         text = "".join(described.format()).rstrip("\n")
     except Exception:  # noqa: BLE001  (somebody else's exception, with properties of its own)
@@ -78,12 +88,49 @@ def traceback_of(error: BaseException) -> str:
     return f"{text[:half]}\n  […]\n{text[-half:]}"
 
 
-def from_handler(found: TracebackType | None) -> TracebackType | None:
-    """Return *found* without our own frames at its head; all of it if there are no others."""
-    frame = found
+def from_handler(error: BaseException) -> TracebackType | None:
+    """Return the traceback of *error* without our own frames at its head.
+
+    All of it if there are no others, unless they say nothing: the worker has decided it, or it was
+    raised in another process, whose traceback is in its notes.
+    """
+    frame = error.__traceback__
     while frame is not None and frame.tb_frame.f_code.co_filename.startswith(_NOT_THE_HANDLER):
         frame = frame.tb_next
-    return frame or found
+    if frame is None and not (isinstance(error, _DECISIONS) or _notes(error)):
+        return error.__traceback__
+    return frame
+
+
+def of_thread(thread: int, until: types.CodeType) -> TracebackType | None:
+    """Return where the thread with the identifier *thread* is now, below its call of *until*."""
+    frame, found = sys._current_frames().get(thread), None  # noqa: SLF001  (documented as public)
+    while frame is not None and frame.f_code is not until:
+        found = TracebackType(found, frame, frame.f_lasti, frame.f_lineno)
+        frame = frame.f_back
+    # It has never called it, or has returned meanwhile.
+    return None if frame is None else found
+
+
+def _notes(error: BaseException) -> Sequence[str]:
+    return getattr(error, "__notes__", ())
+
+
+def _has_more_than_text(error: BaseException, frames: TracebackType | None) -> bool:
+    return bool(frames or error.__cause__ or _notes(error))
+
+
+def from_elsewhere(error: BaseException) -> BaseException:
+    """Return *error*, of a handler in a thread or process, in a form that a loop can raise.
+
+    A future cannot carry StopIteration, and the other two would end the loop. None is a Ctrl-C:
+    that reaches the main thread alone.
+    """
+    if not isinstance(error, StopIteration | KeyboardInterrupt | GeneratorExit):
+        return error
+    wrapped = RuntimeError(f"the handler raised {headline(type_of(error), text_of(error))}")
+    wrapped.__cause__ = error
+    return wrapped
 
 
 class Timer(Protocol):
@@ -128,11 +175,12 @@ class FailureLog:
             self.flush()
             del self._repeats[next(iter(self._repeats))]
         self._repeats[kind] = 0
-        frames = from_handler(error.__traceback__)
+        frames = from_handler(error)
+        shown = (type(error), error, frames) if _has_more_than_text(error, frames) else None
         self._log.warning(
             "%s %r of queue %r failed in run %d: %s",
             *(self._what, id, self._queue, run, description),
-            exc_info=(type(error), error, frames),
+            exc_info=shown,
             extra={"queue": self._queue, self._field: id, "attempt": run},
         )
 
@@ -145,8 +193,9 @@ class FailureLog:
             count = self._repeats[kind]
             self._repeats[kind] = 0
             self._log.warning(
-                "queue %r: failed %d more times, the last of them %s %r: %s",
-                *(self._queue, count, self._what, id, description),
+                "queue %r: failed %d more %s, the last of them %s %r: %s",
+                *(self._queue, count, "time" if count == 1 else "times"),
+                *(self._what, id, description),
                 extra={"queue": self._queue, self._field: id, "count": count},
             )
         self._last.clear()

@@ -21,7 +21,7 @@ from tambomq.text import spelled_out
 _ROOT: Final = "tambomq"
 # Greedy up to the last @ of the word: a password with an @ or a / in it is still a password.
 _PASSWORD: Final = re.compile(r"(://[^\s:/@]*:)\S*@")
-_IN_QUERY: Final = re.compile(r"([?&](?:password|token)=)[^&\s]*", re.IGNORECASE)
+_IN_QUERY: Final = re.compile(r"([?&](?:\w*password|token)=)[^&\s]*", re.IGNORECASE)
 _INDENT: Final = "  | "
 _DELETE: Final = 0x7F
 # Attributes that every record has. All others are fields from `extra`.

@@ -16,3 +16,12 @@ def spelled_out(text: str) -> str:
 def format_address(host: str, port: int) -> str:
     """Return ``host:port``, with an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def in_units(size: float) -> str:
+    """Return a size in bytes as people read it: ``1.5 GiB``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size) < 1024:  # noqa: PLR2004  (what these units are made of)
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
