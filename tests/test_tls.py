@@ -30,8 +30,8 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
 def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> bytes:
     """The bytes that the client receives from the server; raises the error of either."""
     near, far = socket.socketpair()
-    near.settimeout(10)
-    far.settimeout(10)
+    near.settimeout(60)
+    far.settimeout(60)
     with ThreadPoolExecutor(1) as other, near, far:
         answering = other.submit(_answer, server, far)
         try:

@@ -15,12 +15,18 @@ class Recorder:
     def __init__(self, *, fails: bool = False) -> None:
         self.fails = fails
         self.started: list[tuple[str, str, str, int]] = []
+        self.handled: list[tuple[str, str]] = []
         self.ended: list[RunRecord] = []
 
     def run_started(self, queue: str, id: str, name: str, attempt: int) -> None:
         self.started.append((queue, id, name, attempt))
         if self.fails:
             raise ValueError("start")
+
+    def handler_ended(self, queue: str, id: str) -> None:
+        self.handled.append((queue, id))
+        if self.fails:
+            raise ValueError("handled")
 
     def run_ended(self, record: RunRecord) -> None:
         self.ended.append(record)
@@ -38,7 +44,8 @@ def test_a_run_is_reported_whether_the_observer_fails_or_not(
     assert recorder.started == [("q", "a", "", 2)]
     (record,) = recorder.ended
     assert (record.outcome, record.error, record.waited_ms) == ("dead", "KeyError: 1", 7)
-    assert len(caplog.records) == (2 if fails else 0)
+    assert recorder.handled == [("q", "a")]
+    assert len(caplog.records) == (3 if fails else 0)
 
 
 def test_without_an_observer_nothing_is_reported() -> None:

@@ -160,11 +160,7 @@ class ProcessHeartbeat:
         renewal = Renewal(self._lease, self._held, self._lost)
         began = time.monotonic()
         while self._ended() and not self._closed.is_set():
-            log.warning(
-                "the heartbeat process of queue %r ended; starting another",
-                self._lease.queue,
-                extra={"queue": self._lease.queue},
-            )
+            self._warn("the heartbeat process of queue %r ended; starting another")
             renewal.renew()
             if time.monotonic() - began > self._lease.every_s:
                 wait = backoff_delays(longest_s=max(0.02, self._lease.every_s / 2))
@@ -191,11 +187,13 @@ class ProcessHeartbeat:
                 self._start()
             except OSError as error:
                 # No memory, or too many processes. The old one has ended, so it is tried again.
-                log.warning(
-                    "cannot start the heartbeat process of queue %r: %s",
-                    *(self._lease.queue, error),
-                    extra={"queue": self._lease.queue},
-                )
+                self._warn("cannot start the heartbeat process of queue %r: %s", error)
+
+    def _warn(self, text: str, *args: object) -> None:
+        """Log; drop what a log handler of the user raises, so that the leases are renewed."""
+        queue = self._lease.queue
+        with suppress(Exception):
+            log.warning(text, queue, *args, extra={"queue": queue})
 
     def _start_reader(
         self, pipe: IO[bytes] | None, on_lost: OnLost | None

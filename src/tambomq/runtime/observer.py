@@ -15,9 +15,10 @@ import msgspec
 
 log = logging.getLogger(__name__)
 
-RunOutcome: TypeAlias = Literal["completed", "retried", "dead", "cancelled", "returned"]
-"""What a worker decided after a run: ``dead`` is a dead letter, ``returned`` means that the worker
-ended first and gave the job back."""
+RunOutcome: TypeAlias = Literal["completed", "retried", "dead", "cancelled", "returned", "lost"]
+"""What became of a run: ``dead`` is a dead letter, ``returned`` means that the worker ended first
+and gave the job back, ``lost`` that Redis did not take the outcome: another worker had claimed the
+job, or it was deleted, or the worker ended while the server was unreachable."""
 
 RunEnd: TypeAlias = Callable[[RunOutcome, str], None]
 """Takes the outcome of a run and what its handler raised, or ''."""
@@ -44,14 +45,17 @@ class RunRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 class RunObserver(Protocol):
-    """What a worker tells about its runs. For each `run_started` there is one `run_ended`.
+    """What a worker tells about its runs: for each `run_started` the other two, once each.
 
-    `run_ended` is called when the handler has ended, before Redis has taken the outcome: of a job
-    that another worker has claimed meanwhile, the outcome is not recorded there.
+    ChasquiMQ: `run_ended` is called when Redis has taken the outcome, so that it says what Redis
+    has decided. RSMQ: when the handler has ended, and never with ``lost``.
     """
 
     def run_started(self, queue: str, id: str, name: str, attempt: int) -> None:
         """Note that a handler is about to be called."""
+
+    def handler_ended(self, queue: str, id: str) -> None:
+        """Note that it has returned or raised; what becomes of the job is not decided yet."""
 
     def run_ended(self, record: RunRecord) -> None:
         """Note how a run ended."""
@@ -67,6 +71,13 @@ class GuardedObserver:
         """Note that a handler is about to be called."""
         try:
             self._observer.run_started(queue, id, name, attempt)
+        except Exception:
+            log.exception("the observer of queue %r failed", queue, extra={"queue": queue})
+
+    def handler_ended(self, queue: str, id: str) -> None:
+        """Note that it has returned or raised."""
+        try:
+            self._observer.handler_ended(queue, id)
         except Exception:
             log.exception("the observer of queue %r failed", queue, extra={"queue": queue})
 
@@ -96,6 +107,7 @@ def begin_run(
     def end(outcome: RunOutcome, error: str) -> None:
         took_us = (perf_counter_ns() - started_ns) // 1000
         record = RunRecord(queue, id, "", attempt, outcome, waited_ms, took_us, error)
+        observer.handler_ended(queue, id)
         observer.run_ended(record)
 
     return end

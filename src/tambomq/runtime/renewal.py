@@ -63,13 +63,14 @@ class Renewal:
         try:
             lost_ids = self._store.follow(self._lease.renew(held))
         except Exception as error:
-            # Includes whatever a credential provider raises: the heartbeat must go on.
-            log.warning(
-                "cannot renew %d leases of queue %r: %s",
-                *(len(held), self._lease.queue, error),
-                exc_info=not isinstance(error, TamboError),
-                extra={"queue": self._lease.queue, "count": len(held)},
-            )
+            # Includes errors that nobody expects, and those of a log handler: it must go on.
+            with suppress(Exception):
+                log.warning(
+                    "cannot renew %d leases of queue %r: %s",
+                    *(len(held), self._lease.queue, error),
+                    exc_info=not isinstance(error, TamboError),
+                    extra={"queue": self._lease.queue, "count": len(held)},
+                )
             return
         if lost := drop(self._held, {id: held[id] for id in lost_ids}):
             self._report_lost(lost)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tambomq.work.supervisor.systemd import READY, SystemdNotifier
+from tambomq.runtime.systemd import READY, SystemdNotifier
 
 
 def test_systemd_gets_a_datagram(tmp_path: Path) -> None:

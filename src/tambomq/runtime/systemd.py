@@ -5,6 +5,7 @@ Without the variable nothing is sent. What the words mean: sd_notify(3), ``Type=
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from collections.abc import MutableMapping
@@ -18,6 +19,7 @@ WATCHDOG: Final = "WATCHDOG=1"
 _SOCKET: Final = "NOTIFY_SOCKET"
 _USEC: Final = "WATCHDOG_USEC"
 _PID: Final = "WATCHDOG_PID"
+_LONG_S: Final = 3600.0
 
 
 class SystemdNotifier:
@@ -42,3 +44,10 @@ class SystemdNotifier:
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.settimeout(0)
             sender.sendto("\n".join(lines).encode(), address)
+
+    async def feed_watchdog(self) -> None:
+        """Say three times in its time that this event loop runs; for ever, also without one."""
+        while True:
+            if self.watchdog_s:
+                self.notify(WATCHDOG)
+            await asyncio.sleep(self.watchdog_s / 3 or _LONG_S)
