@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from typing import Any
 
 import pytest
@@ -11,10 +10,12 @@ import redis
 from tambomq.errors import StoreError, StoreUnavailable
 from tambomq.rsmq import AsyncRsmq, Rsmq
 from tambomq.store.call import Call
+from tambomq.store.primary.slot_map import SlotMap
 from tambomq.store.roundtrip import slot_of
 from tambomq.store.sync import Store
 from tests.servers import eventually
 from tests.servers.cluster import Cluster
+from tests.servers.ports import free_port
 from tests.store.conftest import Open
 from tests.store.twins import AnyStore, get, incr
 
@@ -32,9 +33,7 @@ def put(key: str, value: str) -> Call[Any]:
 
 @pytest.fixture
 def closed_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port: int = closed.getsockname()[1]
-    return port
+    return free_port()
 
 
 def test_one_node_is_enough_to_find_all(cluster: Cluster, open_store: Open) -> None:
@@ -111,7 +110,7 @@ def test_a_node_that_went_down_is_removed_from_the_slot_map(
     store = open_store(cluster.nodes[0].url)
     key = key_on(cluster, 1)
     inner: Any = getattr(store, "store", store)
-    inner._slot_map[slot_of(key)] = ("127.0.0.1", closed_port)
+    inner._slot_map = SlotMap().with_moved({slot_of(key): ("127.0.0.1", closed_port)})
     assert store.run(incr(key)) == 1
     assert inner._slot_map[slot_of(key)] == ("127.0.0.1", cluster.nodes[1].port)
 
@@ -121,7 +120,18 @@ def test_a_first_node_that_goes_down_later_is_not_missed(
 ) -> None:
     store: AnyStore = open_store(f"redis://127.0.0.1:{closed_port}", patience_s=0)
     inner: Any = getattr(store, "store", store)
-    inner._slot_map[0] = ("127.0.0.1", cluster.nodes[2].port)
+    inner._slot_map = SlotMap().with_moved({0: ("127.0.0.1", cluster.nodes[2].port)})
+    assert store.run(incr(key_on(cluster, 1))) == 1
+
+
+def test_a_node_that_lost_all_its_slots_is_asked_again_if_no_other_answers(
+    cluster: Cluster, open_store: Open, closed_port: int
+) -> None:
+    store: AnyStore = open_store(f"redis://127.0.0.1:{closed_port}", patience_s=0)
+    inner: Any = getattr(store, "store", store)
+    node = ("127.0.0.1", cluster.nodes[2].port)
+    inner._slot_map = SlotMap().with_moved({0: node}).without(node)
+    assert inner.is_cluster
     assert store.run(incr(key_on(cluster, 1))) == 1
 
 
@@ -183,11 +193,11 @@ def carry(cluster: Cluster, key: str, *, old: int, new: int) -> None:
 
 
 def settle(cluster: Cluster, key: str, home: int) -> None:
+    # Else what the old home says until it is asked wins, and the new one believes it for ever.
+    cluster.ask(home, "CLUSTER", "BUMPEPOCH")
     # The new home first, so that there is always one.
     for node in sorted(range(3), key=lambda node: node != home):
         cluster.ask(node, "CLUSTER", "SETSLOT", slot_of(key), "NODE", cluster.id(home))
-    # Else what another node said before, and comes late, may win.
-    cluster.ask(home, "CLUSTER", "BUMPEPOCH")
     # If news of that epoch came while the slot moves again, it would end that move.
     for node in range(3):
         eventually(lambda node=node: is_known_at(cluster, node, key, home))  # type: ignore[misc]

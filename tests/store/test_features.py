@@ -84,7 +84,7 @@ def test_a_server_that_does_not_let_us_ask_has_nothing() -> None:
     assert answered(refusal, refusal) == Features()
 
 
-def test_a_server_that_is_away_has_said_nothing() -> None:
+def test_an_unreachable_server_raises_instead_of_having_no_features() -> None:
     with pytest.raises(StoreUnavailable):
         answered(StoreUnavailable("gone"), StoreUnavailable("gone"))
 

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import inspect
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import starmap
 from typing import Any, TypeAlias
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import quote
 
-from tambomq.errors import InvalidValue, SettingsError
+from tambomq.errors import InvalidValue, SettingsError, StoreUnavailable, TamboError
+from tambomq.store import server_url
 from tambomq.store.call import Arg
 from tambomq.store.local_login import local_login
+from tambomq.store.primary import sentinels
+from tambomq.store.primary.sentinels import Sentinels
 from tambomq.store.roundtrip import Address
+from tambomq.store.server_url import PORT, ServerUrl
 from tambomq.text import format_address
 
 URL = "redis://127.0.0.1:6379"
-PORT = 6379
 CONNECT_TIMEOUT_S = 5.0
 REPLY_TIMEOUT_S = 30.0
 PATIENCE_S = 10.0
@@ -67,7 +71,8 @@ class Tls:
 class Endpoint:
     """A server, or the seed nodes of a cluster, with login and timeouts.
 
-    Of several *nodes* the first primary is used; see `tambomq.store.choice`.
+    Of several *nodes* the first primary is used. With *sentinels* there are no nodes: the primary
+    that they name is used. See `tambomq.store.primary`.
     """
 
     nodes: tuple[Address, ...] = (("127.0.0.1", PORT),)
@@ -78,6 +83,7 @@ class Endpoint:
     password: str = field(default="", repr=False)
     tls: Tls | None = None
     credentials: Credentials | None = field(default=None, repr=False)
+    sentinels: Sentinels | None = None
     connect_timeout_s: float = CONNECT_TIMEOUT_S
     reply_timeout_s: float = REPLY_TIMEOUT_S
 
@@ -86,7 +92,20 @@ class Endpoint:
         if self.path:
             return f"unix://{self.path}"
         scheme = "rediss" if self.tls else "redis"
+        if self.sentinels:
+            return f"{scheme}+sentinel://{self.sentinels}/{quote(self.sentinels.name)}/{self.db}"
         return f"{scheme}://{','.join(starmap(format_address, self.nodes))}/{self.db}"
+
+    def of_sentinel(self, watchers: Sentinels, node: Address) -> Endpoint:
+        """Return the endpoint of one of the sentinels *watchers*, with their login."""
+        return Endpoint(
+            nodes=(node,),
+            user=watchers.user,
+            password=watchers.password,
+            tls=watchers.tls,
+            connect_timeout_s=min(self.connect_timeout_s, sentinels.ANSWER_WITHIN_S),
+            reply_timeout_s=min(self.reply_timeout_s, sentinels.ANSWER_WITHIN_S),
+        )
 
     def with_timeout(self, timeout_s: float) -> Endpoint:
         """Return the same server with timeouts of at most *timeout_s*.
@@ -122,15 +141,17 @@ class Endpoint:
         """
         if self.credentials is None:
             return self.user, self.password
-        answer = self.credentials()
-        return _finished(answer) if inspect.isawaitable(answer) else answer
+        with _provider_errors():
+            answer = self.credentials()
+            return _finished(answer) if inspect.isawaitable(answer) else answer
 
     async def login_async(self) -> Login:
         """Return user and password, from a coroutine."""
         if self.credentials is None:
             return self.user, self.password
-        answer = self.credentials()
-        return await answer if inspect.isawaitable(answer) else answer
+        with _provider_errors():
+            answer = self.credentials()
+            return await answer if inspect.isawaitable(answer) else answer
 
     def handshake_commands(self, login: Login, peer: Sequence[Any]) -> list[tuple[Arg, ...]]:
         """Return the first commands on a connection to the address *peer*.
@@ -146,7 +167,7 @@ class Endpoint:
         if self.db:
             commands.append(("SELECT", self.db))
         commands.append(("CLIENT", "SETNAME", "tambomq"))
-        if len(self.nodes) > 1:
+        if len(self.nodes) > 1 or self.sentinels:
             # HELLO reports the role. ROLE would too, but ACLs may forbid it.
             commands.append(("HELLO",))
         return commands
@@ -157,6 +178,18 @@ def is_replica(greeted: Sequence[Any]) -> bool:
     hello = next((reply for reply in greeted if isinstance(reply, list)), [])
     facts = dict(zip(hello[::2], hello[1::2], strict=False))
     return facts.get(b"role") in (b"replica", b"slave")
+
+
+@contextmanager
+def _provider_errors() -> Iterator[None]:
+    """Raise what a credential provider raises as `StoreUnavailable`: it is asked again."""
+    try:
+        yield
+    except TamboError:
+        raise
+    except Exception as error:
+        text = f"the credential provider failed: {type(error).__name__}: {error}"
+        raise StoreUnavailable(text) from error
 
 
 def _finished(answer: Awaitable[Login]) -> Login:
@@ -181,87 +214,53 @@ def endpoint(
 
     ``redis://[user:password@]host[:port][,host:port…][/db]``, the same with
     ``rediss`` for TLS (options ``ca``, ``cert``, ``key`` are paths, ``verify=no``
-    accepts any certificate), ``unix://[user:password@]/path?db=0``.
+    accepts any certificate), ``unix://[user:password@]/path?db=0``, and
+    ``redis+sentinel://[user:password@]host[:port][,host:port…]/name[/db]`` or
+    ``rediss+sentinel`` for the primary that sentinels know by that name. The login is that of the
+    primary; ``sentinel_user`` and ``sentinel_password`` are for the sentinels. With TLS they use
+    it too, unless ``sentinel_tls=no``; ``sentinel_ca`` and so on replace ``ca`` and so on.
     """
     if isinstance(url, Endpoint):
         return replace(url, tls=tls or url.tls, credentials=credentials or url.credentials)
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        # The text of the ValueError may quote the password.
-        raise SettingsError(f"{_shown(url)} is not a URL") from None
-    if parts.scheme not in ("redis", "rediss", "unix"):
-        raise SettingsError(
-            f"{_shown(url)}: a server URL begins with redis://, rediss:// or unix://"
-        )
-    if tls and parts.scheme != "rediss":
-        raise SettingsError(f"{_shown(url)}: TLS needs a URL that begins with rediss://")
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    found = _unix(parts, options) if parts.scheme == "unix" else _network(parts, options, tls)
-    if options:
-        raise SettingsError(f"{found}: unknown option {', '.join(sorted(options))}")
-    return replace(
-        found,
-        user=unquote(parts.username or ""),
-        password=unquote(parts.password or ""),
+    parts = server_url.parse(url)
+    if tls and not parts.is_tls:
+        schemes = "rediss:// or rediss+sentinel://"
+        raise SettingsError(f"{parts.shown}: TLS needs a URL that begins with {schemes}")
+    tls = (tls or _tls(parts)) if parts.is_tls else None
+    found = Endpoint(
+        nodes=parts.nodes if parts.name is None else (),
+        path=parts.path,
+        db=parts.db,
+        user=parts.user,
+        password=parts.password,
+        tls=tls,
         credentials=credentials,
     )
+    if parts.name is not None:
+        watchers = _sentinels(parts, parts.name, tls)
+        found = replace(found, sentinels=watchers, connect_timeout_s=sentinels.ANSWER_WITHIN_S)
+    if parts.options:
+        raise SettingsError(f"{found}: unknown option {', '.join(sorted(parts.options))}")
+    return found
 
 
-def _unix(parts: SplitResult, options: dict[str, str]) -> Endpoint:
-    if parts.netloc.rpartition("@")[2] or not parts.path:
-        raise SettingsError("a unix:// URL has three slashes and a path: unix:///run/redis.sock")
-    return Endpoint(path=unquote(parts.path), db=_number("db", options.pop("db", "0")))
-
-
-def _network(parts: SplitResult, options: dict[str, str], tls: Tls | None) -> Endpoint:
-    if "@" in parts.path + parts.query + parts.fragment:
-        raise SettingsError("in the password of a server URL, write / as %2F, ? as %3F, # as %23")
-    db = options.pop("db", "") or "0"
-    return Endpoint(
-        nodes=_nodes(parts),
-        db=_number("db", parts.path.strip("/") or db),
-        tls=(tls or _tls(options)) if parts.scheme == "rediss" else None,
+def _sentinels(parts: ServerUrl, name: str, tls: Tls | None) -> Sentinels:
+    with_tls = parts.switch("sentinel_tls", default=tls is not None)
+    return Sentinels(
+        parts.nodes,
+        name,
+        parts.options.pop("sentinel_user", ""),
+        parts.options.pop("sentinel_password", ""),
+        _tls(parts, "sentinel_", tls) if with_tls else None,
     )
 
 
-def _tls(options: dict[str, str]) -> Tls:
-    verify = options.pop("verify", "yes")
-    if verify not in ("yes", "no"):
-        raise SettingsError(f"verify in a server URL is yes or no, not {verify!r}")
+def _tls(parts: ServerUrl, prefix: str = "", tls: Tls | None = None) -> Tls:
+    """Take the TLS options that begin with *prefix*; those that are missing are as in *tls*."""
+    tls = tls or Tls()
     return Tls(
-        ca=options.pop("ca", None),
-        cert=options.pop("cert", None),
-        key=options.pop("key", None),
-        verify=verify == "yes",
+        ca=parts.options.pop(f"{prefix}ca", tls.ca),
+        cert=parts.options.pop(f"{prefix}cert", tls.cert),
+        key=parts.options.pop(f"{prefix}key", tls.key),
+        verify=parts.switch(f"{prefix}verify", default=tls.verify),
     )
-
-
-def _nodes(parts: SplitResult) -> tuple[Address, ...]:
-    hosts = parts.netloc.rpartition("@")[2]
-    if not hosts:
-        return (("127.0.0.1", PORT),)
-    return tuple(map(_node, hosts.split(",")))
-
-
-def _node(text: str) -> Address:
-    if not text:
-        raise SettingsError("a server URL has a host between its commas")
-    name, colon, port = text.rpartition(":")
-    if not colon or port.endswith("]"):
-        name, port = text, str(PORT)
-    number = _number("port", port)
-    if not 0 < number < 1 << 16:
-        raise SettingsError(f"port in a server URL is between 1 and 65535, not {number}")
-    return name.strip("[]") or "127.0.0.1", number
-
-
-def _number(what: str, text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise SettingsError(f"{what} in a server URL is a number, not {text!r}")
-    return int(text)
-
-
-def _shown(url: str) -> str:
-    """Return *url* without what may be a password."""
-    return url.rpartition("@")[2]

@@ -27,16 +27,21 @@ class Choice:
         self.preferred = nodes[0]
         """The address to try first."""
 
+    def is_outdated(self, _after_s: float = 0.0) -> bool:
+        """Return false: only new connections tell which node is the primary."""
+        return False
+
     def in_order(self, others: Iterable[Address] = ()) -> list[Address]:
         """Return all addresses to try, and then *others*, each once."""
         return list(dict.fromkeys((self.preferred, *self._nodes, *others)))
 
     def is_primary(self, node: Address) -> None:
-        """Prefer *node* from now on, if the URL names it."""
-        if node in self._nodes:
-            self.preferred = node
+        """Prefer *node* from now on, even if only a cluster's redirections named it."""
+        self.preferred = node
 
     def takes_no_writes(self, node: Address) -> None:
         """Prefer the node after *node*: it refused a write, whatever role it reported."""
         if node in self._nodes:
             self.preferred = self._nodes[(self._nodes.index(node) + 1) % len(self._nodes)]
+        elif node == self.preferred:
+            self.preferred = self._nodes[0]

@@ -1,0 +1,1 @@
+"""Which of several servers is the primary now: by a list, by Redis Sentinel, or by redirections."""
