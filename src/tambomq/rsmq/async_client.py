@@ -1,5 +1,7 @@
 """The asyncio RSMQ client. Its twin in `client` differs by `await` alone; keep it so.
 
+What its tasks send, receive and delete at the same time goes in batches: see `async_batches`.
+
 An operation whose reply was lost is repeated if that is safe, else it raises
 `ReplyLost`. See `tambomq.errors`.
 """
@@ -12,6 +14,7 @@ from typing import Self
 
 from tambomq.journal.policy import DEFAULT_BOUNDS, JournalBounds
 from tambomq.rsmq import async_longpoll
+from tambomq.rsmq.async_batches import MessageBatcher
 from tambomq.rsmq.keys import NAMESPACE, Keys
 from tambomq.rsmq.model import (
     DEFAULT_DELAY,
@@ -20,14 +23,18 @@ from tambomq.rsmq.model import (
     Body,
     Message,
     QueueAttributes,
+    QueueBounds,
     QueueStats,
     check_seconds,
 )
+from tambomq.rsmq.ops import bounds as bounds_ops
 from tambomq.rsmq.ops import messages as message_ops
 from tambomq.rsmq.ops import queues as queue_ops
 from tambomq.rsmq.ops import settle as settle_ops
 from tambomq.rsmq.ops.journal import journal_policy
 from tambomq.store.aio import AsyncStore
+from tambomq.store.durability.aio import async_stores
+from tambomq.store.durability.level import MEMORY, TIMEOUT_S
 from tambomq.store.endpoint import PATIENCE_S, URL, Credentials, Tls, endpoint
 
 
@@ -40,9 +47,12 @@ class AsyncRsmq:
     An unreachable server is retried for *patience_s* seconds.
     *journal*: operations of this client on queues of these names or patterns, such as
     ``audit-*``, are recorded in their journals, within *journal_bounds*.
+    *durable* is what a send that returns without an error means, unless it says otherwise: the
+    message is in the server's ``"memory"``, on its ``"disk"``, or on ``"replicas:N"``; `NotDurable`
+    if that is not confirmed within *durable_timeout_s*.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (options, all by keyword)
         self,
         url: str | AsyncStore = URL,
         *,
@@ -53,6 +63,8 @@ class AsyncRsmq:
         patience_s: float = PATIENCE_S,
         journal: Iterable[str] = (),
         journal_bounds: JournalBounds = DEFAULT_BOUNDS,
+        durable: str = MEMORY,
+        durable_timeout_s: float = TIMEOUT_S,
     ) -> None:
         """Store the options; the first operation connects."""
         self._keys, self._journal = Keys(ns), journal_policy(ns, journal, journal_bounds)
@@ -61,6 +73,9 @@ class AsyncRsmq:
             server = endpoint(url, tls=tls, credentials=credentials).within(patience_s)
             url = AsyncStore(server, patience_s=patience_s)
         self._store = url
+        self._senders = async_stores(url, durable, durable_timeout_s)
+        self._sender = self._senders.default
+        self._batches = MessageBatcher(url, self._keys, self._journal)
 
     # ── queues ───────────────────────────────────────────────────────────────
 
@@ -107,6 +122,39 @@ class AsyncRsmq:
             queue_ops.set_attributes(self._keys, queue, vt=vt, delay=delay, maxsize=maxsize)
         )
 
+    async def set_queue_bounds(
+        self,
+        queue: str,
+        *,
+        max_messages: int | None = None,
+        max_bytes: int | None = None,
+        message_ttl_s: float | None = None,
+        overflow: str | None = None,
+        dead: str | None = None,
+    ) -> QueueBounds:
+        """Change the given bounds of a queue and return all; -1 removes one.
+
+        A send to a queue with *max_messages* messages, or *max_bytes* in their bodies, raises
+        `QueueFull` or, with *overflow* ``"dead-letter"``, goes to the queue *dead*. So does a
+        message that is visible for *message_ttl_s* without being received. Sends by other
+        libraries are not checked. Raises `QueueNotFound`, `NothingToSet`.
+        """
+        return await self._store.follow(
+            bounds_ops.set_bounds(
+                self._keys,
+                queue,
+                max_messages=max_messages,
+                max_bytes=max_bytes,
+                message_ttl_s=message_ttl_s,
+                overflow=overflow,
+                dead=dead,
+            )
+        )
+
+    async def sweep_expired(self, queue: str) -> int:
+        """Dead-letter all messages that have expired; return how many. Raises `QueueNotFound`."""
+        return await self._store.follow(bounds_ops.sweep(self._keys, queue, journal=self._journal))
+
     async def get_queue_stats(self, queue: str) -> QueueStats:
         """Count a queue message by message, damage included. Raises `QueueNotFound`.
 
@@ -120,28 +168,39 @@ class AsyncRsmq:
 
     # ── messages ─────────────────────────────────────────────────────────────
 
-    async def send_message(self, queue: str, body: Body, *, delay: float | None = None) -> str:
+    async def send_message(
+        self, queue: str, body: Body, *, delay: float | None = None, durable: str | None = None
+    ) -> str:
         """Put *body* on a queue and return the message's id.
 
-        *delay* in seconds overrides the queue's own. Raises `QueueNotFound`,
-        `MessageTooLong`, `JournalFull`.
+        *delay* in seconds overrides the queue's own, *durable* the client's. Raises
+        `QueueNotFound`, `MessageTooLong`, `QueueFull`, `JournalFull`, `NotDurable`.
         """
-        return await self._store.run(
-            message_ops.send(
-                self._keys, queue, body, delay=delay, realtime=self._realtime, journal=self._journal
-            )
+        call = message_ops.send(
+            self._keys, queue, body, delay=delay, realtime=self._realtime, journal=self._journal
         )
+        sender = self._sender if durable is None else self._senders.at(durable)
+        if sender is self._store:
+            return await self._batches.send(queue, call, delay=delay)
+        return await sender.run(call)
 
     async def send_messages(
-        self, queue: str, bodies: Iterable[Body], *, delay: float | None = None
+        self,
+        queue: str,
+        bodies: Iterable[Body],
+        *,
+        delay: float | None = None,
+        durable: str | None = None,
     ) -> list[str]:
         """Put *bodies* on a queue in one round trip and return the ids, in order.
 
         They are received in the order given. One that is too long fails the whole
         batch. Messages are stored in chunks of 500, each of them as a whole or not at
-        all; `BatchIncomplete` lists the missing ones if some chunks failed.
+        all; `BatchIncomplete` lists the missing ones if some chunks failed. With *durable*
+        above memory the batch waits once.
         """
-        return await self._store.follow(
+        sender = self._sender if durable is None else self._senders.at(durable)
+        return await sender.follow(
             message_ops.send_batch(
                 self._keys,
                 queue,
@@ -161,9 +220,8 @@ class AsyncRsmq:
         wait for a message if there is none. Raises `QueueNotFound`.
         """
         if check_seconds("wait", wait) == 0:
-            result = await self._store.run(
-                message_ops.receive_one(self._keys, queue, vt=vt, journal=self._journal)
-            )
+            call = message_ops.receive_one(self._keys, queue, vt=vt, journal=self._journal)
+            result = await self._batches.receive(queue, call, vt=vt)
             if not result.needs_retry:
                 return result.first
         received = await self.receive_messages(queue, 1, vt=vt, wait=wait)
@@ -197,9 +255,8 @@ class AsyncRsmq:
         With *receipt* (of the received message) nothing is deleted, and the result is
         false, once another consumer has received it.
         """
-        return await self._store.run(
-            settle_ops.delete(self._keys, queue, id, receipt=receipt, journal=self._journal)
-        )
+        call = settle_ops.delete(self._keys, queue, id, receipt=receipt, journal=self._journal)
+        return await self._batches.delete(queue, call)
 
     async def delete_messages(self, queue: str, messages: Iterable[str | Message]) -> list[bool]:
         """Delete messages in one round trip; for each, whether it was deleted.
@@ -224,6 +281,8 @@ class AsyncRsmq:
     async def close(self) -> None:
         """Close the connections; a later operation reconnects."""
         await self._store.close()
+        for store in self._senders.durable:
+            await store.close()
 
     async def __aenter__(self) -> Self:
         """Return the client itself."""
