@@ -10,6 +10,8 @@ from typing import Literal, Self
 
 Way = Literal["request", "reply"]
 
+_LOOK_EVERY_S = 0.005
+
 
 class Proxy:
     """Passes bytes on, in a thread of its own; counts them and may lose them.
@@ -28,6 +30,10 @@ class Proxy:
         """Whether to keep all replies back."""
         self.instead: list[bytes] = []
         """What to answer to the next requests instead of passing them on."""
+        self.held: set[Way] = set()
+        """The ways on which bytes wait, as in a network without a route: they go on afterwards."""
+        self.delay_s = 0.0
+        """How long each piece waits before it is passed on."""
         self._stalled: set[int] = set()
         self._cut: dict[Way, int] = {}
         self._links: set[asyncio.StreamWriter] = set()
@@ -57,7 +63,7 @@ class Proxy:
         self._cut[way] = after
 
     def stall(self, *connections: int) -> None:
-        """Let nothing through any more on *connections*, by number from 1, or all that there are.
+        """Stop forwarding on *connections*, by number from 1, or on all that there are.
 
         Neither side gets a FIN or RST, as when a NAT forgets them. New connections work.
         """
@@ -124,6 +130,7 @@ class Proxy:
         back: asyncio.StreamWriter,
     ) -> None:
         while data := await _some(reader):
+            await self._wait("request")
             if number in self._stalled:
                 continue
             self.requests += 1
@@ -136,9 +143,16 @@ class Proxy:
         self, number: int, there: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         while data := await _some(there):
+            await self._wait("reply")
             kept_back = self.silent or number in self._stalled
             if not kept_back and await self._passed("reply", data, writer):
                 return
+
+    async def _wait(self, way: Way) -> None:
+        """Wait for as long as the network takes."""
+        await asyncio.sleep(self.delay_s)
+        while way in self.held and not self._over.is_set():  # noqa: ASYNC110  (set by a thread)
+            await asyncio.sleep(_LOOK_EVERY_S)
 
     async def _passed(self, way: Way, data: bytes, to: asyncio.StreamWriter) -> bool:
         """Write what may go; whether it is time to hang up."""

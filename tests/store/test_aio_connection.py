@@ -32,8 +32,8 @@ class Transport(asyncio.Transport):
         self.written: list[bytes] = []
         self.closed = ""
 
-    def get_extra_info(self, *_: Any) -> Any:
-        return self
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default if name == "ssl_object" else self
 
     # The file descriptor that a connection polls: it never becomes readable.
     family = None
@@ -246,7 +246,7 @@ async def test_a_failed_connect_leaves_no_connection(proxy: Proxy) -> None:
     await eventually_async(lambda: not proxy._links)
 
 
-async def test_a_connection_that_the_server_closed_is_not_sound(
+async def test_a_connection_that_the_server_closed_is_not_usable(
     connection: AioConnection, db: redis.Redis
 ) -> None:
     assert connection.is_usable

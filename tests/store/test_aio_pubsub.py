@@ -45,7 +45,7 @@ async def test_a_thousand_listeners_share_a_connection(store: AsyncStore, db: re
     async def listen(name: str) -> bool:
         async with store.listen(name) as news:
             ready.release()
-            return await news.wait(10)
+            return await news.wait(60)
 
     ready = asyncio.Semaphore(0)
     tasks = [asyncio.create_task(listen(f"news-{i % 100}")) for i in range(1000)]

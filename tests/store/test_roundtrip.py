@@ -305,3 +305,14 @@ def test_any_breaks_end_with_an_outcome_for_each_call_and_repeat_none_that_may_n
     for may, times, outcome in zip(repeatable, sent, round_trip.outcomes, strict=True):
         assert may or times == 1
         assert outcome == b"ok" or isinstance(outcome, ReplyLost)
+
+
+def test_a_dead_node_that_is_named_until_another_takes_over_is_no_disagreement() -> None:
+    round_trip = RoundTrip([get()])
+    for _ in range(10):
+        assert answer(round_trip, error("MOVED 7629 10.0.0.2:7002")) == [0]
+        assert not round_trip.pause
+        round_trip.unreachable([0], StoreUnavailable("it died"))
+        assert round_trip.pause
+        round_trip.pause = False
+    assert answer(round_trip, b"1") == []

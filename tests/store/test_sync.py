@@ -106,7 +106,7 @@ def test_a_plan_gets_errors_and_may_continue(store: AnyStore, db: redis.Redis) -
 @pytest.mark.parametrize(
     "size", [0, 1, 1 << 16, (1 << 16) + 1, pytest.param(64 << 20, marks=pytest.mark.slow)]
 )
-def test_a_body_of_any_size_comes_back_whole(store: AnyStore, size: int) -> None:
+def test_a_body_of_any_size_is_returned_completely(store: AnyStore, size: int) -> None:
     body = (os.urandom(1 << 16) * ((size >> 16) + 1))[:size]
     assert store.run(echo(body)) == body
 

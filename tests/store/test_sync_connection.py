@@ -14,6 +14,7 @@ import redis
 
 from tambomq.errors import StoreFull, StoreRefused, StoreUnavailable, WrongType
 from tambomq.store import sync_connection as connection
+from tambomq.store.aio import AsyncStore
 from tambomq.store.call import Call
 from tambomq.store.endpoint import Endpoint, Tls, endpoint
 from tambomq.store.sync_connection import SyncConnection
@@ -179,6 +180,20 @@ def test_tls_with_both_certificates_lets_us_in(
 
 
 @pytest.mark.interop
+async def test_a_closed_tls_connection_does_not_wait_for_the_server(
+    secured: Server, ours: Certificate
+) -> None:
+    store = AsyncStore(f"{secured.url}?ca={ours.cert}&cert={ours.cert}&key={ours.key}")
+    assert await store.run(echo(b"x")) == b"x"
+    [connection] = store._loop_state().connections.values()
+    assert connection._transport is not None
+    socket = connection._transport.get_extra_info("socket")
+    assert socket.fileno() != -1
+    await store.close()
+    assert socket.fileno() == -1
+
+
+@pytest.mark.interop
 def test_tls_without_our_certificate_does_not(
     secured: Server, ours: Certificate, open_store: Open
 ) -> None:
@@ -221,7 +236,9 @@ def test_an_idle_tls_connection_that_was_closed_is_replaced(
 # ── one connection ───────────────────────────────────────────────────────────
 
 
-def test_a_connection_is_sound_while_it_is_open_and_silent(server: Server, db: redis.Redis) -> None:
+def test_a_connection_is_usable_until_either_side_closes_it(
+    server: Server, db: redis.Redis
+) -> None:
     connection = SyncConnection(endpoint(server.url), ("127.0.0.1", server.port))
     assert connection.is_usable
     db.client_kill_filter(_type="normal", skipme=True)
@@ -243,7 +260,7 @@ def test_a_connection_carries_our_name(store: AnyStore) -> None:
     assert "name=tambomq" in store.run(listed)
 
 
-def test_one_thread_looks_and_none_for_a_while_after_two_wanted_to() -> None:
+def test_one_thread_busy_polls_and_none_for_a_while_after_contention() -> None:
     turnstile = connection._PollGate()
     assert turnstile.enter(10.0)
     assert not turnstile.enter(10.0)
@@ -252,7 +269,7 @@ def test_one_thread_looks_and_none_for_a_while_after_two_wanted_to() -> None:
     assert turnstile.enter(10.0 + connection._CLOSED_FOR_S)
 
 
-def test_a_server_that_takes_its_time_is_waited_for_asleep(server: Server) -> None:
+def test_a_slow_server_is_waited_for_without_busy_polling(server: Server) -> None:
     line = SyncConnection(endpoint(server.url), ("127.0.0.1", server.port))
     slow = hiredis.pack_command(("BLPOP", "nothing", "0.01"))
     assert line.exchange(slow, 1) == [None]
@@ -262,7 +279,7 @@ def test_a_server_that_takes_its_time_is_waited_for_asleep(server: Server) -> No
     line.close()
 
 
-def test_a_server_elsewhere_is_always_waited_for_asleep() -> None:
+def test_a_remote_server_is_always_waited_for_without_busy_polling() -> None:
     state = Endpoint()
     assert connection.is_local(state, ("127.0.0.1", 6379)) == (os.cpu_count() != 1)
     assert not connection.is_local(state, ("192.0.2.1", 6379))

@@ -61,6 +61,12 @@ class Looped:
         self._loop.close()
 
 
+def known(store: AnyStore) -> Any:
+    """What a store of either kind knows of the primary."""
+    inner: Any = store.store if isinstance(store, Looped) else store
+    return inner._choice
+
+
 KINDS: dict[str, Any] = {"blocking": Store, "asyncio": Looped}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar
@@ -15,7 +15,6 @@ from tambomq.errors import StoreError, StoreUnavailable, TamboError
 from tambomq.store.aio_connection import AioConnection
 from tambomq.store.aio_pubsub import PubSub, Subscription
 from tambomq.store.call import Call, Outcome, Plan, Script, results
-from tambomq.store.choice import REPLICA_FOR_S, Choice
 from tambomq.store.endpoint import (
     PATIENCE_S,
     URL,
@@ -25,6 +24,10 @@ from tambomq.store.endpoint import (
     check_patience,
     endpoint,
 )
+from tambomq.store.primary.aio import async_primary_finder
+from tambomq.store.primary.loop_connections import LoopConnections
+from tambomq.store.primary.sentinels import CHECK_EVERY_S, retry_budget
+from tambomq.store.primary.slot_map import SlotMap
 from tambomq.store.roundtrip import Address, RoundTrip
 
 T = TypeVar("T")
@@ -47,20 +50,31 @@ class AsyncStore:
         """Store the address; the first call connects."""
         self.endpoint = endpoint(url, tls=tls, credentials=credentials)
         self._patience_s = check_patience(patience_s)
-        self._choice = Choice(self.endpoint.nodes)
-        self._slot_map: dict[int, Address] = {}
-        self._loops: dict[asyncio.AbstractEventLoop, _LoopState] = {}
+        self._finder = async_primary_finder(self.endpoint, partial(AsyncStore, patience_s=0))
+        self._choice = self._finder.choice
+        self._is_watched = self.endpoint.sentinels is not None
+        """Whether sentinels know when the primary changes."""
+        self._slot_map = SlotMap()
+        self._loops: dict[asyncio.AbstractEventLoop, LoopConnections] = {}
+        self.connections_opened = 0
+        """Connections opened so far: more than one for each node, if any was lost."""
+
+    @property
+    def patience_s(self) -> float:
+        """For how many seconds calls are retried while the server cannot be reached."""
+        return self._patience_s
 
     @property
     def is_cluster(self) -> bool:
         """Whether a node has redirected a call: the server is a cluster."""
-        return bool(self._slot_map)
+        return bool(self._slot_map.nodes)
 
     async def run(self, call: Call[T]) -> T:
         """Run *call* and return its decoded reply."""
         # Fast path: one call, one server, an open connection, no error. It covers nearly all
         # round trips and takes half the time of the general path.
-        connection = None if self._slot_map else self._loop_state().connections.get(None)
+        is_special = self._slot_map or (self._is_watched and self._must_refresh)
+        connection = None if is_special else self._loop_state().connections.get(None)
         if connection is None or not connection.is_usable:
             return await self._complete_one(call, RoundTrip((call,)))
         try:
@@ -125,14 +139,18 @@ class AsyncStore:
         result: T = results(await self._complete(round_trip))[0]
         return result
 
+    def _retry_budget(self) -> RetryBudget:
+        return retry_budget(self.endpoint, self._patience_s, is_cluster=self.is_cluster)
+
     async def _complete(self, round_trip: RoundTrip) -> list[Outcome]:
         budget = None
         while round_trip.pending:
-            self._slot_map.update(round_trip.moved)
-            # Cleared, or the next round would restore entries of a node found unreachable.
-            round_trip.moved.clear()
+            if round_trip.moved:
+                self._slot_map = self._slot_map.with_moved(round_trip.moved)
+                # Cleared, or the next round would restore entries of a node found unreachable.
+                round_trip.moved.clear()
             if round_trip.pause:
-                budget = budget or RetryBudget(self._patience_s)
+                budget = budget or self._retry_budget()
                 if budget.is_exhausted:
                     round_trip.give_up()
                     break
@@ -145,7 +163,7 @@ class AsyncStore:
     @asynccontextmanager
     async def listen(self, channel: str) -> AsyncIterator[Subscription]:
         """Subscribe to *channel* until the block ends."""
-        budget = RetryBudget(self._patience_s)
+        budget = self._retry_budget()
         pubsub = self._loop_state().pubsub
         subscription = pubsub.subscription(channel)
         try:
@@ -163,11 +181,8 @@ class AsyncStore:
 
     async def close(self) -> None:
         """Close all idle connections; a later call opens new ones."""
-        for loop, state in list(self._loops.items()):
-            if loop is asyncio.get_running_loop():
-                state.close()
-            elif not loop.is_closed():
-                loop.call_soon_threadsafe(state.close)
+        await self._finder.close()
+        self._in_each_loop(LoopConnections.close)
         # asyncio closes the sockets in the next turn of the loop.
         await asyncio.sleep(0)
 
@@ -185,32 +200,35 @@ class AsyncStore:
     ) -> list[int]:
         packed, due = round_trip.pack(indexes)
         try:
+            if self._is_watched and self._must_refresh:
+                await self._refresh()
             connection = self._loop_state().connections.get(node)
             if connection is None or not connection.is_usable:
                 connection = await self._connect(node)
             replies = await connection.exchange(packed, due)
         except StoreUnavailable as reason:
-            # Its slots may have moved: forget them, so that the seed nodes are asked again.
-            self._slot_map = {slot: at for slot, at in self._slot_map.items() if at != node}
+            # Its slots may have moved: forget them, so that other nodes are asked.
+            self._slot_map = self._slot_map.without(node)
             return round_trip.unreachable(indexes, reason)
         except StoreError as refusal:
             return round_trip.refused(indexes, refusal)
         return self._on_replies(round_trip, indexes, replies, connection)
 
-    def _loop_state(self) -> _LoopState:
+    def _loop_state(self) -> LoopConnections:
         loop = asyncio.get_running_loop()
         state = self._loops.get(loop)
         if state is None:
             for other in list(self._loops):
                 if other.is_closed():
                     self._loops.pop(other, None)
-            state = self._loops[loop] = _LoopState(PubSub(self._open))
+            state = self._loops[loop] = LoopConnections(PubSub(self._open))
         return state
 
     async def _connect(self, node: Address | None) -> AioConnection:
         state = self._loop_state()
         task = state.opening.get(node)
         if task is None:
+            self.connections_opened += 1
             task = state.opening[node] = asyncio.ensure_future(self._open(node))
             task.add_done_callback(partial(state.opened, node))
         # All tasks that need the connection share one attempt; cancelling one does not stop it.
@@ -219,26 +237,32 @@ class AsyncStore:
     async def _open(self, node: Address | None, **options: Any) -> AioConnection:
         if node is not None:
             return await AioConnection.open(self.endpoint, node, **options)
-        reason: StoreUnavailable | None = None
-        replicas: list[AioConnection] = []
-        try:
-            for each in self._choice.in_order(self._slot_map.values()):
-                try:
-                    connection = await AioConnection.open(self.endpoint, each, **options)
-                except StoreUnavailable as error:
-                    reason = reason or error
-                    continue
-                if not connection.is_replica:
-                    self._choice.is_primary(each)
-                    return connection
-                replicas.append(connection)
-            if not replicas:
-                raise reason or StoreUnavailable(f"cannot reach {self.endpoint}")
-            asyncio.get_running_loop().call_later(REPLICA_FOR_S, replicas[0].retire)
-            return replicas.pop(0)
-        finally:
-            for unused in replicas:
-                unused.close(silent=True)
+        connect = partial(AioConnection.open, self.endpoint, **options)
+        connection = await self._finder.connect(connect, self._slot_map.nodes)
+        if self._is_watched:
+            self._leave_former()
+            self._loop_state().watch(self._refresh)
+        return connection
+
+    @property
+    def _must_refresh(self) -> bool:
+        """Whether sentinels were asked too long ago: this loop or process was stopped meanwhile."""
+        return self._choice.is_outdated(CHECK_EVERY_S)
+
+    async def _refresh(self) -> None:
+        """Ask the sentinels if that is due, and leave a server that is not the primary any more."""
+        if await self._finder.refresh():
+            self._leave_former()
+
+    def _leave_former(self) -> None:
+        self._in_each_loop(partial(LoopConnections.leave_former, primary=self._choice.preferred))
+
+    def _in_each_loop(self, act: Callable[[LoopConnections], None]) -> None:
+        for loop, state in list(self._loops.items()):
+            if loop is asyncio.get_running_loop():
+                act(state)
+            elif not loop.is_closed():
+                loop.call_soon_threadsafe(act, state)
 
     def _on_replies(
         self,
@@ -254,24 +278,3 @@ class AsyncStore:
             if round_trip.refused_writes:
                 self._choice.takes_no_writes(connection.node)
         return again
-
-
-class _LoopState:
-    """The connections of one event loop: asyncio sockets cannot be used from another."""
-
-    def __init__(self, pubsub: PubSub) -> None:
-        self.pubsub = pubsub
-        self.connections: dict[Address | None, AioConnection] = {}
-        self.opening: dict[Address | None, asyncio.Task[AioConnection]] = {}
-
-    def opened(self, node: Address | None, task: asyncio.Task[AioConnection]) -> None:
-        """Keep the connection, even if the tasks that wanted it were cancelled."""
-        del self.opening[node]
-        if not task.cancelled() and task.exception() is None:
-            self.connections[node] = task.result()
-
-    def close(self) -> None:
-        connections, self.connections = self.connections, {}
-        for connection in connections.values():
-            connection.close()
-        self.pubsub.close()

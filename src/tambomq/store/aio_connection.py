@@ -23,8 +23,7 @@ from tambomq.store.endpoint import Endpoint
 from tambomq.store.roundtrip import Address
 from tambomq.store.sync_connection import FAST_S, check_handshake, is_local, unreachable
 
-# Turns of the loop until it has read pending data. Two are enough for asyncio.
-_FLUSH_RETRIES = 5
+_FLUSH_RETRIES = 5  # turns of the loop until it has read pending data; asyncio needs two
 # If all commands of a turn left at its end, the server would idle while we work, and we while it
 # does. So a batch leaves early: at four commands and a sixth of those in flight.
 _ENOUGH, _SHARE = 4, 6
@@ -121,8 +120,7 @@ class AioConnection(asyncio.Protocol):
         Raises `StoreUnavailable` if it broke before they were sent.
         """
         # No coroutine unless needed: every call comes through here.
-        is_writable = self._writable.is_set()
-        return self._enqueue(packed, due) if is_writable else self._enqueue_later(packed, due)
+        return (self._enqueue if self._writable.is_set() else self._enqueue_later)(packed, due)
 
     async def _enqueue_later(self, packed: bytes, due: int) -> list[Any]:
         while not self._writable.is_set():
@@ -178,8 +176,10 @@ class AioConnection(asyncio.Protocol):
         self._on_push = None if silent else self._on_push
         self.is_usable = False
         self._flush()
-        if self._transport is not None:
-            self._transport.close()
+        if (transport := self._transport) is not None:
+            # Closing TLS waits for the server's answer, and the loop may end before that comes.
+            waits = transport.get_extra_info("ssl_object") and not transport.get_write_buffer_size()
+            (transport.abort if waits else transport.close)()
 
     def abort(self) -> None:
         """Close at once."""

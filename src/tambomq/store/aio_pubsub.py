@@ -12,6 +12,7 @@ import hiredis
 
 from tambomq.errors import StoreError, StoreUnavailable
 from tambomq.store.aio_connection import AioConnection
+from tambomq.store.roundtrip import Address
 from tambomq.store.server_errors import translate
 
 
@@ -93,6 +94,16 @@ class PubSub:
         """Close the connection."""
         if self._connection is not None:
             self._connection.close()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection that works, as far as is known."""
+        return self._connection is not None and self._connection.is_usable
+
+    def leave_former(self, primary: Address) -> None:
+        """Abort a connection to another server than the *primary*."""
+        if self._connection is not None and self._connection.node != primary:
+            self._connection.abort()
 
     async def _connect(self) -> None:
         self._connections_opened += 1

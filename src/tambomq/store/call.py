@@ -29,6 +29,7 @@ _SHARED: Final = ("tambomq.bulk", "tambomq.journal")
 """Packages whose parts scripts of all protocols may need."""
 _HOOKS: Final = "journal_on"
 """Names of parts that define journal hooks begin with this."""
+_ALLOW_OOM = "#!lua flags=allow-oom\n"
 _HOOK_CALL: Final = re.compile(
     r"^ *(?:if .*\bjournal_is_full\(.*\) then return JOURNAL_FULL end"
     r"|(?:stored|delivered|removed|dead_lettered|moved|close_journal)(?:_\w+)?\(.*\))\n",
@@ -47,7 +48,9 @@ class Script(msgspec.Struct, frozen=True):
     variants: tuple[str, ...] = ()
 
 
-def load_script(package: str, name: str, *variants: str, journal: bool = False) -> Script:
+def load_script(
+    package: str, name: str, *variants: str, journal: bool = False, when_full: bool = False
+) -> Script:
     """Read ``scripts/<name>.lua`` of *package*, with the parts before it that it needs.
 
     The line ``-- NEEDS`` of a header names parts, which may need others: each is read once, after
@@ -57,7 +60,8 @@ def load_script(package: str, name: str, *variants: str, journal: bool = False) 
 
     *journal* keeps the calls of journal hooks (``stored(…)``, ``delivered(…)``, …) and the parts
     ``journal_on…`` that define them. Without it both are left out: text that is not
-    there costs nothing.
+    there costs nothing. *when_full* lets a script run when the server's memory is full, though
+    it has no flag for that: for a caller that bounds what it writes.
     """
     source = resources.files(package).joinpath("scripts", f"{name}.lua").read_text("utf-8")
     parts = _Parts(package, variants, journal)
@@ -68,6 +72,8 @@ def load_script(package: str, name: str, *variants: str, journal: bool = False) 
         raise LookupError(f"{name}.lua has no journal hooks")
     shebang = source[: source.index("\n") + 1] if source.startswith("#!") else ""
     texts = [*parts.texts.values(), source.removeprefix(shebang)]
+    if when_full:
+        shebang = _ALLOW_OOM
     if not journal:
         texts = [_HOOK_CALL.sub("", text) for text in texts]
     source = shebang + "\n".join(texts)

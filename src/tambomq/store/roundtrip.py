@@ -115,6 +115,8 @@ class RoundTrip:
     def unreachable(self, indexes: Sequence[int], reason: StoreUnavailable) -> list[int]:
         """Record that nothing could be sent; all *indexes* need another round."""
         self._reason, self.pause = reason, True
+        # A node that died is named until another takes over: that is no disagreement.
+        self._redirected = 0
         for index in indexes:
             # The target of a slot migration may be gone: ask the slot's owner again.
             self._ask.pop(index, None)

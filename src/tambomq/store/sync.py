@@ -7,14 +7,14 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import hiredis
 
-from tambomq.clock import RetryBudget
+from tambomq.clock import Deadline, RetryBudget
 from tambomq.errors import StoreError, StoreUnavailable
 from tambomq.store.call import Call, Outcome, Plan, results
-from tambomq.store.choice import Choice
 from tambomq.store.endpoint import (
     PATIENCE_S,
     URL,
@@ -24,6 +24,9 @@ from tambomq.store.endpoint import (
     check_patience,
     endpoint,
 )
+from tambomq.store.primary.sentinels import CHECK_EVERY_S, retry_budget
+from tambomq.store.primary.slot_map import SlotMap
+from tambomq.store.primary.sync import primary_finder
 from tambomq.store.roundtrip import Address, RoundTrip, decoded
 from tambomq.store.server_errors import translate
 from tambomq.store.sync_connection import SyncConnection
@@ -48,8 +51,11 @@ class Store:
         """Store the address; the first call connects."""
         self.endpoint = endpoint(url, tls=tls, credentials=credentials)
         self._patience_s = check_patience(patience_s)
-        self._choice = Choice(self.endpoint.nodes)
-        self._slot_map: dict[int, Address] = {}
+        self._finder = primary_finder(self.endpoint, partial(Store, patience_s=0))
+        self._choice = self._finder.choice
+        self._is_watched = self.endpoint.sentinels is not None
+        """Whether sentinels know when the primary changes."""
+        self._slot_map = SlotMap()
         # Shared by threads without a lock, with and without the GIL: `append` and `pop` of a deque
         # are atomic, and whoever pops a connection owns it. A deque is never replaced, so that no
         # connection is returned to one that `close` has emptied for good.
@@ -57,9 +63,14 @@ class Store:
         self._process = os.getpid()
 
     @property
+    def patience_s(self) -> float:
+        """For how many seconds calls are retried while the server cannot be reached."""
+        return self._patience_s
+
+    @property
     def is_cluster(self) -> bool:
         """Whether a node has redirected a call: the server is a cluster."""
-        return bool(self._slot_map)
+        return bool(self._slot_map.nodes)
 
     def run(self, call: Call[T]) -> T:
         """Run *call* and return its decoded reply."""
@@ -86,7 +97,8 @@ class Store:
         # Fast path: one call, one server, an idle connection, no error. It covers nearly all
         # round trips and takes half the time of the general path.
         node = self._choice.preferred
-        connection = self._take_idle(node) if len(calls) == 1 and not self._slot_map else None
+        is_special = self._slot_map or (self._is_watched and self._choice.is_outdated())
+        connection = None if is_special or len(calls) != 1 else self._take_idle(node)
         if connection is None:
             return self._complete(RoundTrip(calls))
         replies = connection.exchange(calls[0].packed or hiredis.pack_command(calls[0].parts), 1)
@@ -98,16 +110,18 @@ class Store:
         round_trip.pending = self._on_replies(round_trip, (0,), replies, node)
         return self._complete(round_trip)
 
+    def _retry_budget(self) -> RetryBudget:
+        return retry_budget(self.endpoint, self._patience_s, is_cluster=self.is_cluster)
+
     def _complete(self, round_trip: RoundTrip) -> list[Outcome]:
         budget = None
         while round_trip.pending:
             if round_trip.moved:
-                # Copied, never modified in place: another thread may be iterating over it.
-                self._slot_map = {**self._slot_map, **round_trip.moved}
+                self._slot_map = self._slot_map.with_moved(round_trip.moved)
                 # Cleared, or the next round would restore entries of a node found unreachable.
                 round_trip.moved.clear()
             if round_trip.pause:
-                budget = budget or RetryBudget(self._patience_s)
+                budget = budget or self._retry_budget()
                 if budget.is_exhausted:
                     round_trip.give_up()
                     break
@@ -131,13 +145,17 @@ class Store:
 
     def close(self) -> None:
         """Close all idle connections; a later call opens new ones."""
+        self._finder.close()
+        self._close_idle()
+
+    def _close_idle(self) -> None:
         for idle in self._idle.copy().values():
             with suppress(IndexError):
                 while True:
                     idle.pop().close()
 
     def _subscribe(self, channel: str) -> tuple[Address, SyncConnection, Listener]:
-        budget = RetryBudget(self._patience_s)
+        budget = self._retry_budget()
         while True:
             try:
                 node, connection = self._connection_to(None)
@@ -154,8 +172,8 @@ class Store:
         try:
             address, connection = self._connection_to(node)
         except StoreUnavailable as reason:
-            # Its slots may have moved: forget them, so that the seed nodes are asked again.
-            self._slot_map = {slot: at for slot, at in self._slot_map.items() if at != node}
+            # Its slots may have moved: forget them, so that other nodes are asked.
+            self._slot_map = self._slot_map.without(node)
             return round_trip.unreachable(indexes, reason)
         except StoreError as refusal:
             return round_trip.refused(indexes, refusal)
@@ -170,7 +188,7 @@ class Store:
         again = round_trip.on_replies(indexes, replies, node[0])
         if round_trip.pause:
             # The host name may resolve to another server by now: reconnect.
-            self.close()
+            self._close_idle()
             if round_trip.refused_writes:
                 self._choice.takes_no_writes(node)
         return again
@@ -178,30 +196,22 @@ class Store:
     def _connection_to(self, node: Address | None) -> tuple[Address, SyncConnection]:
         if node is not None:
             return node, self._take_or_connect(node)
-        spare = self._take_idle(self._choice.preferred)
-        return (self._choice.preferred, spare) if spare else self._connect_to_primary()
+        if self._is_watched and self._finder.refresh():
+            self._close_idle()
+        primary = self._choice.preferred
+        spare = self._take_idle(primary)
+        if spare is not None:
+            return primary, spare
+        return self._finder.connect(self._connect, self._slot_map.nodes)
 
-    def _connect_to_primary(self) -> tuple[Address, SyncConnection]:
-        """Connect to the first reachable primary; if there is none, to a replica."""
-        reason: StoreUnavailable | None = None
-        replicas: list[tuple[Address, SyncConnection]] = []
-        try:
-            for node in self._choice.in_order(self._slot_map.values()):
-                try:
-                    connection = SyncConnection(self.endpoint, node)
-                except StoreUnavailable as error:
-                    reason = reason or error
-                    continue
-                if not connection.is_replica:
-                    self._choice.is_primary(node)
-                    return node, connection
-                replicas.append((node, connection))
-            if not replicas:
-                raise reason or StoreUnavailable(f"cannot reach {self.endpoint}")
-            return replicas.pop(0)
-        finally:
-            for _, unused in replicas:
-                unused.close()
+    def _connect(self, node: Address) -> SyncConnection:
+        is_current = partial(self._is_primary, node) if self._is_watched else None
+        return SyncConnection(self.endpoint, node, is_current)
+
+    def _is_primary(self, node: Address) -> bool:
+        """Whether the sentinels still name *node*; asks them if that is due."""
+        self._finder.refresh()
+        return self._choice.preferred == node
 
     def _take_or_connect(self, node: Address) -> SyncConnection:
         return self._take_idle(node) or SyncConnection(self.endpoint, node)
@@ -211,7 +221,7 @@ class Store:
         if self._process != os.getpid():
             # After a fork: sockets shared with the parent would mix up replies. Close before
             # `_process` is set, since other threads then trust the idle connections.
-            self.close()
+            self._close_idle()
             self._process = os.getpid()
         idle = self._idle.get(node)
         try:
@@ -226,7 +236,7 @@ class Store:
         return None
 
     def _return_idle(self, node: Address, connection: SyncConnection) -> None:
-        if connection.is_replica:
+        if connection.is_replica or (self._is_watched and node != self._choice.preferred):
             # Used once: the next call looks for a primary again.
             connection.close()
         else:
@@ -256,8 +266,13 @@ class Listener:
 
     def wait(self, within_s: float) -> bool:
         """Wait up to *within_s* seconds; return whether something may have been published."""
-        if not self._connection.readable(within_s):
-            return False
+        deadline = Deadline(within_s)
+        while not self._connection.readable(min(deadline.left_s, CHECK_EVERY_S)):
+            if not self._connection.is_current():
+                self.is_usable = False
+                return True
+            if deadline.passed:
+                return False
         try:
             while self._connection.readable(0):
                 self._connection.read()

@@ -13,15 +13,19 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 import hiredis
 
 from tambomq.errors import StoreRefused, StoreUnavailable
 from tambomq.store.endpoint import Endpoint, is_replica
+from tambomq.store.primary.sentinels import CHECK_EVERY_S
 from tambomq.store.roundtrip import Address
 from tambomq.store.server_errors import is_transient, kind_of
+
+T = TypeVar("T")
 
 _CHUNK = 1 << 16
 
@@ -62,9 +66,14 @@ _POLL_GATE = _PollGate()
 class SyncConnection:
     """An authenticated connection. Not safe for two threads at once."""
 
-    def __init__(self, endpoint: Endpoint, node: Address) -> None:
-        """Connect; raise `StoreUnavailable` or `StoreRefused`."""
-        self._endpoint = endpoint
+    def __init__(
+        self, endpoint: Endpoint, node: Address, is_current: Callable[[], bool] | None = None
+    ) -> None:
+        """Connect; raise `StoreUnavailable` or `StoreRefused`.
+
+        *is_current* is asked again and again while a reply is due: whether to wait on.
+        """
+        self._endpoint, self._is_current = endpoint, is_current
         self._reader = hiredis.Reader()
         login = endpoint.login()
         try:
@@ -83,7 +92,7 @@ class SyncConnection:
             replies = [self.read() for _ in commands]
             self.is_replica = check_handshake(endpoint, commands, replies)
             """Whether the server is a replica; known only if the endpoint has several nodes."""
-            self._set_reply_timeout(endpoint.reply_timeout_s)
+            self._set_reply_timeout(CHECK_EVERY_S if is_current else endpoint.reply_timeout_s)
         except OSError as error:
             self.close()
             raise unreachable(endpoint, error) from error
@@ -107,7 +116,7 @@ class SyncConnection:
         """Send commands and return their replies; fewer than *count* if the connection broke."""
         replies: list[Any] = []
         try:
-            self._socket.sendall(packed)
+            self.send(packed)
             while len(replies) < count:
                 replies.append(self.read())
         except OSError:
@@ -147,7 +156,7 @@ class SyncConnection:
         try:
             reply = self._reader.gets()
             while reply is False:
-                data = self._recv()
+                data = self._recv() if self._is_current is None else self._patiently(self._recv)
                 if not data:
                     raise ConnectionResetError("the server closed the connection")
                 self._reader.feed(data)
@@ -156,9 +165,38 @@ class SyncConnection:
             raise ConnectionAbortedError(f"the reply is not Redis protocol: {error}") from error
         return reply
 
+    def receive(self) -> bytes:
+        """Return the next bytes as they come, for a reply that is not Redis protocol.
+
+        Empty if the server has closed the connection. Raises `OSError`.
+        """
+        return self._socket.recv(_CHUNK)
+
     def send(self, packed: bytes) -> None:
         """Send commands; the caller reads each reply with `read`."""
-        self._socket.sendall(packed)
+        if self._is_current is None:
+            self._socket.sendall(packed)
+            return
+        # A frozen server takes no more once the buffers are full.
+        rest = memoryview(packed)
+        while rest:
+            rest = rest[self._patiently(partial(self._socket.send, rest)) :]
+
+    def _patiently(self, act: Callable[[], T]) -> T:
+        """Try *act* until the reply timeout, as long as this is the server to talk to."""
+        began = time.monotonic()
+        while True:
+            try:
+                return act()
+            except (BlockingIOError, TimeoutError):
+                if time.monotonic() - began >= self._endpoint.reply_timeout_s:
+                    raise
+            if not self.is_current():
+                raise ConnectionAbortedError("another server is the primary now")
+
+    def is_current(self) -> bool:
+        """Whether this is the server to talk to, as far as is known."""
+        return self._is_current is None or self._is_current()
 
     def readable(self, within_s: float) -> bool:
         """Wait up to *within_s* seconds; return whether there is something to read."""
