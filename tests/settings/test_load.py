@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tambomq.access.directory import NO_ACCESS
 from tambomq.errors import SettingsError
 from tambomq.gomq.model import Options
 from tambomq.gomq.server.grpc_server import GomqServer
@@ -303,7 +304,9 @@ def test_servers_have_the_defaults_of_their_settings() -> None:
         "tls": None,
         "journal": loaded.journal.patterns,
         "journal_bounds": JournalBounds(loaded.journal.max_entries, loaded.journal.max_bytes),
+        "journal_durable": loaded.kqueue.journal_durable,
         "url": URL,
+        "access": NO_ACCESS,
     } == kqueue
     assert limits.name_bytes == loaded.kqueue.max_name_bytes
     assert limits.message_bytes == loaded.kqueue.max_message_bytes

@@ -17,6 +17,8 @@ from typing import Any, Final
 
 from tambomq.errors import SettingsError
 from tambomq.settings.sections import (
+    AccessSettings,
+    AlarmsSettings,
     ChasquiSettings,
     GomqSettings,
     HttpSettings,
@@ -32,6 +34,8 @@ from tambomq.settings.types import Flag, Secret, ValueType
 
 __all__ = [
     "CONFIG_FILE",
+    "AccessSettings",
+    "AlarmsSettings",
     "ChasquiSettings",
     "GomqSettings",
     "HttpSettings",
@@ -52,7 +56,7 @@ __all__ = [
 CONFIG_FILE: Final = "tambo.toml"
 _ENV: Final = "TAMBO_"
 # Variables that share the prefix and set nothing here: those of our tests and of other commands,
-_NOT_SETTINGS: Final = ("TAMBO_TEST_", "TAMBO_LAKE")
+_NOT_SETTINGS: Final = ("TAMBO_TEST_", "TAMBO_LAKE", "TAMBO_DURABLE")
 # and those that Kubernetes sets in every container for a Service named tambo or tambo-….
 _OF_SERVICES: Final = re.compile(
     r"TAMBO_(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_\d+_(?:TCP|UDP|SCTP)(?:_\w+)?)"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tambomq.machine import default_data_dir, half_of_memory
+from tambomq.settings.durable_level import DurableLevel
 from tambomq.settings.types import (
     Count,
     Directory,
@@ -30,6 +31,8 @@ from tambomq.settings.types import (
 )
 
 __all__ = [
+    "AccessSettings",
+    "AlarmsSettings",
     "ChasquiSettings",
     "GomqSettings",
     "HttpSettings",
@@ -75,9 +78,9 @@ class ServerSettings:
     """The Redis or Valkey server that holds the data."""
 
     redis_url: str | None = setting(
-        Url("redis", "rediss", "unix"),
+        Url("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel"),
         None,
-        "Use this server instead of the embedded one.",
+        "Use this server, or the primary of these sentinels, instead of the embedded one.",
         example='"redis://127.0.0.1:6379"',
     )
     redis_port: int = setting(
@@ -148,6 +151,27 @@ class GomqSettings:
         1_000_000,
         "Maximum number of messages in a main queue, or of one peer; then Publish is refused.",
     )
+    max_backlog_bytes: int = setting(
+        Size(0, 1 << 50), 0, "Maximum memory of a main queue; 0 for no limit."
+    )
+    message_ttl_s: float = setting(
+        Seconds(315_360_000, zero=True),
+        0.0,
+        "Dead-letter a message that waits in a main queue for this long; 0 for no limit.",
+    )
+    overflow: Literal["refuse", "dead-letter"] = setting(
+        EnumText("refuse", "dead-letter"),
+        "refuse",
+        "What becomes of messages of a full key; dead letters go to <key>-dead.",
+    )
+    durable: str = setting(
+        DurableLevel(),
+        "memory",
+        "When a publish that asks for no level is confirmed: in memory, on disk, on N replicas.",
+    )
+    durable_timeout_s: float = setting(
+        Seconds(3600.0), 5.0, "Refuse to confirm a publish that is not durable after this long."
+    )
     token: str | None = setting(
         Secret(),
         None,
@@ -191,6 +215,11 @@ class KqueueSettings:
     ok_replies: bool = switch(
         "Reply OK to everything a client sends.", on=False, alias="--ok-replies"
     )
+    journal_durable: str = setting(
+        DurableLevel(),
+        "memory",
+        "What the recorder of journals waits for after each batch: memory, disk, replicas:N.",
+    )
     tls_cert: Path | None = setting(File(), None, _CERT, example='"/etc/tambo/kqueue.pem"')
     tls_key: Path | None = setting(File(), None, _KEY, example='"/etc/tambo/kqueue.key"')
     tls_client_ca: Path | None = setting(File(), None, _CLIENT_CA, example='"/etc/tambo/ca.pem"')
@@ -216,14 +245,93 @@ class JournalSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class AlarmsSettings:
+    """Alarms: levels of memory, disk and queue length at which producers are stopped."""
+
+    enabled: bool = switch("Measure, and raise alarms.", on=True)
+    stop_producers: Literal["auto", "on", "off"] = setting(
+        EnumText("auto", "on", "off"),
+        "auto",
+        "Refuse messages while an alarm is raised; auto does so on the embedded server alone.",
+    )
+    every_s: float = setting(Seconds(60), 1.0, "Time between two measurements.")
+    memory_high_percent: int = setting(
+        Count(0, 100), 90, "Raise an alarm at this share of maxmemory; 0 is never."
+    )
+    memory_low_percent: int = setting(Count(0, 100), 80, "Clear it below this share.")
+    disk_free_min: int = setting(
+        Size(0, 1 << 50),
+        256 * _MIB,
+        "Raise an alarm if less is free on the disk of the embedded server; of a small disk, less "
+        "than a quarter. 0 is never.",
+    )
+    disk_free_clear: int = setting(
+        Size(0, 1 << 50),
+        512 * _MIB,
+        "Clear it when this much is free again; of a small disk, half.",
+    )
+    directory: tuple[str, ...] = setting(
+        Names(),
+        (),
+        "Another directory whose disk is watched, such as that of the lake.",
+        example='["/srv/lake"]',
+    )
+    queue_length: int = setting(
+        Count(0, 1_000_000_000),
+        0,
+        "Raise an alarm for a queue with this many messages, and stop its producers; 0 is never.",
+    )
+    queue_length_clear: int = setting(
+        Count(0, 1_000_000_000), 0, "Clear it below this many; 0 is nine tenths of queue_length."
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """Health and metrics, over HTTP: /healthz, /readyz, /metrics, /stats, /endpoints."""
+    """The console, and /healthz, /readyz, /metrics, /stats, /endpoints, over HTTP."""
 
     enabled: bool = switch("Serve it.", on=True)
-    host: str = setting(
-        Host(), "127.0.0.1", "Host to listen on; beyond loopback only with --insecure."
-    )
+    host: str = setting(Host(), "127.0.0.1", _HOST.format("token and TLS"))
     port: int = setting(Port(), 8090, _PORT)
+    console: bool = switch(
+        "Serve the console too; beyond loopback it needs a token, even with --insecure.", on=True
+    )
+    read_only: bool = switch("Let nobody change anything with the console.", on=False)
+    token: str | None = setting(
+        Secret(),
+        None,
+        "Token with which an operator logs in to the console. Other users can see flags: set it "
+        "in the file.",
+        example='"a-long-random-text"',
+    )
+    viewer_token: str | None = setting(
+        Secret(),
+        None,
+        "Token with which a viewer logs in, who can change nothing.",
+        example='"another-random-text"',
+    )
+    allowed_host: tuple[str, ...] = setting(
+        Names(),
+        (),
+        "A host name under which browsers may open the console, such as that of a proxy.",
+        example='["queues.example.com"]',
+    )
+    tls_cert: Path | None = setting(File(), None, _CERT, example='"/etc/tambo/http.pem"')
+    tls_key: Path | None = setting(File(), None, _KEY, example='"/etc/tambo/http.key"')
+    tls_client_ca: Path | None = setting(File(), None, _CLIENT_CA, example='"/etc/tambo/ca.pem"')
+
+
+@dataclass(frozen=True, slots=True)
+class AccessSettings:
+    """Users and their rights, for GOMQ, KqueueMsgQ and HTTP; without either, there are none."""
+
+    file: Path | None = setting(
+        File(),
+        None,
+        "File of users, which `tambo access` writes; with it every call needs a user.",
+        example='"/etc/tambo/users.toml"',
+    )
+    redis: bool = switch("Keep the users in Redis instead of a file.", on=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,5 +356,7 @@ class Settings:
     gomq: GomqSettings = field(default_factory=GomqSettings)
     kqueue: KqueueSettings = field(default_factory=KqueueSettings)
     journal: JournalSettings = field(default_factory=JournalSettings)
+    alarms: AlarmsSettings = field(default_factory=AlarmsSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
+    access: AccessSettings = field(default_factory=AccessSettings)
     log: LogSettings = field(default_factory=LogSettings)

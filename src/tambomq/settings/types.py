@@ -267,19 +267,20 @@ class Size(Count):
 
 
 class Seconds:
-    """A positive number of seconds; fractions are allowed."""
+    """A positive number of seconds; fractions are allowed. With *zero*, 0 stands for none."""
 
     metavar = "SECONDS"
 
-    def __init__(self, max_value: float = 86_400.0) -> None:
-        self._max = max_value
+    def __init__(self, max_value: float = 86_400.0, *, zero: bool = False) -> None:
+        self._max, self._zero = max_value, zero
 
     def read(self, value: object) -> float:
         """Return the seconds."""
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             raise ValueError  # noqa: TRY004  (one error for every wrong value)
         seconds = float(value)
-        if not math.isfinite(seconds) or not 0 < seconds <= self._max:
+        is_positive = seconds > 0 or (self._zero and seconds == 0)
+        if not math.isfinite(seconds) or not is_positive or seconds > self._max:
             raise ValueError
         return seconds
 
@@ -288,7 +289,8 @@ class Seconds:
         return f"{value:g}"
 
     def __str__(self) -> str:
-        return f"a number of seconds, above 0 and up to {self._max:g}"
+        lowest = "from 0" if self._zero else "above 0 and"
+        return f"a number of seconds, {lowest} up to {self._max:g}"
 
 
 def _either(words: tuple[str, ...]) -> str:
