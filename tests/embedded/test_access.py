@@ -291,7 +291,7 @@ def test_a_directory_that_existed_becomes_private(tmp_path: Path, found: int) ->
     assert mode(path) & 0o777 == 0o700
 
 
-def test_a_directory_of_everybody_stays_as_it_is(
+def test_a_world_writable_directory_keeps_its_mode_and_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     tmp_path.chmod(0o1777)
@@ -317,7 +317,7 @@ def test_a_file_system_without_sockets_is_good_enough(
         assert ask(server.login_url, "PING") == b"PONG"
 
 
-def test_a_directory_that_takes_no_socket_is_noticed(tmp_path: Path) -> None:
+def test_a_directory_where_no_socket_can_be_created_is_detected(tmp_path: Path) -> None:
     assert ports.can_have_socket(tmp_path / "valkey.sock")
     assert not ports.can_have_socket(tmp_path / "missing" / "valkey.sock")
     assert list(tmp_path.iterdir()) == []

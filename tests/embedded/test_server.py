@@ -18,9 +18,14 @@ from tests.serve.processes import alive, ask, parent_of
 from tests.servers import eventually
 
 OWNER = """
-import sys, time
+import os, resource, sys
 from pathlib import Path
 from tambomq.embedded.server import Embedded
+files = int(sys.argv[2])
+if files:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, files + 256), hard))
+    many = [os.dup(0) for _ in range(files)]
 server = Embedded(Path(sys.argv[1]), port=0)
 server.start()
 print(server.url, server.pid, flush=True)
@@ -34,10 +39,10 @@ def server(tmp_path: Path) -> Iterator[Embedded]:
         yield server
 
 
-def start_owner(path: Path) -> tuple[subprocess.Popen[str], str, int]:
-    """Another process that owns a server in *path*; its URL and pid."""
+def start_owner(path: Path, files: int = 0) -> tuple[subprocess.Popen[str], str, int]:
+    """Another process, with *files* open, that owns a server in *path*; its URL and pid."""
     owner = subprocess.Popen(
-        [sys.executable, "-c", OWNER, str(path)],
+        [sys.executable, "-c", OWNER, str(path), str(files)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -152,7 +157,7 @@ def test_an_address_of_another_machine_is_refused(tmp_path: Path) -> None:
         Embedded(tmp_path, host="192.0.2.1", port=0).start()
 
 
-def test_place_that_cannot_hold_data_is_refused(tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_a_data_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(EmbeddedError, match=r"cannot use .*/file for data"):
         Embedded(tmp_path / "file", port=0).start()
@@ -167,6 +172,13 @@ def test_killed_owner_leaves_no_server_and_no_lock(tmp_path: Path) -> None:
         assert not alive(pid)
         # Valkey writes to the file before it answers, so a crash of processes loses nothing.
         assert ask(server.url, "GET", "k") == b"v"
+
+
+def test_an_owner_of_more_files_than_select_knows_has_a_server(tmp_path: Path) -> None:
+    owner, url, pid = start_owner(tmp_path, files=1100)
+    assert ask(url, "PING") == b"PONG"
+    kill(owner)
+    eventually(lambda: not alive(pid))
 
 
 def test_new_owner_waits_for_the_server_of_a_dead_one(tmp_path: Path) -> None:
@@ -215,7 +227,7 @@ def append_log(path: Path) -> Path:
     return found
 
 
-def test_half_a_command_at_the_end_is_forgotten(tmp_path: Path) -> None:
+def test_an_incomplete_command_at_the_end_of_the_log_is_dropped(tmp_path: Path) -> None:
     with Embedded(tmp_path, port=0) as server:
         ask(server.url, "SET", "whole", "1")
     with append_log(tmp_path).open("ab") as log:

@@ -17,8 +17,8 @@ def server_command(
 ) -> list[str]:
     """Return the command that runs the server, with a Unix *socket* if it is to have one.
 
-    Paths are relative: its working directory is the data directory. An *ephemeral* server
-    writes no data there.
+    Paths are relative: its working directory is the data directory. With port 0 it only has the
+    socket. An *ephemeral* server writes no data there.
     """
     options = {
         "bind": host,
@@ -35,6 +35,8 @@ def server_command(
         # A full queue must refuse, not forget.
         "maxmemory": str(maxmemory_bytes),
         "maxmemory-policy": "noeviction",
+        # A backup begins at once: no second one is to be waited for.
+        "repl-diskless-sync-delay": "0",
         "aclfile": USERS,
     }
     if ephemeral:

@@ -20,12 +20,14 @@ import logging
 import os
 import stat
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from tambomq.errors import DataDirBusy, EmbeddedError
 from tambomq.store.local_login import SERVER_LOCK, SOCKET
 
 _log = logging.getLogger(__name__)
+
+_LOG_LINES: Final = 4
 
 
 def make_private(path: Path) -> None:
@@ -63,6 +65,13 @@ class DataDir:
     def open_log(self) -> BinaryIO:
         """Open the log for appending; a new one is readable by its owner only."""
         return os.fdopen(os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
+
+    def last_words(self, start: int) -> str:
+        """Return the last lines of the log after byte *start*."""
+        with self.log.open("rb") as log:
+            log.seek(start)
+            lines = log.read().decode(errors="replace").strip().splitlines()
+        return "\n".join(lines[-_LOG_LINES:]) or "nothing"
 
     @property
     def socket(self) -> Path:

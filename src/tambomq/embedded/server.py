@@ -35,7 +35,6 @@ _SILENT_FOR_S: Final = 60.0
 _STOPPED_WITHIN_S: Final = supervisor.GRACE_S + 5.0
 # Attempts with another port when a process takes the free one we found.
 _MAX_PORT_ATTEMPTS: Final = 10
-_LOG_LINES: Final = 4
 # The supervisor's exit code is 128 + signal, as in a shell.
 _KILLED: Final = 128
 
@@ -46,7 +45,7 @@ class Embedded:
     *port* 0 takes any free one and keeps it over restarts. *maxmemory_bytes* limits its data
     (half of the machine's memory by default, 0 means no limit); a full server refuses writes that
     need more. With *auth* clients need a password: see `access`. An *ephemeral* one loses its data
-    when it stops, and has `DATABASES` databases.
+    when it stops, and has `DATABASES` databases. A *private* one has no port, only its socket.
 
     Blocking; may be used from any thread, by one at a time. After a failed start, `stop` releases
     the directory.
@@ -61,14 +60,14 @@ class Embedded:
         maxmemory_bytes: int | None = None,
         auth: bool = False,
         ephemeral: bool = False,
+        private: bool = False,
     ) -> None:
         self.dir = DataDir(data_dir)
         self.host, self.port = host, port
         self._maxmemory = half_of_memory() if maxmemory_bytes is None else maxmemory_bytes
         self._auth, self._access, self._ephemeral = auth, Access("", None), ephemeral
-        self._has_socket = self._is_registered = False
-        self.pid, self.version = 0, ""
-        self._fixed_port = port != 0
+        self._has_socket, self._is_registered, self._is_private = False, False, private
+        self.pid, self.version, self._fixed_port = 0, "", port != 0
         self._supervisor: subprocess.Popen[bytes] | None = None
         self._lease, self._log_from = -1, 0
         _made.add(self)
@@ -150,7 +149,7 @@ class Embedded:
 
     def failure(self) -> EmbeddedError:
         """Return why it ended, with the last lines of its log."""
-        code, said = self.poll() or 0, self._last_words()
+        code, said = self.poll() or 0, self.dir.last_words(self._log_from)
         if "Address already in use" in said:
             return PortTaken(self.host, self.port)
         if code > _KILLED:
@@ -191,9 +190,8 @@ class Embedded:
 
     def _spawn(self, lock: int) -> None:
         try:
-            port = ports.choose(self.host, self.port if self._fixed_port else 0)
             self._access = self._prepared()
-            self._has_socket = ports.can_have_socket(self.dir.socket)
+            port, self._has_socket = self._listens()
             socket = self.dir.socket.name if self._has_socket else None
             command = server_command(
                 self.host, port, self._maxmemory, socket, ephemeral=self._ephemeral
@@ -207,6 +205,15 @@ class Embedded:
             os.close(lock)
         self.port = port
         self.pid = _read_pid(self._supervisor)
+
+    def _listens(self) -> tuple[int, bool]:
+        """Return the port to listen on, 0 for none, and whether it can have a socket too."""
+        has_socket = ports.can_have_socket(self.dir.socket)
+        if not self._is_private:
+            return ports.choose(self.host, self.port if self._fixed_port else 0), has_socket
+        if not has_socket:
+            raise EmbeddedError(f"no Unix socket can be made in {self.dir.path}")
+        return 0, has_socket
 
     def _prepared(self) -> Access:
         try:
@@ -249,8 +256,7 @@ class Embedded:
                 heard = time.monotonic()
             elif time.monotonic() - heard > _SILENT_FOR_S:
                 raise EmbeddedError(f"the embedded server does not answer on {self.url}")
-            percent = float(facts.get("loading_loaded_perc", percent))
-            yield percent
+            yield (percent := float(facts.get("loading_loaded_perc", percent)))
         raise self.failure()
 
     def close_lease(self) -> None:
@@ -272,12 +278,6 @@ class Embedded:
         # The supervisor was killed. Linux signals the server then, macOS does not.
         if code < 0 and self._facts().get("process_id") == str(self.pid):
             os.kill(self.pid, signal.SIGTERM)
-
-    def _last_words(self) -> str:
-        with self.dir.log.open("rb") as log:
-            log.seek(self._log_from)
-            lines = log.read().decode(errors="replace").strip().splitlines()
-        return "\n".join(lines[-_LOG_LINES:]) or "nothing"
 
 
 _made: weakref.WeakSet[Embedded] = weakref.WeakSet()

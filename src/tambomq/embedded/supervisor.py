@@ -35,11 +35,20 @@ def main() -> int:
     os.write(1, f"{server}\n".encode())
     os.close(1)
     while (status := _status(server)) is None:
-        ready, _, _ = select.select([lease, wake], [], [])
+        ready = _readable(lease, wake)
         if lease in ready or any(s != signal.SIGCHLD for s in os.read(wake, 64)):
             status = _stop(server, wake)
             break
     return status
+
+
+def _readable(*files: int, within_s: float | None = None) -> set[int]:
+    """Wait until some of *files* can be read, or have ended; return these."""
+    # Not `select`: it raises for the high numbers that files of an owner with many have.
+    poll = select.poll()
+    for each in files:
+        poll.register(each, select.POLLIN)
+    return {file for file, _ in poll.poll(None if within_s is None else within_s * 1000)}
 
 
 def _wake_on(*signals: signal.Signals) -> int:
@@ -96,7 +105,7 @@ def _stop(server: int, wake: int) -> int:
         left = deadline - time.monotonic()
         if left <= 0:
             os.kill(server, signal.SIGKILL)
-        if select.select([wake], [], [], max(left, 0.05))[0]:
+        if _readable(wake, within_s=max(left, 0.05)):
             os.read(wake, 64)
     return status
 
