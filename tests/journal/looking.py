@@ -38,7 +38,7 @@ def state(url: str, protocol: str, queue: str) -> State | None:
 
 
 def commit_all(url: str, protocol: str, queue: str, reader: str = "etl") -> int:
-    """Let *reader* have read everything."""
+    """Read everything with *reader*."""
     store, keys = Store(url), JournalKeys(protocol, queue)
     try:
         return store.run(ops.commit(keys, reader, store.run(ops.last_id(keys)) or "0-0"))

@@ -13,6 +13,7 @@ from tambomq.errors import InvalidFormat, WrongType
 from tambomq.journal import ops
 from tambomq.journal.keys import JournalKeys
 from tambomq.journal.policy import DEFAULT_BOUNDS, JournalBounds
+from tambomq.journal.reader import JournalReader
 from tambomq.store.sync import Store
 from tests.servers import Server
 
@@ -50,6 +51,23 @@ def test_committed_entries_are_trimmed_except_the_last(store: Store) -> None:
     assert store.run(ops.commit(KEYS, "etl", ids[6])) == 6
     assert store.run(ops.first_id(KEYS)) == ids[6]
     assert state_of(store).entries == 4
+
+
+def test_one_commit_trims_a_part_of_a_large_journal(store: Store, each_server: Server) -> None:
+    for _ in range(7):
+        fill(store, 1000)
+    ids = [id.decode() for id, _ in store.run(ops.read(KEYS, "-", count=7000))]
+    first, small = ops.commit(KEYS, "etl", ids[6950]), ops.commit(KEYS, "etl", "0-0")
+    trimmed = store.run(first)
+    assert ops.MORE_TRIMMED <= trimmed <= 2000
+    assert store.follow(ops.commit_and_trim((small, first))) == 6950 - trimmed
+    assert store.run(ops.first_id(KEYS)) == ids[6950]
+    assert state_of(store).bytes == 50 * (ENTRY + 1)
+    with JournalReader(each_server.url, "kqueue", "orders", name="etl") as journal:
+        fill(store, 1000)
+        fill(store, 1000)
+        fill(store, 1000)
+        assert journal.commit(journal.last_id() or "") == 3049
 
 
 def test_the_slowest_reader_decides(store: Store) -> None:
@@ -104,7 +122,7 @@ def test_the_state_has_bytes_and_lags(store: Store) -> None:
     assert state_of(store).readers[0].lag_bytes == 0
 
 
-def test_a_full_journal_has_room_again_after_a_commit(store: Store) -> None:
+def test_a_commit_frees_space_in_a_full_journal(store: Store) -> None:
     bounds = JournalBounds(max_entries=3)
     assert store.run(ops.append_bounded(KEYS, bounds, [(1, b"a")] * 5)) == 3
     assert state_of(store).dropped == 2

@@ -83,7 +83,7 @@ def test_all_fields_may_have_common_values(each: Store) -> None:
 
 
 @pytest.mark.parametrize("broken", [JOURNAL.journal, FENCE])
-def test_a_key_of_another_type_keeps_the_whole_chunk_out(
+def test_a_key_of_another_type_refuses_the_whole_chunk(
     each: Store, each_db: redis.Redis, broken: str
 ) -> None:
     each_db.set(broken, "no such thing")

@@ -28,7 +28,7 @@ records = st.builds(
 
 
 @given(records)
-def test_a_record_comes_back_as_it_was(record: JournalRecord) -> None:
+def test_a_record_is_decoded_unchanged(record: JournalRecord) -> None:
     assert record_of(fields_of(record)) == record
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
@@ -26,7 +26,7 @@ Entry: TypeAlias = tuple[bytes, list[bytes]]
 """An entry's id, and its fields: names and values alternate."""
 
 
-class Reader(msgspec.Struct, frozen=True):
+class ReaderState(msgspec.Struct, frozen=True):
     """The position of one reader of a journal."""
 
     name: str
@@ -52,7 +52,7 @@ class State(msgspec.Struct, frozen=True):
     """Messages that were not stored because the journal was full."""
     dropped: int
     """Events that were not recorded because it was full or unreachable."""
-    readers: tuple[Reader, ...]
+    readers: tuple[ReaderState, ...]
 
 
 def append(keys: JournalKeys, records: Iterable[JournalRecord]) -> Plan[list[str]]:
@@ -79,11 +79,27 @@ def append_bounded(
     return Call(_APPEND, (keys.journal, keys.state), args, decode=int)
 
 
+MORE_TRIMMED: Final = 1000
+"""If one `commit` has trimmed so many entries, the same once more may trim others."""
+
+
+def commit_and_trim(commits: Sequence[Call[int]]) -> Plan[int]:
+    """Repeat *commits* until all that can be trimmed is trimmed; return how many entries were."""
+    total = 0
+    while commits:
+        trimmed: list[int] = results((yield commits))
+        total += sum(trimmed)
+        pairs = zip(commits, trimmed, strict=True)
+        commits = [commit for commit, count in pairs if count >= MORE_TRIMMED]
+    return total
+
+
 def commit(keys: JournalKeys, reader: str, id: str) -> Call[int]:
     """Commit that *reader* has processed all entries up to *id*; return how many were trimmed.
 
-    Entries that all readers have committed are trimmed, except the last of them. Committing ``0-0``
-    registers a reader before it has read anything; an id before its last commit changes nothing.
+    Entries that all readers have committed are trimmed, except the last of them, but not all at
+    once: see `commit_and_trim`. Committing ``0-0`` registers a reader before it has read anything;
+    an id before its last commit changes nothing.
     """
     args = (check_reader(reader), check_entry_id(id))
     return Call(_COMMIT, (keys.journal, keys.state), args, decode=int, repeatable=True)
@@ -178,7 +194,7 @@ def _state(reply: list[Any]) -> State | None:
         return number(found.get(name)) or 0
 
     readers = tuple(
-        Reader(
+        ReaderState(
             name=_text(field.removeprefix(fields.COMMITTED)),
             committed=_text(id),
             lag_bytes=max(0, count(fields.BYTES) - count(_read_field(field))),

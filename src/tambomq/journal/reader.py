@@ -46,7 +46,8 @@ class JournalReader:
         ``0-0`` registers the reader before it has read anything. An id before its last commit
         changes nothing, so a commit may be repeated.
         """
-        return self._store.run(ops.commit(self.keys, self._own_name(), id))
+        commit = ops.commit(self.keys, self._own_name(), id)
+        return self._store.follow(ops.commit_and_trim((commit,)))
 
     def forget(self) -> bool:
         """Delete this reader, so that trimming does not wait for it; false if it was not known."""

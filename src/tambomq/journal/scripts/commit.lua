@@ -1,10 +1,10 @@
--- commit: store a reader's position, and trim what all readers have committed.
+-- commit: store a reader's position, and trim some of what all readers have committed.
 --
 -- KEYS  journal  stream  {tambo:<protocol>:<queue>}:journal
 --       state    hash    {tambo:<protocol>:<queue>}:journal:state
 -- ARGV  reader   its name
 --       id       the last entry to commit; an id before its last commit changes nothing
--- REPLY how many entries were trimmed
+-- REPLY how many entries were trimmed; the same commit again trims more
 -- NEEDS readers
 
 local journal, state = KEYS[1], KEYS[2]

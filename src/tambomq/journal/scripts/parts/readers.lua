@@ -1,6 +1,8 @@
 -- readers: trim the entries that all readers have committed.
 
 local ENTRY = 100
+-- Entries that one call trims, approximately: freeing all of a large journal would block the server.
+local TRIMMED = 2000
 
 -- Whether an entry id is later than another. Compared as text: the numbers exceed Lua's precision.
 local function is_later(id, other)
@@ -21,6 +23,7 @@ local function field(entry, name)
 end
 
 -- The last entry that all readers have committed stays: it proves that no later entry was trimmed.
+-- Returns how many entries were trimmed. If these are half of TRIMMED or more, there may be others.
 local function trim(journal, state)
   local lowest
   local fields = redis.call('HGETALL', state)
@@ -30,7 +33,11 @@ local function trim(journal, state)
       lowest = id
     end
   end
-  local dropped = lowest and redis.call('XTRIM', journal, 'MINID', '=', lowest) or 0
+  -- First whole nodes, of a hundred entries or 4 KB, and then the rest of one.
+  local dropped = lowest and redis.call('XTRIM', journal, 'MINID', '~', lowest, 'LIMIT', TRIMMED) or 0
+  if lowest and dropped < TRIMMED / 2 then
+    dropped = dropped + redis.call('XTRIM', journal, 'MINID', '=', lowest)
+  end
   local first = redis.call('XRANGE', journal, '-', '+', 'COUNT', 1)[1]
   local upto = first and tonumber(field(first, 'o') or '')
   if upto then
