@@ -41,12 +41,12 @@ def test_a_claim_grows_by_chunks_until_there_is_enough() -> None:
     assert got == Claim(CHUNK + 5, CHUNK + 5, "m")
 
 
-def test_a_claim_ends_where_there_is_no_more() -> None:
+def test_a_claim_ends_when_a_chunk_is_not_full() -> None:
     asked, got = followed(lease_calls.claim_in_chunks(step, 5 * CHUNK), [Claim(7, 7, "m")])
     assert (asked, got) == ([(0, CHUNK)], Claim(7, 7, "m"))
 
 
-def test_a_claim_that_was_there_has_nothing_new() -> None:
+def test_an_open_claim_has_no_new_messages() -> None:
     _, got = followed(lease_calls.claim_in_chunks(step, 10), [Claim(3, 0, "old")])
     assert got == Claim(3, 0, "old")
 
@@ -62,13 +62,13 @@ def test_each_member_is_looked_at_once_to_prune(size: int, trips: int) -> None:
     assert (len(asked), left) == (trips, 5 if trips else 0)
 
 
-def test_what_became_of_members_is_added_up() -> None:
+def test_outcomes_of_chunks_are_added_up() -> None:
     rounds = [[8, 1, 0, 1, 0], [0, 2, 3, 0, 1]]
     asked, got = followed(lease_calls.acknowledge_in_chunks(step("same")), rounds)
     assert (len(asked), got) == (2, AckCounts(done=3, retried=3, dead=1, lost=1))
 
 
-def test_claims_are_given_up_but_the_one_of_a_lease() -> None:
+def test_expired_claims_are_released_except_that_of_a_lease() -> None:
     plan = lease_calls.release_expired("leases", step, "mine")
     assert [call.parts for call in next(plan)] == [("SMEMBERS", "leases")]
     assert [call.args for call in plan.send([["a", "b", "mine"]])] == [("a",), ("b",)]
@@ -77,12 +77,12 @@ def test_claims_are_given_up_but_the_one_of_a_lease() -> None:
     assert end.value.value == {"b": 4}
 
 
-def test_where_there_is_no_lease_nothing_more_is_asked() -> None:
+def test_without_leases_no_further_call_is_made() -> None:
     asked, got = followed(lease_calls.release_expired("leases", step, ""), [[]])
     assert (asked, got) == ([()], {})
 
 
-def test_verdicts_about_a_claim_that_is_not_open_come_too_late() -> None:
+def test_verdicts_on_a_claim_that_is_not_open_are_refused() -> None:
     request = LeaseRequest("q", "l", "one")
     verdicts: list[Arg] = ["a", b"", "b", b"r0"]
     call = lease_calls.write_verdicts(("ledger", "verdicts"), request, 3, "m", verdicts)
@@ -94,7 +94,7 @@ def test_verdicts_about_a_claim_that_is_not_open_come_too_late() -> None:
         call.decode([b"fenced", b"driver two"])
 
 
-def test_a_claim_is_one_word_in_a_row_and_can_be_read_from_it() -> None:
+def test_a_claim_is_encoded_as_text_and_can_be_parsed() -> None:
     claim = OpenClaim("owner", 12, "token")
     assert OpenClaim.parse(claim.encode()) == claim
     for word in ("12", "12.token", "x.token.owner", "²..", ""):

@@ -23,7 +23,7 @@ def test_a_batch_that_has_arrived_is_counted_once(store: Store, db: redis.Redis)
     assert store.run(moves.left(MOVE)) == Tally(2, 7)
 
 
-def test_the_arrival_of_an_earlier_batch_forgets_nothing_of_the_next(
+def test_the_arrival_of_an_earlier_batch_keeps_the_next_one_in_transit(
     store: Store, db: redis.Redis
 ) -> None:
     under_way(db, 2)
@@ -32,7 +32,7 @@ def test_the_arrival_of_an_earlier_batch_forgets_nothing_of_the_next(
     assert store.run(moves.left(MOVE)) == Tally(0, 0)
 
 
-def test_a_move_is_not_over_while_something_is_on_its_way(store: Store, db: redis.Redis) -> None:
+def test_a_move_does_not_end_while_a_batch_is_in_transit(store: Store, db: redis.Redis) -> None:
     under_way(db, 1)
     assert not store.run(moves.over(MOVE, TRANSIT, "r"))
     db.delete(TRANSIT)

@@ -16,7 +16,7 @@ def test_a_redrive_that_was_undone_stays_undone(state: str, store: Store, db: re
     assert db.hget("record", "state") == b"undone"
 
 
-def test_a_redrive_that_was_forgotten_is_not_made_anew(store: Store, db: redis.Redis) -> None:
+def test_settling_a_deleted_redrive_does_not_create_it_again(store: Store, db: redis.Redis) -> None:
     assert not store.run(redrives.settle("record", "done"))
     assert not db.exists("record")
 

@@ -1,7 +1,4 @@
-"""Rates, shares and speeds as users write them, and a rate limiter.
-
-Nothing here sleeps: the limiter returns how long to wait.
-"""
+"""Rates, shares and speeds as users write them."""
 
 from __future__ import annotations
 
@@ -15,7 +12,6 @@ _RATE: Final = re.compile(r"(\d+(?:\.\d+)?)(?:/(s|m|min|h))?")
 _PERCENT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 _SPEED: Final = re.compile(r"(\d+(?:\.\d+)?)x")
 _UNIT_S: Final = {None: 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-_STEPS_PER_S: Final = 5
 
 
 def rate(text: str) -> float:
@@ -47,19 +43,3 @@ def speed(text: str) -> float | None:
 def part_of(total: int, share: float) -> int:
     """Return this share of *total*, rounded up; at least 1 unless *total* is 0."""
     return min(total, max(1, math.ceil(total * share)))
-
-
-class RateLimiter:
-    """Limits a loop to *per_s* items a second; `None` for no limit."""
-
-    __slots__ = ("_per_s", "step")
-
-    def __init__(self, per_s: float | None, max_step: int) -> None:
-        self._per_s = per_s
-        # Small steps, so that workers see a steady flow instead of a burst each second.
-        self.step = max_step if per_s is None else max(1, min(max_step, int(per_s / _STEPS_PER_S)))
-        """Items for each step of the loop, up to *max_step*."""
-
-    def wait_s(self, done: int, elapsed_s: float) -> float:
-        """Return how long to wait after *done* in *elapsed_s* seconds."""
-        return 0.0 if self._per_s is None else max(0.0, done / self._per_s - elapsed_s)

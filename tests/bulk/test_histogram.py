@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tambomq.pipeline.dlq.histogram import SAMPLES, DeadLetterInfo, histogram, shape
+from tambomq.bulk.histogram import SAMPLES, DeadLetterInfo, histogram, shape
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from tambomq.pipeline.dlq.histogram import SAMPLES, DeadLetterInfo, histogram, s
         ("x" * 5000, "x" * 200 + "…"),
     ],
 )
-def test_what_differs_from_case_to_case_is_left_out(detail: str, like: str) -> None:
+def test_variable_parts_of_an_error_are_masked(detail: str, like: str) -> None:
     assert shape(detail) == like
 
 
@@ -41,5 +41,5 @@ def test_kinds_are_counted_the_most_frequent_first() -> None:
     assert (second.count, second.shape, second.samples) == (1, "bad thing", [other])
 
 
-def test_without_letters_there_are_no_kinds() -> None:
+def test_without_dead_letters_there_are_no_groups() -> None:
     assert histogram([]) == []
