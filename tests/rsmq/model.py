@@ -6,6 +6,7 @@ Messages are visible or far from it: a `now` that is a moment old will do.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 ASIDE_MS = 30_000
@@ -41,6 +42,11 @@ class Queue:
     messages: dict[str, Stored] = field(default_factory=dict)
     recorded: bool = False
     """Whether the key of receipts exists."""
+    max_messages: int = -1
+    max_bytes: int = -1
+    ttl_ms: int = -1
+    dead_letters: bool = False
+    """Whether messages that do not fit become dead letters."""
 
     def order(self) -> list[str]:
         """All ids in the order they are or become visible; equal times by id."""
@@ -53,6 +59,32 @@ class Queue:
     def fits(self, body: bytes) -> bool:
         """Whether the queue accepts a body of this length."""
         return self.maxsize == -1 or len(body) <= self.maxsize
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether it has a bound."""
+        return max(self.max_messages, self.max_bytes, self.ttl_ms) > 0
+
+    @property
+    def body_bytes(self) -> int:
+        """Bytes of all bodies that are there."""
+        return sum(len(message.body or b"") for message in self.messages.values())
+
+    def admits(self, bodies: Sequence[bytes]) -> int:
+        """How many of *bodies*, in their order, fit within the bounds."""
+        fit, size = 0, self.body_bytes
+        for body in bodies:
+            size += len(body)
+            if 0 < self.max_messages < len(self.messages) + fit + 1 or 0 < self.max_bytes < size:
+                break
+            fit += 1
+        return fit
+
+    def expired(self, now: int) -> list[str]:
+        """The ids of messages that were visible for longer than the TTL."""
+        if self.ttl_ms < 0:
+            return []
+        return [id for id in self.order() if self.messages[id].score < now - self.ttl_ms]
 
     def send(self, id: str, body: bytes, score: int) -> None:
         """Store a message."""

@@ -23,7 +23,7 @@ def test_keys_are_spelled_as_the_specification_spells_them() -> None:
     assert keys.realtime_channel("test-queue") == "rsmq:rt:test-queue"
 
 
-def test_a_namespace_stands_before_every_key() -> None:
+def test_every_key_begins_with_the_namespace() -> None:
     keys = Keys("{app}")
     assert keys.queues == "{app}:QUEUES"
     assert keys.of("q") == ("{app}:q", "{app}:q:Q")

@@ -38,7 +38,7 @@ def received(client: Rsmq, vt: float | None = None) -> Message:
     return message
 
 
-def test_without_a_queue_there_is_no_key(client: Rsmq, db: redis.Redis) -> None:
+def test_without_queues_no_key_is_stored(client: Rsmq, db: redis.Redis) -> None:
     assert client.list_queues() == []
     assert db.dbsize() == 0
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tambomq.errors import Reject
 from tambomq.rsmq.client import Rsmq
-from tambomq.rsmq.model import Message, QueueAttributes, QueueStats
+from tambomq.rsmq.model import Message, QueueAttributes, QueueBounds, QueueStats
 from tambomq.rsmq.worker.backoff import Backoff
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ __all__ = [
     "Backoff",
     "Message",
     "QueueAttributes",
+    "QueueBounds",
     "QueueStats",
     "Reject",
     "Rsmq",

@@ -37,6 +37,8 @@ from dataclasses import dataclass
 from tambomq.errors import InvalidFormat
 
 NAMESPACE = "rsmq"
+ANY_NAMESPACE = "*:QUEUES"
+"""Matches `Keys.queues` of every namespace."""
 DEAD_SUFFIX = "-dead"
 
 ATTRIBUTES = ("vt", "delay", "maxsize", "created", "modified")
@@ -48,6 +50,11 @@ _ID = re.compile(r"[A-Za-z0-9:]{32}", re.ASCII)
 # An id in another form than RSMQ's, escaped by `replies.id_text`.
 _FOREIGN_ID = re.compile(r"(?=.*\\)(?:[^\\]|\\\\|\\x[0-9a-f]{2}){1,1024}", re.DOTALL)
 _LEASE = re.compile(r"[A-Za-z0-9_.-]{1,160}", re.ASCII)
+
+
+def namespace_of(queues: str) -> str:
+    """Return the namespace whose `Keys.queues` is *queues*."""
+    return queues.removesuffix(ANY_NAMESPACE[1:])
 
 
 def is_queue(text: str) -> bool:
@@ -125,6 +132,32 @@ class Keys:
         base = f"{self.ns}:{check_queue(queue)}"
         return base, f"{base}:Q", f"{base}:receipts"
 
+    def bounds(self, queue: str) -> str:
+        """Hash: the bounds of a queue, and what was refused and dead-lettered because of them.
+
+        Scripts find the zset `sizes` by adding ``:sizes`` to this key.
+        """
+        return f"{self.of(queue)[0]}:bounds"
+
+    def sizes(self, queue: str) -> str:
+        """Zset: ``<id> <bytes>`` of each message that counts for `max_bytes`, in order of ids."""
+        return f"{self.bounds(queue)}:sizes"
+
+    def to_send(self, queue: str) -> tuple[str, str, str]:
+        """The keys of a send, the queue's name checked: messages, data and bounds."""
+        base = f"{self.ns}:{check_queue(queue)}"
+        return base, f"{base}:Q", f"{base}:bounds"
+
+    def to_receive(self, queue: str) -> tuple[str, str, str, str]:
+        """The keys of a receive, the queue's name checked: `all_of` and bounds."""
+        base = f"{self.ns}:{check_queue(queue)}"
+        return base, f"{base}:Q", f"{base}:receipts", f"{base}:bounds"
+
+    def patterns(self, queue: str) -> tuple[str, str]:
+        """Globs that match every key of a queue, and none of another; *queue* may be one itself."""
+        base = self.messages(queue)
+        return base, f"{base}:*"
+
     def change(self, queue: str, token: str) -> str:
         """String: marks that the call with *token* has changed the attributes."""
         return f"{self.ns}:{queue}:set:{token}"
@@ -174,6 +207,10 @@ class Keys:
     def redriven(self, queue: str, id: str) -> str:
         """Stream: ``from`` and ``to`` ids of moved messages, and each dead letter as it was."""
         return f"{self.redrive(queue, id)}:moved"
+
+    def discarded(self, queue: str, id: str) -> str:
+        """Stream: dead letters that were deleted and can be restored for a while."""
+        return f"{self.of(queue)[0]}:discarded:{check_lease(id)}"
 
     def move(self, queue: str, id: str) -> str:
         """Hash: the progress of a move of the queue's messages to another server or protocol."""

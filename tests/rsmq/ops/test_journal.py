@@ -155,8 +155,8 @@ def test_a_queue_without_a_journal_uses_the_plain_scripts() -> None:
         plain = message_ops.send(keys, "plain", b"x", journal=journal)
         assert isinstance(plain.verb, Script)
         assert plain.verb.source == load_script("tambomq.rsmq.ops", "send").source
-        assert plain.keys == keys.of("plain")
-    assert len(message_ops.send(keys, "orders", b"x", journal=chosen).keys) == 4
+        assert plain.keys == keys.to_send("plain")
+    assert len(message_ops.send(keys, "orders", b"x", journal=chosen).keys) == 5
 
 
 def test_another_namespace_has_a_journal_of_its_own(connect: Connect, server: Server) -> None:
@@ -246,7 +246,9 @@ def test_a_wrong_send_says_what_is_wrong_even_when_the_journal_is_full(connect: 
 
 
 @pytest.mark.parametrize("key", [JOURNAL.journal, JOURNAL.state])
-def test_a_journal_that_is_none_stops_a_send(journalled: Rsmq, db: redis.Redis, key: str) -> None:
+def test_a_journal_key_of_another_type_stops_a_send(
+    journalled: Rsmq, db: redis.Redis, key: str
+) -> None:
     db.set(key, "x")
     before = at_rest(db)
     with pytest.raises(WrongType, match="journal"):
@@ -254,7 +256,7 @@ def test_a_journal_that_is_none_stops_a_send(journalled: Rsmq, db: redis.Redis, 
     assert at_rest(db) == before
 
 
-def test_a_queue_that_is_none_records_nothing(journalled: Rsmq, db: redis.Redis) -> None:
+def test_a_send_to_a_key_of_another_type_records_nothing(journalled: Rsmq, db: redis.Redis) -> None:
     db.set("rsmq:orders", "x")
     with pytest.raises(WrongType):
         journalled.send_message("orders", "x")

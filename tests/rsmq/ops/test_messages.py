@@ -15,6 +15,7 @@ from tambomq.errors import (
     InvalidValue,
     MessageTooLong,
     QueueCorrupt,
+    QueueFull,
     QueueNotFound,
     StoreFull,
     WrongType,
@@ -27,6 +28,7 @@ from tests.rsmq.plans import first_round_trip, run_plan, script
 
 KEYS = Keys("ns")
 OWN = ("ns:q", "ns:q:Q")
+BOUNDS = "ns:q:bounds"
 ID = "g73zkl38qzSBNq2NcnVVlCldqwqFXRJd"
 HELD = Message(ID, b"body", rc=3, fr=1, visible_at=2)
 
@@ -34,10 +36,20 @@ HELD = Message(ID, b"body", rc=3, fr=1, visible_at=2)
 # ── send ─────────────────────────────────────────────────────────────────────
 
 
+def test_sends_are_merged_into_one_call_that_knows_the_longest_body() -> None:
+    calls = [message_ops.send(KEYS, "q", body, delay=2, realtime=True) for body in ("a", "bcd")]
+    merged = message_ops.send_together("q", calls)
+    assert (script(merged), merged.keys, merged.repeatable) == ("send", (*OWN, BOUNDS), False)
+    assert merged.args == (2, 3, "ns:rt:q", 0, *calls[0].args[4:], *calls[1].args[4:])
+    assert merged.decode([b"x", b"y"]) == ["x", "y"]
+    with pytest.raises(MessageTooLong):
+        merged.decode(2)
+
+
 def test_a_send_is_one_call_with_a_suffix_of_22_letters() -> None:
     call = message_ops.send(KEYS, "q", "é")
     delay, longest, channel, first, suffix, body = call.args
-    assert (script(call), call.keys) == ("send", OWN)
+    assert (script(call), call.keys) == ("send", (*OWN, BOUNDS))
     assert (delay, longest, channel, first, body) == ("", 2, "", 0, "é".encode())
     assert isinstance(suffix, str)
     assert len(suffix) == 22
@@ -103,6 +115,8 @@ def test_the_replies_of_a_send_are_decoded() -> None:
         decode(None)
     with pytest.raises(QueueCorrupt, match="delay is"):
         decode(b'delay is "abc"')
+    with pytest.raises(QueueFull, match="holds 7 of 9 bytes"):
+        decode([b"BOUND_REACHED", b"max_bytes", 9, 7])
 
 
 def test_no_send_is_repeatable() -> None:
@@ -115,7 +129,7 @@ def test_no_send_is_repeatable() -> None:
 
 def test_a_receive_is_one_call() -> None:
     call = message_ops.receive(KEYS, "q", 3, vt=0)
-    assert (script(call), call.keys) == ("receive", (*OWN, "ns:q:receipts"))
+    assert (script(call), call.keys) == ("receive", (*OWN, "ns:q:receipts", BOUNDS))
     assert call.args[:2] == (3, 0)
     assert message_ops.receive(KEYS, "q").args[:2] == (1, "")
     assert not call.repeatable
@@ -204,7 +218,7 @@ def test_the_replies_of_a_pop_are_decoded() -> None:
     (call,) = first_round_trip(message_ops.pop(KEYS, "q"))
     assert (script(call), call.keys, call.args, call.repeatable) == (
         "pop",
-        (*OWN, "ns:q:receipts"),
+        (*OWN, "ns:q:receipts", BOUNDS),
         (),
         False,
     )

@@ -45,7 +45,7 @@ def test_a_queue_is_dropped_by_one_call() -> None:
     call = queue_ops.drop(KEYS, "q")
     assert (script(call), call.keys, call.args) == (
         "drop",
-        ("ns:QUEUES", *OWN, "ns:q:receipts"),
+        ("ns:QUEUES", *OWN, "ns:q:receipts", "ns:q:bounds", "ns:q:bounds:sizes"),
         ("q",),
     )
     call.decode(1)

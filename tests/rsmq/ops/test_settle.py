@@ -23,6 +23,18 @@ def test_a_delete_may_carry_a_receipt() -> None:
     assert settle_ops.hide(KEYS, "q", ID, 60, receipt="3-t").args == (60, ID, "3-t")
 
 
+def test_deletes_are_merged_into_one_repeatable_call() -> None:
+    calls = [
+        settle_ops.delete(KEYS, "q", ID),
+        settle_ops.delete(KEYS, "q", HELD.id, receipt=HELD.receipt),
+    ]
+    merged = settle_ops.delete_together("q", calls)
+    assert (script(merged), merged.keys) == ("delete", calls[0].keys)
+    assert merged.args == (ID, "", ID, "3-t")
+    assert merged.repeatable
+    assert merged.decode([1, 0]) == [True, False]
+
+
 def test_settling_calls_are_repeatable() -> None:
     assert settle_ops.delete(KEYS, "q", ID).repeatable
     assert settle_ops.hide(KEYS, "q", ID, 1).repeatable

@@ -18,7 +18,14 @@ from tambomq.journal.hooks import recorded
 from tambomq.journal.policy import JournalPolicy
 from tambomq.rsmq.keys import ID_SUFFIX_LENGTH, Keys
 from tambomq.rsmq.model import Body, Message, check_count, check_seconds, to_bytes
-from tambomq.rsmq.ops.replies import id_text, require_queue, score_to_ms, to_count
+from tambomq.rsmq.ops.replies import (
+    FULL,
+    id_text,
+    queue_full,
+    require_queue,
+    score_to_ms,
+    to_count,
+)
 from tambomq.store.call import Arg, Call, Plan, load_script, results
 
 # A script blocks the server for all clients; 500 sends take 2 ms.
@@ -74,7 +81,7 @@ def send(
         0,
         *suffixed,
     )
-    call = Call(_SEND, keys.of(queue), args, partial(_decode_sent_one, queue, len(stored)))
+    call = Call(_SEND, keys.to_send(queue), args, partial(_decode_sent_one, queue, len(stored)))
     return recorded(journal, queue, call, entries=1, size=len(stored))
 
 
@@ -92,7 +99,7 @@ def send_batch(
     One body that is too long fails the whole batch. If some of the scripts, of `CHUNK`
     messages each, fail on the server, `BatchIncomplete` lists the missing ids.
     """
-    queue_keys = keys.of(queue)
+    queue_keys = keys.to_send(queue)
     stored = [to_bytes(body) for body in bodies]
     longest = max(map(len, stored), default=0)
     head = (_seconds("delay", delay), longest, keys.realtime_channel(queue) if realtime else "")
@@ -106,6 +113,19 @@ def send_batch(
         size = sum(map(len, chunk))
         calls.append(recorded(journal, queue, call, entries=len(chunk), size=size))
     return _merge_sent(queue, calls, list(map(len, chunks)))
+
+
+def send_together(queue: str, calls: Sequence[Call[str]]) -> Call[list[str]]:
+    """Merge calls of `send`, with the same delay and no journal, into one that returns their ids.
+
+    One body that is too long fails them all.
+    """
+    first = calls[0]
+    delay, _, channel, *_ = first.args
+    longest = max(len(call.args[5]) for call in calls)  # type: ignore[arg-type]
+    pairs = [arg for call in calls for arg in call.args[4:]]
+    decode = partial(_decode_sent, queue, longest)
+    return Call(_SEND, first.keys, (delay, longest, channel, 0, *pairs), decode)
 
 
 def _merge_sent(
@@ -124,6 +144,8 @@ def _merge_sent(
 def _decode_sent(queue: str, longest: int, reply: Any) -> list[str]:
     if isinstance(reply, int):
         raise MessageTooLong(queue, longest, reply)
+    if isinstance(reply, list) and reply[:1] == [FULL]:
+        raise queue_full(queue, reply)
     return [id.decode() for id in require_queue(queue, reply)]
 
 
@@ -145,7 +167,7 @@ def receive(
     """Receive and hide up to *count* (at most `CHUNK`) of the oldest visible messages."""
     token = unique()
     args = (min(check_count(count), CHUNK), _seconds("vt", vt), token)
-    call = Call(_RECEIVE, keys.all_of(queue), args, partial(_decode_received, queue, token))
+    call = Call(_RECEIVE, keys.to_receive(queue), args, partial(_decode_received, queue, token))
     return recorded(journal, queue, call)
 
 
@@ -155,7 +177,7 @@ def receive_one(
     """Receive and hide the oldest visible message; if it `needs_retry`, use `receive`."""
     token = unique()
     args = (_seconds("vt", vt), token)
-    call = Call(_RECEIVE_ONE, keys.all_of(queue), args, partial(_decode_received, queue, token))
+    call = Call(_RECEIVE_ONE, keys.to_receive(queue), args, partial(_decode_received, queue, token))
     return recorded(journal, queue, call)
 
 
@@ -232,7 +254,7 @@ def pop(keys: Keys, queue: str, *, journal: JournalPolicy | None = None) -> Plan
         id, body, rc, fr = fields
         return [Message(id_text(id), body, rc, fr, now)]
 
-    call = recorded(journal, queue, Call(_POP, keys.all_of(queue), (), decode))
+    call = recorded(journal, queue, Call(_POP, keys.to_receive(queue), (), decode))
     popped = None
     while popped is None:
         popped = results((yield (call,)))[0]

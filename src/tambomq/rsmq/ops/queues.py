@@ -18,6 +18,7 @@ from tambomq.rsmq.model import (
     check_maxsize,
     check_whole_seconds,
 )
+from tambomq.rsmq.ops.bounds import decode_bounds
 from tambomq.rsmq.ops.replies import require_queue, score_to_ms
 from tambomq.store.call import Call, Plan, load_script, results
 
@@ -58,7 +59,8 @@ def drop(keys: Keys, queue: str) -> Call[None]:
         if not dropped:
             raise QueueNotFound(queue)
 
-    return Call(_DROP, (keys.queues, *keys.all_of(queue)), (queue,), decode)
+    redis_keys = (keys.queues, *keys.to_receive(queue), keys.sizes(queue))
+    return Call(_DROP, redis_keys, (queue,), decode)
 
 
 def purge(keys: Keys, queue: str) -> Call[int]:
@@ -79,17 +81,23 @@ def list_queues(keys: Keys) -> Call[list[str]]:
 
 def attributes(keys: Keys, queue: str) -> Call[QueueAttributes]:
     """Return a queue's settings, counters and sizes."""
-    return Call(_ATTRIBUTES, keys.of(queue), (), partial(_attributes, queue), repeatable=True)
+    return Call(_ATTRIBUTES, keys.to_send(queue), (), partial(_attributes, queue), repeatable=True)
 
 
 def _attributes(queue: str, reply: Any) -> QueueAttributes:
-    found = require_queue(queue, reply)[:9]
+    all_found = require_queue(queue, reply)
+    found, bounds = all_found[:9], all_found[10:]
     try:
         # Other clients may write 30 as 30.0; a missing number counts as 0.
         vt, delay, *rest = (float(value or 0) for value in found)
-        return QueueAttributes(vt, delay, *(int(value) for value in rest))
+        recv, sent, created, modified, msgs, hidden = (int(value) for value in rest[1:])
+        maxsize = int(rest[0])
     except (ValueError, OverflowError) as error:
         raise QueueCorrupt(queue, str(error)) from error
+    shown = decode_bounds(queue, bounds[0] if bounds else ())
+    return QueueAttributes(
+        vt, delay, maxsize, recv, sent, created, modified, msgs, hidden, bounds=shown
+    )
 
 
 def set_attributes(

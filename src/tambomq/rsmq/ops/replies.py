@@ -6,11 +6,15 @@ Nil means that there is no such queue, a string says how the queue is damaged.
 from __future__ import annotations
 
 import re
-from typing import Final, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar
 
-from tambomq.errors import QueueCorrupt, QueueNotFound
+from tambomq.errors import QueueCorrupt, QueueFull, QueueNotFound
 
 T = TypeVar("T")
+
+FULL: Final = b"BOUND_REACHED"
+"""The first element of the reply of a script that a queue's bounds do not let store."""
 
 # Beyond this, a float (and so a score) cannot represent every integer.
 _MAX_EXACT = 2**53
@@ -24,6 +28,12 @@ def require_queue(queue: str, reply: T | None) -> T:
     if isinstance(reply, bytes):
         raise QueueCorrupt(queue, reply.decode("utf-8", "replace"))
     return reply
+
+
+def queue_full(queue: str, reply: Sequence[Any]) -> QueueFull:
+    """Return the error of a *reply* that begins with `FULL`."""
+    _, bound, limit, held = reply
+    return QueueFull(queue, limit, bound=bound.decode(), held=held)
 
 
 def score_to_ms(score: bytes) -> int:

@@ -6,7 +6,7 @@ Names, ids and numbers are checked here, before anything is sent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -45,6 +45,12 @@ def delete(
     decode = partial(_decode_flag, queue)
     call = Call(_DELETE_ONE, keys.all_of(queue), args, decode, repeatable=True)
     return recorded(journal, queue, call)
+
+
+def delete_together(queue: str, calls: Sequence[Call[bool]]) -> Call[list[bool]]:
+    """Merge calls of `delete`, without a journal, into one that returns their results."""
+    args = tuple(arg for call in calls for arg in call.args)
+    return Call(_DELETE, calls[0].keys, args, partial(_decode_flags, queue), repeatable=True)
 
 
 def delete_batch(

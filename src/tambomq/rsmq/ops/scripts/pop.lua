@@ -4,12 +4,13 @@
 -- KEYS  messages  zset  <ns>:<queue>
 --       data      hash  <ns>:<queue>:Q
 --       receipts  hash  <ns>:<queue>:receipts
+--       bounds    hash  <ns>:<queue>:bounds
 -- ARGV  none
 -- REPLY now (ms), id, body, rc, fr; only now when nothing is visible; only 0 when there may be
 --       more behind the ids without a body; nil if the queue does not exist
--- NEEDS journal_on, journal_on_queue
+-- NEEDS expire, journal_on, journal_on_queue
 
-local messages, data, receipts = KEYS[1], KEYS[2], KEYS[3]
+local messages, data, receipts, bounds = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 
 if redis.call('HEXISTS', data, 'vt') == 0 then
   return nil
@@ -17,6 +18,12 @@ end
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local ttl_ms = redis.call('HGET', bounds, 'ttl_ms')
+if ttl_ms and select(2, expire(messages, data, receipts, bounds, tonumber(ttl_ms), time, 500)) then
+  close_journal()
+  return {0}
+end
 
 -- Ids without a body are hidden for a while, as in receive.
 for _ = 1, 1000 do

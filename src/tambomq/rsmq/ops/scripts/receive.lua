@@ -4,20 +4,27 @@
 -- KEYS  messages  zset  <ns>:<queue>
 --       data      hash  <ns>:<queue>:Q
 --       receipts  hash  <ns>:<queue>:receipts
+--       bounds    hash  <ns>:<queue>:bounds
 -- ARGV  count     how many at most
 --       vt        seconds to hide them, or '' for the queue's own
 --       token     unique token of this delivery
 -- REPLY visible_at (ms), then id, body, rc, fr of each; nothing visible: 0, then the ms until
 --       something is (0: may be already), or -1 when nothing will be, then now (ms); nil if
 --       the queue does not exist; a string if its settings are not numbers
--- NEEDS record, rewind, journal_on, journal_on_queue
+-- NEEDS record, rewind, expire, journal_on, journal_on_queue
 
-local messages, data, receipts = KEYS[1], KEYS[2], KEYS[3]
+local messages, data, receipts, bounds = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local count, vt, token = ARGV[1], ARGV[2], ARGV[3]
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local reply, skipped, skipped_before = {0}, 0, 0
+
+local ttl_ms = redis.call('HGET', bounds, 'ttl_ms')
+if ttl_ms and select(2, expire(messages, data, receipts, bounds, tonumber(ttl_ms), time, 500)) then
+  close_journal()
+  return {0, 0, now}
+end
 
 -- One command reads everything, and one per key writes: a command costs more than a field. That is
 -- why the counts are computed here and not by HINCRBY.

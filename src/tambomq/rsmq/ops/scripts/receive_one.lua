@@ -7,6 +7,7 @@
 -- KEYS  messages  zset  <ns>:<queue>
 --       data      hash  <ns>:<queue>:Q
 --       receipts  hash  <ns>:<queue>:receipts
+--       bounds    hash  <ns>:<queue>:bounds
 -- ARGV  vt        seconds to hide it, or '' for the queue's own
 --       token     unique token of this delivery
 -- REPLY visible_at (ms), id, body, rc, fr; nothing visible: 0, then the ms until something is, or
@@ -14,7 +15,7 @@
 --       not exist
 -- NEEDS tidy, journal_on, journal_on_queue
 
-local messages, data, receipts = KEYS[1], KEYS[2], KEYS[3]
+local messages, data, receipts, bounds = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local vt, token = ARGV[1], ARGV[2]
 -- A local is found faster than a field of a global table.
 local call = redis.call
@@ -37,6 +38,12 @@ if wait > 0 then
   -- Hidden at a time later than now: the clock was set back, and receive repairs that.
   local at = string.match(call('HGET', receipts, id) or '', ' (%d+)%.%d+ %S+$')
   return {0, (tonumber(at) or 0) * 1000 > now and 0 or wait, now}
+end
+
+-- Expired messages are moved by receive.
+local ttl_ms = call('HGET', bounds, 'ttl_ms')
+if ttl_ms and first[2] + ttl_ms < now then
+  return {0, 0}
 end
 
 local own, body = vt == '' and stored[1] or vt, stored[2]

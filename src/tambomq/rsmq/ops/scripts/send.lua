@@ -3,16 +3,18 @@
 --
 -- KEYS  messages      zset  <ns>:<queue>
 --       data          hash  <ns>:<queue>:Q
+--       bounds        hash  <ns>:<queue>:bounds
 -- ARGV  delay         seconds, or '' for the queue's own
 --       longest       bytes of the longest body of the whole batch
 --       channel       pub/sub channel, or ''
 --       first         how many of the batch went before these
 --       suffix, body  …     22 random characters for the id, and a payload
 -- REPLY the ids; an integer (maxsize) when a body is too long; nil if the queue does not exist;
---       a string if its settings are not numbers
--- NEEDS journal_on, journal_on_queue
+--       a string if its settings are not numbers; 'BOUND_REACHED', the name of a bound, its value and
+--       what the queue holds, when it takes no more
+-- NEEDS store_new, journal_on_queue
 
-local messages, data = KEYS[1], KEYS[2]
+local messages, data, bounds = KEYS[1], KEYS[2], KEYS[3]
 local delay, longest, channel, first = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local own = redis.call('HMGET', data, 'vt', 'delay', 'maxsize', 'totalsent')
@@ -53,21 +55,15 @@ for i = 5, #ARGV, 2 do
   fields[n + 1], fields[n + 2] = id, ARGV[i + 1]
 end
 
--- A damaged counter must not make the script fail.
-local sent = tonumber(own[4] or 0)
-if sent and sent % 1 == 0 and math.abs(sent) < 2 ^ 53 then
-  fields[#fields + 1], fields[#fields + 2] = 'totalsent', sent + #ids
-end
-
 if journal_is_full() then return JOURNAL_FULL end
--- The zset first: if it is of another type, the script fails before anything is written.
-redis.call('ZADD', messages, unpack(scores))
-redis.call('HSET', data, unpack(fields))
-stored(scores, fields)
+local fit, refusal = store_new(messages, data, bounds, own[1], own[4], time, scores, fields)
+if refusal then
+  return refusal
+end
 close_journal()
 if channel ~= '' then
-  local size = redis.call('ZCARD', messages) - #ids
-  for i = 1, #ids do
+  local size = redis.call('ZCARD', messages) - fit
+  for i = 1, fit do
     redis.call('PUBLISH', channel, size + i)
   end
 end

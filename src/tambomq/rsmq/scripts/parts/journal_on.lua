@@ -41,3 +41,9 @@ local function dead_lettered(id, why)
   local reason = why:sub(1, (why:find('\n--- traceback ---\n', 1, true) or 0) - 1)
   record_event(#reason, 'dead', id, 'r', reason)
 end
+
+local function dead_lettered_all(ids, why)
+  for _, id in ipairs(ids) do
+    dead_lettered(id, why)
+  end
+end

@@ -3,7 +3,7 @@
 -- Keep the records for at least a week beyond the visibility timeout, and at most two: clients that
 -- do not write records may delete the messages, or the whole queue. With *sample*, check up to 100
 -- records and delete those whose messages no longer exist. One function and not several: a script
--- creates each of its functions anew at every call.
+-- creates each of its functions again at every call.
 local function tidy_receipts(receipts, messages, hide_ms, sample)
   local week = 604800000
   if redis.call('PTTL', receipts) < hide_ms + week then
