@@ -53,7 +53,7 @@ def bench(each_server: Server) -> Iterator[RsmqLeaseBench]:
     bench.close()
 
 
-def test_what_is_claimed_is_hidden_and_counted_as_received(bench: RsmqLeaseBench) -> None:
+def test_claimed_messages_are_hidden_and_count_as_received(bench: RsmqLeaseBench) -> None:
     sent = bench.client.send_messages("q", [b"a", b"b", b"c"])
     request = bench.attached()
     assert bench.claim(request, count=2) == Claim(2, 2, "m")
@@ -87,7 +87,7 @@ def test_a_claim_whose_reply_was_lost_is_returned_again(bench: RsmqLeaseBench) -
     assert bench.follow(OPS.prune(second, 2)) == 2
 
 
-def test_the_ledger_knows_each_body_by_its_digest(bench: RsmqLeaseBench) -> None:
+def test_the_ledger_has_a_digest_of_each_body(bench: RsmqLeaseBench) -> None:
     bodies = [b"", b"short", b"x" * 512, b"y" * 513, bytes(range(256)) * 300]
     bench.client.send_messages("q", bodies)
     request = bench.attached()
@@ -165,7 +165,7 @@ def test_renewed_messages_stay_hidden_and_lost_ones_are_left_alone(bench: RsmqLe
     assert min(found.values()) > taken.visible_at + 60_000
 
 
-def test_a_dead_query_s_claim_is_given_up_for_others_and_nothing_is_lost(
+def test_the_claim_of_a_dead_query_is_released_and_nothing_is_lost(
     bench: RsmqLeaseBench,
 ) -> None:
     sent = bench.client.send_messages("q", [b"a", b"b"])
@@ -202,7 +202,9 @@ def test_an_unread_claim_drops_messages_that_others_received(bench: RsmqLeaseBen
     assert bench.claim(new, claim_token="fresh") == Claim(1, 1, "fresh")
 
 
-def test_what_another_has_received_since_is_not_deleted(bench: RsmqLeaseBench) -> None:
+def test_a_message_that_another_consumer_has_received_since_is_not_deleted(
+    bench: RsmqLeaseBench,
+) -> None:
     bench.client.send_messages("q", [b"a", b"b"])
     request = bench.attached()
     bench.claim(request)
@@ -284,7 +286,7 @@ def test_a_verdict_about_a_claim_whose_number_is_used_again_is_refused(
     assert bench.acknowledge(old, claim_token="second") == AckCounts(done=1)
 
 
-def test_a_new_owner_carries_out_or_clears_what_an_earlier_one_has_judged(
+def test_a_new_owner_carries_out_or_clears_the_verdicts_of_an_earlier_one(
     bench: RsmqLeaseBench,
 ) -> None:
     bench.client.send_message("q", b"a")

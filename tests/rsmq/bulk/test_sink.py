@@ -64,7 +64,7 @@ def test_nothing_is_sent_for_a_batch_below_the_floor(each: Store, each_db: redis
     assert each_db.zcard(KEYS.messages("q")) == 1
 
 
-def test_what_is_stored_has_the_form_that_a_client_gives_it(
+def test_a_sink_stores_messages_in_the_same_form_as_a_client(
     each: Store, each_db: redis.Redis
 ) -> None:
     now = each_db.time()[0] * 1000
@@ -100,7 +100,7 @@ def test_each_message_of_a_chunk_has_a_microsecond_of_its_own(
     assert 0 <= micros[0] - (began[0] * 1_000_000 + began[1]) < 60_000_000
 
 
-def test_one_body_that_is_too_long_keeps_the_whole_chunk_out(
+def test_one_body_that_is_too_long_refuses_the_whole_chunk(
     each: Store, each_db: redis.Redis
 ) -> None:
     before = at_rest(each_db)
@@ -109,7 +109,7 @@ def test_one_body_that_is_too_long_keeps_the_whole_chunk_out(
     assert at_rest(each_db) == before
 
 
-def test_a_queue_that_is_missing_or_damaged_takes_nothing(
+def test_a_send_to_a_missing_or_damaged_queue_stores_nothing(
     each: Store, each_db: redis.Redis
 ) -> None:
     each_db.hset(KEYS.data("q"), "maxsize", "much")
@@ -122,7 +122,7 @@ def test_a_queue_that_is_missing_or_damaged_takes_nothing(
 
 
 @pytest.mark.parametrize("key", [KEYS.messages("q"), FENCE])
-def test_a_key_of_another_type_keeps_the_whole_chunk_out(
+def test_a_key_of_another_type_refuses_the_whole_chunk(
     each: Store, each_db: redis.Redis, key: str
 ) -> None:
     each_db.set(key, "no such thing")
@@ -132,7 +132,7 @@ def test_a_key_of_another_type_keeps_the_whole_chunk_out(
     assert at_rest(each_db) == before
 
 
-def test_a_fence_is_kept_for_as_long_as_was_said(each: Store, each_db: redis.Redis) -> None:
+def test_a_fence_has_the_given_ttl(each: Store, each_db: redis.Redis) -> None:
     send(each, b"a")
     assert each_db.hgetall(FENCE) == {b"0/0/0": b"one"}
     assert 0 < each_db.ttl(FENCE) <= 60
@@ -145,7 +145,7 @@ def test_queues_say_how_long_a_body_may_be(each: Store, each_server: Server) -> 
     assert each.run_all(asked) == [1024, -1, None]
 
 
-def test_a_lost_reply_is_asked_for_again() -> None:
+def test_a_call_is_repeated_after_a_lost_reply() -> None:
     assert sink_ops.send(KEYS, "q", "query", FIRST, [b"a"]).repeatable
 
 

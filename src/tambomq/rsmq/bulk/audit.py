@@ -23,7 +23,7 @@ _ID: Final = 32
 BARE: Final = Rule(
     "rsmq.member-without-body",
     "an id is scheduled, but its body is missing; receives skip it",
-    "forget the id",
+    "delete the id",
 )
 BODY: Final = Rule(
     "rsmq.body-without-member",
@@ -32,28 +32,28 @@ BODY: Final = Rule(
 )
 STRAY: Final = Rule(
     "rsmq.field-without-message",
-    "a counter or a reason is left of a message that is gone",
+    "a counter or a reason remains of a message that no longer exists",
     "delete the field",
 )
 ODD: Final = Rule(
-    "rsmq.member-that-is-no-id", "something is scheduled that no client of RSMQ can have sent"
+    "rsmq.member-that-is-no-id", "a scheduled member is not an id that an RSMQ client can send"
 )
 SENT: Final = Rule(
     "rsmq.sent-less-than-held",
-    "totalsent is no number, or less than the messages that are there",
-    "count those that are there",
+    "totalsent is not a number, or less than the number of stored messages",
+    "set it to the number of stored messages",
 )
 ATTRIBUTE: Final = Rule(
     "rsmq.attribute-that-is-no-number",
-    "no client can use the queue before it is set: `tambo rsmq queue set`",
+    "an attribute is not a number: set it with `tambo rsmq queue set` to use the queue again",
 )
 UNLISTED: Final = Rule(
-    "rsmq.queue-not-listed", "a queue works, but no list of queues names it", "list it"
+    "rsmq.queue-not-listed", "a queue exists, but is not in the set of queues", "add it to the set"
 )
 LISTED: Final = Rule(
     "rsmq.queue-without-attributes",
-    "a queue is listed, but was never made, or half of it is gone",
-    "take it off the list, if nothing is left of it",
+    "a queue is in the set of queues, but its attributes are missing",
+    "remove it from the set, if it has no keys",
 )
 TYPE: Final = Rule("rsmq.key-of-another-type", "a key of a queue holds a value of another type")
 

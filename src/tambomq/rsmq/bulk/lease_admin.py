@@ -36,7 +36,7 @@ class RsmqLeaseAdminOps:
     def release(self, queue: str, lease: str, *, dead_holder: str = "") -> Plan[int]:
         """Make the claimed messages of a lease without a live holder visible; how many.
 
-        Its query, should it come back, finds them lost. Raises `LeaseTaken` while the lease is
+        If its query restarts, it finds them lost. Raises `LeaseTaken` while the lease is
         held, unless by *dead_holder*.
         """
         keys = self.keys

@@ -1,6 +1,6 @@
 """Calls and plans that return RSMQ dead letters to their queue (see `tambomq.bulk.redrives`).
 
-A message keeps its id, and its receive count starts at 0 again. Each script moves atomically, so a
+A message keeps its id, and its receive count restarts at 0. Each script moves atomically, so a
 message is always in exactly one of the two queues.
 """
 

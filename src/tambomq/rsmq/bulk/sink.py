@@ -15,7 +15,7 @@ from tambomq.ids import letters
 from tambomq.journal.hooks import recorded
 from tambomq.journal.policy import JournalPolicy
 from tambomq.rsmq.keys import ID_SUFFIX_LENGTH, Keys
-from tambomq.rsmq.ops.replies import require_queue
+from tambomq.rsmq.ops.replies import FULL, queue_full, require_queue
 from tambomq.store.call import Arg, Call, load_script
 
 _SEND = load_script("tambomq.rsmq.bulk", "sink_send")
@@ -35,12 +35,13 @@ def send(
 
     *chunk_token* is the batch number, the chunk's token and digest, and how many seconds to keep
     them. -1 means that the token is stored with another digest, -2 that the batch is closed.
-    Without *delays*, the queue's own delay applies. Raises `JournalFull`, and sends nothing.
+    Without *delays*, the queue's own delay applies. Raises `JournalFull` or `QueueFull`, and sends
+    nothing.
     """
     longest = max(map(len, bodies))
     waits = "".join(f"{'' if each is None else each}," for each in delays)
     args = (*chunk_token, longest, waits, letters(ID_SUFFIX_LENGTH * len(bodies)), *bodies)
-    call_keys = (*keys.of(queue), keys.fence(queue, query))
+    call_keys = (*keys.of(queue), keys.fence(queue, query), keys.bounds(queue))
     call = Call(_SEND, call_keys, args, partial(_sent, queue, longest), repeatable=True)
     return recorded(journal, queue, call, entries=len(bodies), size=sum(map(len, bodies)))
 
@@ -52,6 +53,8 @@ def longest(keys: Keys, queue: str) -> Call[int | None]:
 
 
 def _sent(queue: str, longest: int, reply: Any) -> int:
+    if isinstance(reply, list) and reply[0] == FULL:
+        raise queue_full(queue, reply)
     if isinstance(reply, list):
         raise MessageTooLong(queue, longest, reply[0])
     return int(require_queue(queue, reply))

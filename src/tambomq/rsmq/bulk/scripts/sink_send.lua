@@ -4,6 +4,7 @@
 -- KEYS  messages  zset  <ns>:<queue>
 --       data      hash  <ns>:<queue>:Q
 --       fence     hash  <ns>:<queue>:fence:<query>
+--       bounds    hash  <ns>:<queue>:bounds
 -- ARGV  batch     number of the chunk's batch; below the fence's floor nothing is written
 --       token     id of the chunk
 --       digest    digest of the chunk's content
@@ -13,11 +14,12 @@
 --       suffixes  22 random characters for each id
 --       body      …     the payloads
 -- REPLY 1 sent, 0 was sent before, -1 the token was used for another chunk, -2 its batch is below the floor;
---       {maxsize} when a body is too long; nil if the queue does not exist; a string when its
+--       {maxsize} when a body is too long; 'BOUND_REACHED', the name of a bound, its value and what the
+--       queue holds, when it takes no more; nil if the queue does not exist; a string when its
 --       settings are no numbers
--- NEEDS fence, journal_on, journal_on_queue
+-- NEEDS fence, store_new, journal_on_queue
 
-local messages, data, fence = KEYS[1], KEYS[2], KEYS[3]
+local messages, data, fence, bounds = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local batch, token, digest, keep_s = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local longest, delays, suffixes = ARGV[5], ARGV[6], ARGV[7]
 
@@ -70,17 +72,11 @@ for i = 8, #ARGV do
   scores[2 * n + 1], scores[2 * n + 2] = now + math.floor(seconds * 1000 + 0.5), id
   fields[2 * n + 1], fields[2 * n + 2] = id, ARGV[i]
 end
--- A damaged counter must not make the script fail.
-local sent = tonumber(own[4] or 0)
-if sent and sent % 1 == 0 and math.abs(sent) < 2 ^ 53 then
-  fields[#fields + 1], fields[#fields + 2] = 'totalsent', sent + #ARGV - 7
-end
-
 if journal_is_full() then return JOURNAL_FULL end
--- The zset first: if it is of another type, the script fails before anything is written.
-redis.call('ZADD', messages, unpack(scores))
-redis.call('HSET', data, unpack(fields))
-stored(scores, fields)
+local _, refusal = store_new(messages, data, bounds, own[1], own[4], time, scores, fields)
+if refusal then
+  return refusal
+end
 close_journal()
 remember_chunk(fence, token, digest, keep_s)
 return 1
