@@ -152,7 +152,7 @@ def test_namespaces_do_not_see_each_other(connect: Connect) -> None:
     "body",
     ["", "hello", "grüße 🐑 日本\n\0", b"", b"\x00\xff\xfe", bytes(range(256)) * 256, "nil", "-1"],
 )
-def test_a_body_comes_back_as_it_was_sent(client: Rsmq, body: str | bytes) -> None:
+def test_a_body_is_received_as_it_was_sent(client: Rsmq, body: str | bytes) -> None:
     client.create_queue("q")
     client.send_message("q", body)
     expected = body.encode() if isinstance(body, str) else body

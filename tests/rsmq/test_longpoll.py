@@ -68,7 +68,7 @@ def test_a_realtime_notification_wakes_the_receiver(
 ) -> None:
     client, sender = connect(), connect(realtime=True)
     client.create_queue("q")
-    waiting = begin(client.receive_message, "q", wait=20)
+    waiting = begin(client.receive_message, "q", wait=200)
     eventually(lambda: is_waiting(db))
     id = sender.send_message("q", "x")
     received = waiting.result(30)
@@ -78,7 +78,7 @@ def test_a_realtime_notification_wakes_the_receiver(
 def test_a_message_that_becomes_visible_is_received_at_its_time(client: Rsmq) -> None:
     client.create_queue("q")
     id = client.send_message("q", "x", delay=0.1)
-    received = client.receive_message("q", wait=20)
+    received = client.receive_message("q", wait=200)
     assert received is not None
     assert received.id == id
     assert received.fr - received.sent >= 100
@@ -130,7 +130,7 @@ def test_a_waiting_receive_raises_when_its_queue_is_deleted(
     client: Rsmq, db: redis.Redis, begin: Begin
 ) -> None:
     client.create_queue("q")
-    waiting = begin(client.receive_message, "q", wait=20)
+    waiting = begin(client.receive_message, "q", wait=200)
     eventually(lambda: is_waiting(db))
     client.delete_queue("q")
     with pytest.raises(QueueNotFound):
@@ -152,10 +152,10 @@ def test_each_message_goes_to_one_waiting_receiver(
 ) -> None:
     client, sender = connect(), connect(realtime=True)
     client.create_queue("q")
-    waiting = [begin(client.receive_message, "q", wait=20) for _ in range(8)]
+    waiting = [begin(client.receive_message, "q", wait=200) for _ in range(8)]
     eventually(lambda: is_waiting(db))
     ids = [sender.send_message("q", str(n)) for n in range(8)]
-    assert sorted(future.result(15).id for future in waiting) == ids
+    assert sorted(future.result(60).id for future in waiting) == ids
 
 
 def test_a_waiting_receiver_resubscribes_after_its_connections_were_cut(
@@ -163,7 +163,7 @@ def test_a_waiting_receiver_resubscribes_after_its_connections_were_cut(
 ) -> None:
     client, sender = connect(), connect(realtime=True)
     client.create_queue("q")
-    waiting = begin(client.receive_message, "q", wait=20)
+    waiting = begin(client.receive_message, "q", wait=200)
     eventually(lambda: is_waiting(db))
     db.client_kill_filter(_type="pubsub")
     eventually(lambda: is_waiting(db))
@@ -177,7 +177,7 @@ async def test_waiting_tasks_share_one_pubsub_connection(
     for n in range(5):
         await async_rsmq.create_queue(f"q{n}")
     tasks = [
-        asyncio.create_task(async_rsmq.receive_message(f"q{n % 5}", wait=20)) for n in range(100)
+        asyncio.create_task(async_rsmq.receive_message(f"q{n % 5}", wait=200)) for n in range(100)
     ]
     await eventually_async(lambda: all(is_waiting(db, f"q{n}") for n in range(5)))
     ours = [each for each in db.client_list() if each["name"].startswith("tambo")]
@@ -186,7 +186,7 @@ async def test_waiting_tasks_share_one_pubsub_connection(
     async with AsyncRsmq(server.url, realtime=True) as sender:
         for n in range(5):
             await sender.send_messages(f"q{n}", ["x"] * 20)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             received = await asyncio.gather(*tasks)
     assert len({message.id for message in received if isinstance(message, Message)}) == 100
     await eventually_async(lambda: not any(is_waiting(db, f"q{n}") for n in range(5)))
@@ -196,7 +196,7 @@ async def test_a_cancelled_wait_leaves_nothing_behind(
     async_rsmq: AsyncRsmq, db: redis.Redis
 ) -> None:
     await async_rsmq.create_queue("q")
-    task = asyncio.create_task(async_rsmq.receive_message("q", wait=20))
+    task = asyncio.create_task(async_rsmq.receive_message("q", wait=200))
     await eventually_async(lambda: is_waiting(db))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

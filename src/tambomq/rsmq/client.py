@@ -20,13 +20,17 @@ from tambomq.rsmq.model import (
     Body,
     Message,
     QueueAttributes,
+    QueueBounds,
     QueueStats,
     check_seconds,
 )
+from tambomq.rsmq.ops import bounds as bounds_ops
 from tambomq.rsmq.ops import messages as message_ops
 from tambomq.rsmq.ops import queues as queue_ops
 from tambomq.rsmq.ops import settle as settle_ops
 from tambomq.rsmq.ops.journal import journal_policy
+from tambomq.store.durability.level import MEMORY, TIMEOUT_S
+from tambomq.store.durability.sync import stores
 from tambomq.store.endpoint import PATIENCE_S, URL, Credentials, Tls, endpoint
 from tambomq.store.sync import Store
 
@@ -40,9 +44,12 @@ class Rsmq:
     An unreachable server is retried for *patience_s* seconds.
     *journal*: operations of this client on queues of these names or patterns, such as
     ``audit-*``, are recorded in their journals, within *journal_bounds*.
+    *durable* is what a send that returns without an error means, unless it says otherwise: the
+    message is in the server's ``"memory"``, on its ``"disk"``, or on ``"replicas:N"``; `NotDurable`
+    if that is not confirmed within *durable_timeout_s*.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (options, all by keyword)
         self,
         url: str | Store = URL,
         *,
@@ -53,6 +60,8 @@ class Rsmq:
         patience_s: float = PATIENCE_S,
         journal: Iterable[str] = (),
         journal_bounds: JournalBounds = DEFAULT_BOUNDS,
+        durable: str = MEMORY,
+        durable_timeout_s: float = TIMEOUT_S,
     ) -> None:
         """Store the options; the first operation connects."""
         self._keys, self._journal = Keys(ns), journal_policy(ns, journal, journal_bounds)
@@ -61,6 +70,8 @@ class Rsmq:
             server = endpoint(url, tls=tls, credentials=credentials).within(patience_s)
             url = Store(server, patience_s=patience_s)
         self._store = url
+        self._senders = stores(url, durable, durable_timeout_s)
+        self._sender = self._senders.default
 
     # ── queues ───────────────────────────────────────────────────────────────
 
@@ -105,6 +116,39 @@ class Rsmq:
             queue_ops.set_attributes(self._keys, queue, vt=vt, delay=delay, maxsize=maxsize)
         )
 
+    def set_queue_bounds(
+        self,
+        queue: str,
+        *,
+        max_messages: int | None = None,
+        max_bytes: int | None = None,
+        message_ttl_s: float | None = None,
+        overflow: str | None = None,
+        dead: str | None = None,
+    ) -> QueueBounds:
+        """Change the given bounds of a queue and return all; -1 removes one.
+
+        A send to a queue with *max_messages* messages, or *max_bytes* in their bodies, raises
+        `QueueFull` or, with *overflow* ``"dead-letter"``, goes to the queue *dead*. So does a
+        message that is visible for *message_ttl_s* without being received. Sends by other
+        libraries are not checked. Raises `QueueNotFound`, `NothingToSet`.
+        """
+        return self._store.follow(
+            bounds_ops.set_bounds(
+                self._keys,
+                queue,
+                max_messages=max_messages,
+                max_bytes=max_bytes,
+                message_ttl_s=message_ttl_s,
+                overflow=overflow,
+                dead=dead,
+            )
+        )
+
+    def sweep_expired(self, queue: str) -> int:
+        """Dead-letter all messages that have expired; return how many. Raises `QueueNotFound`."""
+        return self._store.follow(bounds_ops.sweep(self._keys, queue, journal=self._journal))
+
     def get_queue_stats(self, queue: str) -> QueueStats:
         """Count a queue message by message, damage included. Raises `QueueNotFound`.
 
@@ -118,28 +162,38 @@ class Rsmq:
 
     # ── messages ─────────────────────────────────────────────────────────────
 
-    def send_message(self, queue: str, body: Body, *, delay: float | None = None) -> str:
+    def send_message(
+        self, queue: str, body: Body, *, delay: float | None = None, durable: str | None = None
+    ) -> str:
         """Put *body* on a queue and return the message's id.
 
-        *delay* in seconds overrides the queue's own. Raises `QueueNotFound`,
-        `MessageTooLong`, `JournalFull`.
+        *delay* in seconds overrides the queue's own, *durable* the client's. Raises
+        `QueueNotFound`, `MessageTooLong`, `QueueFull`, `JournalFull`, `NotDurable`.
         """
-        return self._store.run(
+        sender = self._sender if durable is None else self._senders.at(durable)
+        return sender.run(
             message_ops.send(
                 self._keys, queue, body, delay=delay, realtime=self._realtime, journal=self._journal
             )
         )
 
     def send_messages(
-        self, queue: str, bodies: Iterable[Body], *, delay: float | None = None
+        self,
+        queue: str,
+        bodies: Iterable[Body],
+        *,
+        delay: float | None = None,
+        durable: str | None = None,
     ) -> list[str]:
         """Put *bodies* on a queue in one round trip and return the ids, in order.
 
         They are received in the order given. One that is too long fails the whole
         batch. Messages are stored in chunks of 500, each of them as a whole or not at
-        all; `BatchIncomplete` lists the missing ones if some chunks failed.
+        all; `BatchIncomplete` lists the missing ones if some chunks failed. With *durable*
+        above memory the batch waits once.
         """
-        return self._store.follow(
+        sender = self._sender if durable is None else self._senders.at(durable)
+        return sender.follow(
             message_ops.send_batch(
                 self._keys,
                 queue,
@@ -222,6 +276,8 @@ class Rsmq:
     def close(self) -> None:
         """Close the connections; a later operation reconnects."""
         self._store.close()
+        for store in self._senders.durable:
+            store.close()
 
     def __enter__(self) -> Self:
         """Return the client itself."""

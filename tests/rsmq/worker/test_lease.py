@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 import redis
@@ -20,7 +22,11 @@ KINDS = [ThreadHeartbeat, ProcessHeartbeat]
 
 
 def outlive_the_lease(db: redis.Redis, message: Message) -> None:
-    """Wait until the first lease of *message* has expired, and check that it was renewed."""
+    """Wait until the first lease of *message* has expired, and check that it was renewed.
+
+    On a busy machine a renewal may come too late. Workers here run one message at a time, so they
+    do not receive it again meanwhile: without renewals this would still wait for ever.
+    """
     (score,) = db.zmscore("rsmq:q", [message.id])
 
     def renewed() -> bool:
@@ -43,7 +49,7 @@ async def test_a_handler_that_blocks_the_loop_keeps_its_message(
     async def handler(message: Message) -> None:
         outlive_the_lease(db, message)
 
-    worker = RsmqWorker("q", handler, url=server.url)
+    worker = RsmqWorker("q", handler, url=server.url, concurrency=1)
     task = asyncio.create_task(worker.run())
     await eventually_async(lambda: worker.stats.done == 1, within_s=30)
     worker.stop()
@@ -56,7 +62,7 @@ async def test_a_thread_that_blocks_keeps_its_message(
 ) -> None:
     rsmq.create_queue("q", vt=1)
     rsmq.send_message("q", "heavy")
-    worker = RsmqWorker("q", lambda message: outlive_the_lease(db, message), url=server.url)
+    worker = RsmqWorker("q", partial(outlive_the_lease, db), url=server.url, concurrency=1)
     task = asyncio.create_task(worker.run())
     await eventually_async(lambda: worker.stats.done == 1, within_s=30)
     worker.stop()
@@ -94,7 +100,7 @@ def test_held_messages_are_renewed_until_released(
         heartbeat.hold(receipts((kept, released)))
         heartbeat.let_go((released.id,))
         outlive_the_lease(db, kept)
-        again = rsmq.receive_message("q", wait=5)
+        again = rsmq.receive_message("q", wait=60)
         assert again is not None
         assert again.id == released.id
     finally:
@@ -128,7 +134,7 @@ async def test_a_stale_worker_cannot_delete_a_message_that_another_holds(
     taken: list[Message] = []
 
     async def handler(_: Message) -> None:
-        other = await async_rsmq.receive_message("q", vt=3600, wait=10)
+        other = await async_rsmq.receive_message("q", vt=3600, wait=60)
         assert other is not None
         taken.append(other)
 
@@ -155,7 +161,8 @@ async def test_the_heartbeat_asks_an_async_credential_provider_too(private_serve
     async def handler(message: Message) -> None:
         await asyncio.to_thread(outlive_the_lease, db, message)
 
-    worker = RsmqWorker("q", handler, url=private_server.url, credentials=credentials)
+    options: Any = {"credentials": credentials, "concurrency": 1}
+    worker = RsmqWorker("q", handler, url=private_server.url, **options)
     task = asyncio.create_task(worker.run())
     await eventually_async(lambda: worker.stats.done == 1, within_s=30)
     worker.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from contextlib import ExitStack
 
@@ -58,6 +59,28 @@ async def test_messages_handled_while_writes_are_refused_are_settled_afterwards(
                 assert not is_settled(rsmq)
             await eventually_async(lambda: is_settled(rsmq), within_s=30)
         assert set(handler.ran.values()) == {1}
+        assert (worker.stats.done, worker.stats.buried, worker.stats.lost) == (4, 4, 0)
+
+
+async def test_what_a_log_handler_raises_keeps_no_message_from_being_settled(
+    private_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: logging.LogRecord) -> bool:
+        failed.append("logged")
+        raise RuntimeError("a log filter of the user")
+
+    failed, logger = list[str](), logging.getLogger("tambomq.rsmq.worker.settler")
+    monkeypatch.setattr(logger, "filters", [broken])
+    await send(private_server, *BODIES)
+    handler = GatedHandler()
+    worker = RsmqWorker("q", handler, url=private_server.url, patience_s=0.1)
+    with Rsmq(private_server.url) as rsmq:
+        async with working(worker):
+            await eventually_async(lambda: len(handler.ran) == len(BODIES), within_s=20)
+            with refusing_writes(private_server, "NOREPLICAS"):
+                handler.go.set()
+                await eventually_async(lambda: failed, within_s=20)
+            await eventually_async(lambda: is_settled(rsmq), within_s=30)
         assert (worker.stats.done, worker.stats.buried, worker.stats.lost) == (4, 4, 0)
 
 

@@ -12,13 +12,14 @@ from collections.abc import Iterator
 import pytest
 
 from tambomq.errors import HandlersStuck
+from tambomq.failures import traceback_of
 from tambomq.rsmq import Backoff, Message, Rsmq, RsmqWorker
 from tambomq.rsmq.worker.threads import HandlerThreads
 from tests.rsmq.working import AT_ONCE, send, working
 from tests.servers.poll import eventually_async
 from tests.servers.run import Server
 
-LONG_S = 20.0
+LONG_S = 200.0
 
 
 @pytest.fixture
@@ -86,7 +87,7 @@ async def test_one_free_thread_is_enough_to_go_on(server: Server, gate: threadin
         assert sorted(ran) == [*"abcdefgh", "hang"]
 
 
-async def test_a_thread_that_comes_back_late_is_used_again(
+async def test_a_thread_whose_timed_out_handler_returns_is_used_again(
     server: Server, gate: threading.Event
 ) -> None:
     await send(server, "slow")
@@ -143,16 +144,31 @@ async def test_stop_does_not_wait_for_handlers_that_timed_out(
 async def test_a_plain_handler_that_raises_has_failed_with_its_own_error(
     server: Server, rsmq: Rsmq
 ) -> None:
-    await send(server, "a", "b")
+    await send(server, "a", "b", "c")
+    errors = {"a": StopIteration(), "b": KeyError("b"), "c": KeyboardInterrupt()}
 
     def handler(message: Message) -> None:
-        raise StopIteration if message.text == "a" else KeyError("b")
+        raise errors[message.text]
 
     worker = RsmqWorker("q", handler, url=server.url, timeout_s=60, max_receives=1)
     async with working(worker):
-        await eventually_async(lambda: worker.stats.buried == 2)
-    reasons = {m.reason for m in rsmq.peek_messages("q-dead")}
-    assert reasons == {"RuntimeError: the handler raised StopIteration", "KeyError: 'b'"}
+        await eventually_async(lambda: worker.stats.buried == 3)
+    assert {m.reason for m in rsmq.peek_messages("q-dead")} == {
+        "RuntimeError: the handler raised StopIteration",
+        "KeyError: 'b'",
+        "RuntimeError: the handler raised KeyboardInterrupt",
+    }
+
+
+async def test_a_timeout_shows_where_the_handler_is(gate: threading.Event) -> None:
+    def handler(_: Message) -> None:
+        gate.wait(LONG_S)
+
+    threads = HandlerThreads(handler, 1, timeout_s=0.05)
+    with pytest.raises(TimeoutError) as timed_out:
+        await threads.call(Message("a", b"", 1, 1, 1))
+    assert "gate.wait(LONG_S)" in traceback_of(timed_out.value)
+    threads.close()
 
 
 async def test_the_timeout_of_a_handler_counts_from_its_start() -> None:
@@ -184,6 +200,6 @@ async def test_a_process_whose_handlers_hang_ends_with_an_error(server: Server) 
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", PROGRAM, server.url, stderr=subprocess.PIPE
     )
-    _, stderr = await asyncio.wait_for(process.communicate(), 50)
+    _, stderr = await asyncio.wait_for(process.communicate(), 120)
     assert process.returncode == 1
     assert b"HandlersStuck: all 1 threads of the worker on queue 'q'" in stderr

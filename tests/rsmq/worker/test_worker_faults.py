@@ -14,8 +14,10 @@ import redis
 
 from tambomq.rsmq import AsyncRsmq, Message, Rsmq, RsmqWorker
 from tests.rsmq.worker_process import worker_process
+from tests.rsmq.working import send, working
 from tests.servers.poll import eventually, eventually_async
 from tests.servers.run import Server
+from tests.store.proxy import Proxy
 
 
 def bodies(db: redis.Redis, key: str) -> list[str]:
@@ -138,3 +140,60 @@ async def test_cut_connections_cost_neither_messages_nor_the_worker(
         await task
         with suppress(redis.ConnectionError):
             assert (await rsmq.get_queue_attributes("q")).msgs == 0
+
+
+async def test_a_worker_that_starts_before_its_server_waits_for_it(
+    private_server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    await send(private_server, "one")
+    private_server.kill()
+    handled: list[str] = []
+
+    async def handler(message: Message) -> None:
+        handled.append(message.text)
+
+    async with working(RsmqWorker("q", handler, url=private_server.url, patience_s=0.2)) as running:
+        await eventually_async(lambda: "cannot read 'q'" in caplog.text)
+        private_server.restart()
+        await eventually_async(lambda: handled == ["one"] or running.done(), within_s=20)
+    assert handled == ["one"]
+
+
+async def test_a_worker_that_waits_for_its_server_can_be_stopped() -> None:
+    worker = RsmqWorker("q", print, url="redis://127.0.0.1:1", patience_s=0.1)
+    running = asyncio.create_task(worker.run())
+    await asyncio.sleep(0.1)
+    assert not running.done()
+    worker.stop()
+    await asyncio.wait_for(running, 60)
+
+
+async def test_a_credential_provider_that_fails_for_a_while_ends_no_worker(
+    server: Server, rsmq: Rsmq, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Tokens:
+        fails = False
+
+        def __call__(self) -> tuple[str, str]:
+            if self.fails:
+                raise RuntimeError("no token today")
+            return "", ""
+
+    tokens, handled = Tokens(), list[str]()
+
+    async def handler(message: Message) -> None:
+        handled.append(message.text)
+
+    rsmq.create_queue("q", vt=30)
+    with Proxy(server.port) as proxy:
+        worker = RsmqWorker("q", handler, url=proxy.url, credentials=tokens, patience_s=0.1)
+        async with working(worker) as running:
+            rsmq.send_message("q", "one")
+            await eventually_async(lambda: worker.stats.done == 1)
+            tokens.fails = True
+            proxy.hang_up()
+            await eventually_async(lambda: "no token today" in caplog.text or running.done())
+            tokens.fails = False
+            rsmq.send_message("q", "two")
+            await eventually_async(lambda: worker.stats.done == 2 or running.done(), within_s=20)
+    assert handled == ["one", "two"]

@@ -72,7 +72,7 @@ async def test_the_message_of_a_thread_that_does_not_end_stays_hidden_until_its_
 
     def handler(_: Message) -> None:
         begun.set()
-        finish.wait(30)
+        finish.wait(200)
 
     worker = RsmqWorker("q", handler, url=server.url, grace_s=0.05)
     task = asyncio.create_task(worker.run())

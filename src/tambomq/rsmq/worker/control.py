@@ -1,6 +1,6 @@
-"""How an RSMQ worker is stopped, paused and looked at from outside, from any thread.
+"""The controls of an RSMQ worker: stop, pause, counters and health, usable from any thread.
 
-`RsmqWorker` sets the parts while it runs; all of this works before and after that too.
+All of them also work before `RsmqWorker.run` has started and after it has ended.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tambomq.store.aio import AsyncStore
 from tambomq.store.aio_pubsub import Subscription
 from tambomq.store.endpoint import Endpoint
 
-# A receive that is answered so much later than the last one was not answered in time.
+# A worker whose last receive was answered this long ago is not consuming (`is_consuming`).
 MAX_SILENCE_S = POLL_EVERY_S + 10.0
 
 
@@ -25,7 +25,7 @@ class WorkerControl:
     """The part of `RsmqWorker` that other tasks, threads and signal handlers use."""
 
     observer: RunObserver | None
-    """Told about each run; set it before `run`. See `tambomq.runtime.observer`."""
+    """Called at the start and end of each run; set it before `run`. See `runtime/observer.py`."""
     grace_s: float
     """How long `run` waits for running handlers after `stop`."""
     _store: AsyncStore
@@ -91,7 +91,7 @@ class WorkerControl:
 
     @property
     def is_consuming(self) -> bool:
-        """Whether messages are received as they should be: proof that this worker does its work.
+        """Whether this worker receives messages, or has a reason not to: use it as a health check.
 
         False before the first answer, while Redis does not answer, and after `stop`. True while
         there is a reason not to receive: all handlers are busy, or receiving is paused.
@@ -112,7 +112,7 @@ class WorkerControl:
     def pause_fetching(self) -> None:
         """Receive no more messages, for as long as this worker runs; finish those that it has.
 
-        Unlike `stop`, it goes on running. From any thread.
+        Unlike after `stop`, `run` goes on. From any thread.
         """
         self._fetching_paused = True
         self._wake_from_outside()

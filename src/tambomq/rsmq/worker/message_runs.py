@@ -31,7 +31,7 @@ FINAL_SETTLE_S = 1.0
 
 
 class MessageRunOptions(msgspec.Struct, frozen=True):
-    """How often a message is run, for how long, and what becomes of it then."""
+    """How often and for how long a message may run, its backoff, and its dead-letter queue."""
 
     max_receives: int | None
     dead_queue: str
@@ -123,7 +123,9 @@ class MessageRuns:
     async def _bury(self, message: Message, why: str, trace: str = "") -> None:
         dead_queue, fields = self._options.dead_queue, {"message_id": message.id}
         shown = (message.id, self._queue, dead_queue, why)
-        self._log.error("message %r goes from %r to %r: %r", *shown, extra=fields)
+        self._log.error(
+            "message %r of %r is moved to the dead-letter queue %r: %r", *shown, extra=fields
+        )
         why = with_traceback(why, trace)
         await self._settler.bury(message, dead_queue, why, realtime=self._options.realtime)
 

@@ -18,7 +18,7 @@ class ServerClock:
     """Watches the clock of one queue's server."""
 
     def __init__(self, store: AsyncStore, keys: Keys, queue: str) -> None:
-        """Start without a reference: the clock may have been set back before."""
+        """Start without a reference time: the clock may have been set back before."""
         self._store, self._keys, self._queue = store, keys, queue
         self._ahead_ms = inf
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -154,7 +155,7 @@ class Settler:
                 self.stats.done += deleted
                 if lost := len(batch) - deleted:
                     self.stats.lost += lost
-                    self._log.warning(_LOST, lost, self._queue, extra={"count": lost})
+                    self._say(logging.WARNING, _LOST, lost, self._queue, extra={"count": lost})
         finally:
             self._deleting = None
 
@@ -179,9 +180,15 @@ class Settler:
             try:
                 return await self._store.follow(plan())
             except (StoreUnavailable, StoreRefused) as error:
-                self._log.warning("cannot settle messages of %r yet: %s", self._queue, error)
+                text = "cannot settle messages of %r yet: %s"
+                self._say(logging.WARNING, text, self._queue, error)
             except TamboError as error:
                 # The queue is gone or damaged: no retry helps, and the runner must go on.
-                self._log.error("cannot settle messages of %r: %s", self._queue, error)
+                self._say(logging.ERROR, "cannot settle messages of %r: %s", self._queue, error)
                 return None
             await asyncio.sleep(next(wait))
+
+    def _say(self, level: int, text: str, *args: object, extra: Any = None) -> None:
+        """Log; drop what a log handler of the user raises, so that the messages are settled."""
+        with suppress(Exception):
+            self._log.log(level, text, *args, extra=extra)

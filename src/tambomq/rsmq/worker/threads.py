@@ -14,6 +14,7 @@ from inspect import iscoroutinefunction
 from queue import SimpleQueue
 from typing import Any
 
+from tambomq.failures import from_elsewhere, of_thread
 from tambomq.rsmq.model import Message
 
 
@@ -60,7 +61,8 @@ class HandlerThreads:
                 self._timed_out[_key(message)] = call
                 if len(self._timed_out) == self._size:
                     self._loop.call_later(self._timeout_s, self._check_stuck)
-                raise TimeoutError
+                frames = of_thread(call.ident, HandlerThreads._run_handler.__code__)
+                raise TimeoutError().with_traceback(frames)
         # Shielded: if this call is cancelled, the thread still sets the future.
         await asyncio.shield(call.ended)
 
@@ -84,7 +86,7 @@ class HandlerThreads:
         while (call := self._calls.get()) is not None:
             # The loop may have closed meanwhile; then nothing waits for the result.
             with suppress(RuntimeError):
-                call.thread = threading.current_thread().name
+                call.thread, call.ident = threading.current_thread().name, threading.get_ident()
                 if self._timeout_s is not None:
                     self._loop.call_soon_threadsafe(_complete, call.started, None)
                 error = self._run_handler(call.message)
@@ -93,13 +95,8 @@ class HandlerThreads:
     def _run_handler(self, message: Message) -> BaseException | None:
         try:
             self._handler(message)
-        except StopIteration as error:
-            # A future cannot carry StopIteration: the waiter would wait for ever.
-            wrapped = RuntimeError("the handler raised StopIteration")
-            wrapped.__cause__ = error
-            return wrapped
         except BaseException as error:  # noqa: BLE001  (raised again where the call is awaited)
-            return error
+            return from_elsewhere(error)
         return None
 
     def _on_ended(self, ended: asyncio.Future[None]) -> None:
@@ -116,12 +113,13 @@ class HandlerThreads:
 class _HandlerCall:
     """One call of the handler: its message, its thread, and futures for its start and end."""
 
-    __slots__ = ("ended", "message", "started", "thread")
+    __slots__ = ("ended", "ident", "message", "started", "thread")
 
     def __init__(
         self, message: Message, started: asyncio.Future[None], ended: asyncio.Future[None]
     ) -> None:
-        self.message, self.started, self.ended, self.thread = message, started, ended, ""
+        self.message, self.started, self.ended = message, started, ended
+        self.thread, self.ident = "", 0
 
 
 def is_async(handler: Callable[[Message], Any]) -> bool:

@@ -13,12 +13,12 @@ import time
 from contextlib import suppress
 
 from tambomq.clock import backoff_delays
-from tambomq.errors import HandlersStuck, StoreRefused, StoreUnavailable
+from tambomq.errors import HandlersStuck, StoreError, StoreRefused, StoreUnavailable
 from tambomq.journal.policy import JournalBounds
 from tambomq.log import with_fields
 from tambomq.rsmq.keys import DEAD_SUFFIX, NAMESPACE, Keys, check_dead_queue, check_queue
 from tambomq.rsmq.longpoll import POLL_EVERY_S, poll_delay_s
-from tambomq.rsmq.model import DEFAULT_VT, Message, check_count, check_seconds
+from tambomq.rsmq.model import DEFAULT_VT, Message, QueueAttributes, check_count, check_seconds
 from tambomq.rsmq.ops import messages as message_ops
 from tambomq.rsmq.ops import queues as queue_ops
 from tambomq.rsmq.ops.journal import policy_for_queue
@@ -127,7 +127,9 @@ class RsmqWorker(WorkerControl):
         self._inbox: asyncio.Queue[Message] = asyncio.Queue()
         self._busy, self._wakeup = 0, asyncio.Event()
         self._clock = ServerClock(self._store, self._keys, self.queue)
-        found = await self._store.run(queue_ops.attributes(self._keys, self.queue))
+        found = await self._read_attributes()
+        if found is None:
+            return
         self._visibility_s = self._vt or found.vt or DEFAULT_VT
         lease = RsmqLease(self._store.endpoint, self._keys.ns, self.queue, self._visibility_s)
         self._heartbeat = heartbeat(self._heartbeat_kind, lease)
@@ -154,6 +156,16 @@ class RsmqWorker(WorkerControl):
             self._log.error("%s", error)
             raise error
         fetching.result()
+
+    async def _read_attributes(self) -> QueueAttributes | None:
+        """Return the queue's settings once the server can be reached; `None` after `stop`."""
+        wait = backoff_delays()
+        while not self._stopping:
+            try:
+                return await self._store.run(queue_ops.attributes(self._keys, self.queue))
+            except StoreUnavailable as error:
+                await self._pause("read", error, next(wait))
+        return None
 
     async def _wait_until_idle(self) -> None:
         while self._busy > self._threads.timed_out:
@@ -185,9 +197,7 @@ class RsmqWorker(WorkerControl):
                         await self._fetch_once(self._subscription)
                         wait = backoff_delays()
             except (StoreUnavailable, StoreRefused) as error:
-                shown = (self.queue, error, pause_s := next(wait))
-                self._log.warning("cannot receive from %r: %s; retrying in %.1f s", *shown)
-                await self._sleep(pause_s)
+                await self._pause("receive from", error, next(wait))
         self._subscription = None
 
     async def _fetch_once(self, subscription: Subscription) -> None:
@@ -210,13 +220,20 @@ class RsmqWorker(WorkerControl):
         for message in messages:
             self._inbox.put_nowait(message)
         if count := await self._clock.watch(result, self._visibility_s):
-            self._log.warning("server clock went back: re-hid %d messages of %r", count, self.queue)
+            self._log.warning(
+                "server clock was set back: re-hid %d messages of %r", count, self.queue
+            )
         if not result.messages:
             await subscription.wait(poll_delay_s(result, POLL_EVERY_S))
 
     @property
     def _has_no_need(self) -> bool:
         return self._busy == self._concurrency or self._fetching_paused
+
+    async def _pause(self, what: str, error: StoreError, for_s: float) -> None:
+        shown = (what, self.queue, error, for_s)
+        self._log.warning("cannot %s %r: %s; retrying in %.1f s", *shown)
+        await self._sleep(for_s)
 
     async def _sleep(self, for_s: float) -> None:
         """Sleep, at most until `stop`."""
@@ -238,8 +255,9 @@ class RsmqWorker(WorkerControl):
                     self._wakeup.set()
                     await self._threads.wait_ended(message)
             except Exception:  # noqa: BLE001  (said below)
-                # Neither the handler nor Redis: a log handler of the user, say. The runner must go
-                # on, and the message's lease expires.
+                # Not an error of the handler or of Redis, but for example of a log handler that the
+                # user installed. The runner must go on; the message is received again when its
+                # lease expires.
                 self._log.exception("cannot handle message %r of %r", message.id, self.queue)
                 self._settler.untrack((message,))
             finally:
