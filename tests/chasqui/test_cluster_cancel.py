@@ -10,6 +10,7 @@ import redis
 
 from tambomq.chasqui import Job, MissedFiresPolicy, Queue, RepeatPattern
 from tambomq.chasqui.keys import Keys
+from tambomq.chasqui.worker import cancellations
 from tambomq.errors import JobCancelled
 from tests.chasqui import test_cluster
 from tests.chasqui.conftest import working
@@ -27,7 +28,11 @@ url, owner, keys, db, queue = (
 HOUR_S = 3600
 
 
-async def test_a_job_is_cancelled_wherever_it_is(url: str, keys: Keys, queue: Queue) -> None:
+async def test_a_job_is_cancelled_wherever_it_is(
+    url: str, keys: Keys, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Whichever node it is connected to, a worker is notified.
+    monkeypatch.setattr(cancellations, "POLL_EVERY_S", 3600)
     started, ended = asyncio.Event(), asyncio.Event()
 
     async def forever(job: Job) -> None:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any
 
 import pytest
 import redis
 
-from tambomq.chasqui import CancelJob, Job, Queue, Worker
+from tambomq.chasqui import CancelJob, Job, Queue, UnrecoverableError, Worker
 from tambomq.chasqui.keys import GROUP, Keys
+from tambomq.chasqui.worker import cancellations
 from tambomq.chasqui.worker.control import WorkerControl
-from tambomq.errors import JobBusy
+from tambomq.errors import JobBusy, WrongType
 from tests.chasqui import working
-from tests.chasqui.conftest import Connect, Work
+from tests.chasqui.conftest import Connect, OpenQueue, Work
 from tests.chasqui.working import GatedHandler, Process, emitted_events, pending
+from tests.runtime.test_observer import Recorder
 from tests.servers import Server, eventually, eventually_async
 
 server = working.server
@@ -33,6 +35,22 @@ async def cancelled(worker: WorkerControl, count: int = 1) -> None:
 
 def is_empty(db: redis.Redis, keys: Keys) -> bool:
     return not (db.xlen(keys.stream) or db.zcard(keys.delayed) or db.xlen(keys.dlq))
+
+
+def test_a_list_of_cancelled_jobs_of_another_type_lets_a_running_job_be(
+    connect: Connect, db: redis.Redis, keys: Keys
+) -> None:
+    queue = connect()
+    job = queue.add("mail", 1)
+    db.xgroup_create(keys.stream, GROUP, "0")
+    db.xreadgroup(GROUP, "tambo-1", {keys.stream: ">"})
+    db.set(keys.cancels, "not ours")
+    for _ in range(2):
+        with pytest.raises(WrongType):
+            queue.cancel_job(job.id)
+    assert db.xlen(keys.stream) == 1
+    db.delete(keys.cancels)
+    assert queue.cancel_job(job.id)
 
 
 def test_waiting_and_delayed_jobs_are_removed_with_their_reason(
@@ -102,7 +120,7 @@ async def test_a_handler_that_catches_its_cancellation_changes_nothing(
         assert await queue.cancel_job(job.id)
         await cancelled(worker)
         following = await queue.add("mail", "next")
-        assert await following.wait_for_result(timeout=20) == "done"
+        assert await following.wait_for_result(timeout=60) == "done"
     assert await queue.get_job_result(job.id) is None
     assert [event["id"] for event in emitted_events(db, keys, *ENDS)] == [job.id, following.id]
     assert worker.stats.lost == 0
@@ -165,7 +183,7 @@ async def test_a_job_that_was_read_ahead_is_cancelled_before_it_starts(
     assert worker.stats.completed == 201
 
 
-async def test_a_job_of_a_killed_worker_is_cancelled_for_good(
+async def test_a_cancelled_job_of_a_killed_worker_never_runs_again(
     queue: Queue, work: Work, server: Server, db: redis.Redis, keys: Keys
 ) -> None:
     job = await queue.add("mail", 1)
@@ -181,7 +199,9 @@ async def test_a_job_of_a_killed_worker_is_cancelled_for_good(
     assert pending(db, keys) == {}
 
 
-async def test_what_others_run_is_busy(queue: Queue, db: redis.Redis, keys: Keys) -> None:
+async def test_a_job_that_an_engine_or_a_spark_query_runs_cannot_be_cancelled(
+    queue: Queue, db: redis.Redis, keys: Keys
+) -> None:
     job = await queue.add("mail", 1)
     db.xgroup_create(keys.stream, GROUP, "0")
     for consumer in ("an-engine", "spark-lease"):
@@ -208,6 +228,84 @@ async def test_a_job_cancelled_while_its_worker_drains_stops_too(
     assert worker.stats.returned == 0
 
 
+async def test_a_worker_is_notified_and_does_not_wait_for_its_next_look(
+    queue: Queue, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cancellations, "POLL_EVERY_S", 3600)
+    handler = GatedHandler()
+    async with work(handler) as worker:
+        for number in (1, 2):
+            job = await queue.add("mail", number)
+            await handler.holds(number)
+            assert await queue.cancel_job(job.id)
+            await cancelled(worker, number)
+
+
+async def test_a_worker_that_was_cut_off_is_notified_again(
+    queue: Queue, work: Work, db: redis.Redis, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cancellations, "POLL_EVERY_S", 3600)
+    cut: Any = db
+
+    def is_subscribed() -> bool:
+        return [count for _, count in cut.pubsub_numsub(keys.cancels)] == [1]
+
+    handler = GatedHandler()
+    async with work(handler) as worker:
+        job = await queue.add("mail", 1)
+        await handler.holds(1)
+        await eventually_async(is_subscribed)
+        cut.client_kill_filter(_type="pubsub")
+        # Maybe before it has subscribed again: then it finds the entry when it has.
+        assert await queue.cancel_job(job.id)
+        await cancelled(worker)
+
+
+async def test_a_worker_that_may_not_subscribe_looks_by_itself(
+    open_queue: OpenQueue, work: Work, db: redis.Redis, keys: Keys, server: Server
+) -> None:
+    db.acl_setuser(
+        *("mute", True), nopass=True, keys=["*"], commands=["+@all"], reset_channels=True
+    )
+    try:
+        url = server.url.replace("redis://", "redis://mute:any@")
+        handler = GatedHandler()
+        queue = open_queue(redis_url=url)
+        async with work(handler, redis_url=url) as worker:
+            job = await queue.add("mail", 1)
+            await handler.holds(1)
+            assert await queue.cancel_job(job.id)
+            await cancelled(worker)
+    finally:
+        db.acl_deluser("mute")
+
+
+@pytest.mark.parametrize("end", ["returns", "stores", "raises", "dies"])
+async def test_an_observer_hears_what_redis_has_decided(
+    queue: Queue, connect: Connect, work: Work, caplog: pytest.LogCaptureFixture, end: str
+) -> None:
+    blocking, recorder = connect(), Recorder()
+
+    async def handler(job: Job) -> int | None:
+        # The worker cannot hear of it before the handler has ended: this blocks its loop.
+        assert blocking.cancel_job(job.id, "too late")
+        if end == "raises":
+            raise ValueError("again")
+        if end == "dies":
+            raise UnrecoverableError("no use")
+        return 1 if end == "stores" else None
+
+    async with work(handler, store_results=True) as worker:
+        worker.observer = recorder
+        await queue.add("mail", 1)
+        await cancelled(worker)
+        await eventually_async(lambda: worker.in_flight == 0)
+    (record,) = recorder.ended
+    assert (record.outcome, record.error) == ("cancelled", "CancelJob: too late")
+    assert (worker.stats.lost, worker.stats.completed, worker.stats.buried) == (0, 0, 0)
+    assert "moved to the dead-letter queue" not in caplog.text
+
+
 async def race(queue: Queue, worker: Worker, jobs: list[Job], draw: random.Random) -> set[str]:
     """Cancel *jobs* at random moments of their lives; return those that were."""
     taken: set[str] = set()
@@ -220,6 +318,16 @@ async def race(queue: Queue, worker: Worker, jobs: list[Job], draw: random.Rando
 
     await asyncio.gather(*(cancel(job) for job in jobs))
     return taken
+
+
+def drawn(draw: random.Random) -> dict[str, Any]:
+    """Return a job that takes some turns of the loop, fails so often, and returns something."""
+    data = {
+        "turns": draw.randrange(20),
+        "fails": draw.randrange(3),
+        "result": draw.choice([None, 1]),
+    }
+    return {"name": "n", "data": data, "attempts": 2}
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -238,21 +346,10 @@ async def test_each_job_has_one_end_however_cancellation_races_it(
         return job.data["result"]
 
     options: dict[str, Any] = {"concurrency": 5, "store_results": True, "backoff": 0}
+    recorder = Recorder()
     async with work(handler, **options) as one, work(handler, **options) as two:
-        jobs = await queue.add_bulk(
-            [
-                {
-                    "name": "n",
-                    "data": {
-                        "turns": draw.randrange(20),
-                        "fails": draw.randrange(3),
-                        "result": draw.choice([None, 1]),
-                    },
-                    "attempts": 2,
-                }
-                for _ in range(60)
-            ]
-        )
+        one.observer = two.observer = recorder
+        jobs = await queue.add_bulk([drawn(draw) for _ in range(60)])
         taken = await race(queue, one, jobs, draw)
         settled = lambda: not (db.xlen(keys.stream) or db.zcard(keys.delayed))  # noqa: E731
         await eventually_async(settled, within_s=30)
@@ -263,3 +360,15 @@ async def test_each_job_has_one_end_however_cancellation_races_it(
     for id in taken:
         assert await queue.get_job_result(id) is None
     assert one.stats.lost == two.stats.lost == 0
+    assert_observed(recorder, taken, one.stats.completed + two.stats.completed)
+
+
+def assert_observed(recorder: Recorder, taken: set[str], completed: int) -> None:
+    """Check that what was observed agrees with what Redis has decided."""
+    assert len(recorder.ended) == len(recorder.started)
+    by_outcome: dict[str, list[str]] = defaultdict(list)
+    for each in recorder.ended:
+        by_outcome[each.outcome].append(each.id)
+    assert len(by_outcome["completed"]) == completed
+    assert set(by_outcome["cancelled"]) <= taken
+    assert taken.isdisjoint(by_outcome["completed"])

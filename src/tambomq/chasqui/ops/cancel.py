@@ -1,8 +1,9 @@
-"""The plan that cancels a job wherever it is, and the call by which workers hear of it.
+"""The plan that cancels a job wherever it is, and the call with which workers poll for that.
 
 The script that cancels a running job also ends it: it deletes the entry and writes the event, so
-whatever the worker reports later finds nothing to settle. Workers read a stream of cancelled
-entries to stop the handler, too. So nothing depends on when they read it, or whether.
+whatever the worker reports later finds nothing to settle. To stop the handler too, workers read a
+stream of cancelled entries whenever a message is published to the channel of its name, and every
+few seconds. So no outcome depends on when they read it, or whether.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from tambomq.ids import ulid
 from tambomq.store.call import Call, Plan, load_script, results
 
 MAX_LISTED = 1000
-"""Cancelled entries that workers can still read about, approximately."""
+"""Cancelled entries that are listed for workers, approximately."""
 LISTED_S = 24 * 3600
-"""For so long, after the last one."""
+"""How long the list is kept after its last entry, in seconds."""
 
 _CANCEL_JOB = load_script("tambomq.chasqui.ops", "cancel_job")
 

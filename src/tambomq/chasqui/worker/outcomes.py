@@ -1,6 +1,9 @@
-"""The outcomes of runs: decides what becomes of a job whose handler raised, and tells the settler.
+"""The outcomes of runs: done, or, if the handler raised, retry, dead letter or cancellation.
 
-A run that returned goes to the settler directly. The observer is told about all of them here.
+A run whose handler returned goes to the settler directly, unless its result is kept, runs are
+observed, or some job was cancelled: those come here too. In this code a handler *returns*, and a
+job is *given back* to the queue. Users see a job that was given back as "returned": in
+`WorkerStats.returned`, and as the outcome of a run.
 """
 
 from __future__ import annotations
@@ -8,10 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from time import perf_counter_ns
+from functools import partial
 from typing import Any
-
-import msgspec
 
 from tambomq.chasqui.decisions import MAX_DETAIL, DeadLettered, Retry, after_failure
 from tambomq.chasqui.job import Envelope
@@ -20,34 +21,20 @@ from tambomq.chasqui.ops import worker as worker_ops
 from tambomq.chasqui.ops.worker import ConsumerContext, HandlerRun
 from tambomq.chasqui.options import RunOptions
 from tambomq.chasqui.worker.in_flight import InFlight
-from tambomq.chasqui.worker.settler import Settlement, Settler
+from tambomq.chasqui.worker.observed_runs import ObservedRuns, Run
+from tambomq.chasqui.worker.settlement import Settlement
+from tambomq.chasqui.worker.settler import Settler
 from tambomq.clock import now_ms
 from tambomq.errors import CancelJob, RetryIn
 from tambomq.failures import FailureLog, headline, text_of, type_of
 from tambomq.log import with_fields
-from tambomq.runtime.observer import GuardedObserver, RunOutcome, RunRecord
+from tambomq.runtime.observer import RunOutcome
 
 log = logging.getLogger(__name__)
 
 
-class Run(msgspec.Struct, gc=False):
-    """A run of a handler that has begun."""
-
-    entry: str
-    envelope: Envelope
-    name: str
-    started_ns: int
-    waited_ms: int = 0
-    """Only known if there is an observer."""
-
-    @property
-    def took_us(self) -> int:
-        """Microseconds since it began."""
-        return (perf_counter_ns() - self.started_ns) // 1000
-
-
 class OutcomeReporter:
-    """Settles the runs of one worker that did not simply return, and tells the observer of all."""
+    """Settles the runs of one worker that do not go to the settler directly."""
 
     def __init__(
         self,
@@ -55,29 +42,31 @@ class OutcomeReporter:
         context: ConsumerContext,
         settler: Settler,
         in_flight: InFlight,
-        cancelled: dict[str, str],
-        observer: GuardedObserver | None,
+        cancel_reasons: dict[str, str],
+        runs: ObservedRuns | None,
     ) -> None:
-        """*cancelled* has the reasons of cancelled entries, which are ended already.
+        """*cancel_reasons*: why entries were cancelled; Redis has removed these entries already.
 
-        Without an *observer* nothing is recorded.
+        Without *runs* nothing is recorded.
         """
-        self._in_flight, self._cancelled = in_flight, cancelled
-        self.cancelled_entries = cancelled
-        """The reasons of cancelled entries, for a quick look: it is nearly always empty."""
+        self._in_flight = in_flight
+        self.cancel_reasons = cancel_reasons
+        """The reasons by entry; nearly always empty, so checking it costs little."""
         self._options, self._context, self._settler = options, context, settler
-        self._stats, self._observer = settler.stats, observer
-        self.is_observed = observer is not None
-        """Whether to call `announce` and `observe`."""
+        self._stats, self._runs = settler.stats, runs
+        self.is_observed = runs is not None
+        """Whether to call `announce` and `returned`."""
         self._log = with_fields(log, **context.log_fields)
         call_later = asyncio.get_running_loop().call_later
         self._failures = FailureLog(self._log, "job", context.keys.queue, call_later)
 
     def returned(self, run: Run, result: bytes | None, took_us: int) -> None:
         """Acknowledge a job whose handler returned; keep *result* if there is one."""
-        if run.entry in self._cancelled:
+        if run.entry in self.cancel_reasons:
             self.cancelled(run)
             return
+        if self._runs is not None:
+            self._runs.hold(run, "completed", took_us)
         entry, id, attempt = run.entry, run.envelope.id, run.envelope.attempt + 1
         if result is None:
             self._settler.completed(entry, id, run.name, attempt, took_us)
@@ -86,11 +75,10 @@ class OutcomeReporter:
             ttl_s = self._options.result_ttl_s or 0
             call = worker_ops.done(self._context, ran, result, ttl_s, now_ms())
             self._settler.submit(Settlement(entry, call, "completed"))
-        self.observe(run, "completed", took_us)
 
     def failed(self, run: Run, error: BaseException) -> None:
         """Retry, dead-letter or cancel the job of a handler that raised *error*."""
-        if run.entry in self._cancelled:
+        if run.entry in self.cancel_reasons:
             self.cancelled(run)
             return
         took_us = run.took_us
@@ -99,18 +87,25 @@ class OutcomeReporter:
             outcome: RunOutcome = self._cancel(run, error)
         else:
             outcome = self._retry_or_bury(run, error, took_us)
-        if self._observer is not None:
-            self.observe(run, outcome, took_us, headline(type_of(error), text_of(error)))
+        if self._runs is not None:
+            self._runs.hold(run, outcome, took_us, headline(type_of(error), text_of(error)))
 
     def cancelled(self, run: Run) -> None:
-        """Forget a job that was cancelled while it ran: Redis has ended it already."""
+        """Forget a job that was cancelled while it ran: it is removed in Redis already."""
         reason = self.drop(run.entry, run.envelope.id)
-        if self._observer is not None:
-            self.observe(run, "cancelled", run.took_us, headline("CancelJob", reason))
+        if self._runs is not None:
+            self._runs.end(run, "cancelled", run.took_us, headline("CancelJob", reason))
+
+    def given_back(self, run: Run) -> None:
+        """Note that a job that was running is given back, because the worker ends."""
+        if run.entry in self.cancel_reasons:
+            self.cancelled(run)
+        elif self._runs is not None:
+            self._runs.end(run, "returned", run.took_us)
 
     def drop(self, entry: str, id: str) -> str:
         """Forget the entry of a job that was cancelled; return the reason."""
-        reason = self._cancelled.pop(entry, "")
+        reason = self.cancel_reasons.pop(entry, "")
         self._in_flight.release((entry,))
         self._stats.cancelled += 1
         queue, fields = self._context.keys.queue, {"job": id, "entry": entry}
@@ -119,39 +114,16 @@ class OutcomeReporter:
 
     def bury(self, entry: str, letter: DeadLettered, took_us: int | None) -> None:
         """Dead-letter a job; *took_us* is `None` if it did not run."""
-        self._log.error(
-            "job %r of queue %r is moved to the dead-letter queue after %d runs: %s",
-            letter.id,
-            self._context.keys.queue,
-            letter.attempt,
-            headline(letter.reason, headline(letter.error_type, letter.detail)),
-            extra={"job": letter.id, "attempt": letter.attempt},
-        )
         dlq_cap = self._options.dlq_cap
         call = worker_ops.bury(self._context, entry, letter, dlq_cap, now_ms(), took_us)
-        self._settler.submit(Settlement(entry, call, "buried"))
+        on_done = partial(self._log_buried, letter)
+        self._settler.submit(Settlement(entry, call, "buried", on_done=on_done))
 
     def announce(self, entry: str, id: str, name: str, attempt: int) -> int:
         """Tell the observer that a run begins; return how long its job waited, in ms."""
-        if self._observer is not None:
-            self._observer.run_started(self._context.keys.queue, id, name, attempt)
+        if self._runs is not None:
+            self._runs.begin(id, name, attempt)
         return max(0, now_ms() - worker_ops.entry_ms(entry))
-
-    def observe(self, run: Run, outcome: RunOutcome, took_us: int, error: str = "") -> None:
-        """Tell the observer, if there is one, how *run* ended."""
-        if self._observer is not None:
-            envelope = run.envelope
-            record = RunRecord(
-                self._context.keys.queue,
-                envelope.id,
-                run.name,
-                envelope.attempt + 1,
-                outcome,
-                run.waited_ms,
-                took_us,
-                error,
-            )
-            self._observer.run_ended(record)
 
     def flush(self) -> None:
         """Log the failures that were only counted so far."""
@@ -170,6 +142,17 @@ class OutcomeReporter:
             self._failures.failed(id, attempt, error)
         if not isinstance(error, CancelJob):
             self._stats.failed += 1
+
+    def _log_buried(self, letter: DeadLettered) -> None:
+        self._log.error(
+            "job %r of queue %r was moved to the dead-letter queue after %d %s: %s",
+            letter.id,
+            self._context.keys.queue,
+            letter.attempt,
+            "run" if letter.attempt == 1 else "runs",
+            headline(letter.reason, headline(letter.error_type, letter.detail)),
+            extra={"job": letter.id, "attempt": letter.attempt},
+        )
 
     def _cancel(self, run: Run, error: CancelJob) -> RunOutcome:
         reason, id = text_of(error)[:MAX_DETAIL], run.envelope.id
@@ -196,6 +179,8 @@ class OutcomeReporter:
         def retry(dialect: str) -> Any:
             return worker_ops.retry(context, ran, body, wait_ms, reason, dialect, now)
 
+        # The two dialects differ in the bytes of a delayed retry. Redis refuses "page" if the
+        # queue's leader cannot read it; every leader reads "engine".
         self._settler.submit(
             Settlement(run.entry, retry(dialect), "retried", lambda: retry("engine"))
         )

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- cancel_job: end a delayed, waiting or running job as cancelled, and tell the worker that runs it.
+-- cancel_job: end a delayed, waiting or running job as cancelled, and list it for its worker.
 --
 -- KEYS  stream      stream  {chasqui:<queue>}:stream
 --       delayed     zset    {chasqui:<queue>}:delayed
@@ -20,7 +20,7 @@
 --       request     id of this request: a repeated request has no effect
 --       max_len     how many cancelled entries to list for workers
 --       ttl         seconds to list them
--- REPLY 1 cancelled, 0 not found there; the owner's name if it could not be told
+-- REPLY 1 cancelled, 0 not found there; the owner's name if that consumer does not poll the list
 -- NEEDS cancelled_event, dedup_window
 
 local stream, delayed, events, cancels, workers = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -37,6 +37,8 @@ end
 if is_in_window(window, request) then
   return 1
 end
+-- Read the key first: one of another type then fails before anything is written.
+redis.call('XLEN', cancels)
 if entry == '' then
   if redis.call('ZREM', delayed, member) == 0 then
     return 0
@@ -65,6 +67,8 @@ else
   if is_active then
     redis.call('XADD', cancels, 'MAXLEN', '~', max_len, '*', 'entry', entry, 'reason', reason)
     redis.call('EXPIRE', cancels, ttl)
+    -- An ACL may forbid the channel; then workers find the entry when they look by themselves.
+    redis.pcall('PUBLISH', cancels, '')
   end
 end
 remember(window, request)
