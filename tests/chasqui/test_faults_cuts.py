@@ -111,7 +111,7 @@ async def test_nothing_is_lost_or_doubled_while_every_connection_is_cut_all_the_
 # ── replies are lost ─────────────────────────────────────────────────────────
 
 
-async def test_what_is_added_on_a_bad_line_is_there_once(
+async def test_jobs_added_over_a_failing_connection_are_stored_once(
     line: BadLine, either_db: redis.Redis
 ) -> None:
     jobs: list[Job] = []
@@ -245,7 +245,8 @@ async def test_jobs_are_run_and_settled_once_on_a_bad_line(
             await eventually_async(lambda: not waiting(either_db), within_s=25)
             await eventually_async(lambda: not delayed(either_db) and not waiting(either_db))
         kept = await queue.get_job_result_bulk([job.id for job in jobs])
-    assert line.lost > 5
+    # How many replies there are depends on how much is settled at once.
+    assert line.lost > 2
     doomed = once([job for job in jobs if job.name == "doomed"])
     assert dead(either_db) == doomed
     assert EventLog(either_db).of("completed") == once(jobs) - doomed
@@ -254,7 +255,7 @@ async def test_jobs_are_run_and_settled_once_on_a_bad_line(
     assert ran == Counter((job.id, run) for job in jobs for run in range(1, runs[job.name] + 1))
 
 
-async def test_a_worker_finds_what_it_was_given_in_replies_that_were_lost(
+async def test_a_worker_recovers_entries_of_lost_read_replies(
     either_server: Server, either_db: redis.Redis
 ) -> None:
     ran: Counter[str] = Counter()
@@ -269,7 +270,7 @@ async def test_a_worker_finds_what_it_was_given_in_replies_that_were_lost(
     assert ran == Counter(["needle"])
 
 
-async def test_a_worker_finds_what_it_took_over_in_a_reply_that_was_lost(
+async def test_a_worker_recovers_entries_of_a_lost_claim_reply(
     either_server: Server, either_db: redis.Redis
 ) -> None:
     ran: Counter[str] = Counter()

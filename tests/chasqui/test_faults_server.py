@@ -99,7 +99,7 @@ async def test_a_server_that_forgets_its_scripts_changes_nothing(
         pytest.param(4, 1000, id="for longer than the leases"),
     ],
 )
-async def test_jobs_that_run_while_the_server_stands_still_are_settled_once(
+async def test_jobs_that_run_while_the_server_is_frozen_are_settled_once(
     private_server: Server, own_db: redis.Redis, for_s: float, idle_ms: int
 ) -> None:
     event_log = EventLog(own_db)
@@ -176,14 +176,14 @@ async def test_a_worker_that_may_read_and_not_settle_holds_no_more_than_it_shoul
     jobs = await own_queue.add_bulk([{"name": "job", "data": 0}] * (2 * MAX_UNSETTLED + 1000))
     async with working(worker):
         await eventually_async(lambda: len(ran) > 500)
-        own_db.acl_setuser("w", categories=["-@scripting"])
+        own_db.acl_setuser("w", enabled=True, categories=["-@scripting"])
         fetcher = worker._fetcher
         assert fetcher is not None
         max_in_flight = MAX_UNSETTLED + 50 + MAX_AHEAD
         await eventually_async(lambda: len(fetcher._in_flight.entries) >= MAX_UNSETTLED)
         assert await _grown_bytes(during_s=1) < 200_000
         assert len(fetcher._in_flight.entries) <= max_in_flight
-        own_db.acl_setuser("w", categories=["+@scripting"])
+        own_db.acl_setuser("w", enabled=True, categories=["+@scripting"])
         await eventually_async(lambda: not waiting(own_db), within_s=20)
     assert ran == Counter(dict.fromkeys((job.id for job in jobs), 1))
 
@@ -205,7 +205,7 @@ async def _grown_bytes(*, during_s: float) -> int:
 # ── a server that is full ────────────────────────────────────────────────────
 
 
-async def test_a_full_server_takes_no_job_and_loses_none(
+async def test_a_full_server_refuses_jobs_and_loses_none(
     durable: Server, durable_db: redis.Redis
 ) -> None:
     async with Queue(QUEUE, redis_url=durable.url) as queue:
@@ -233,7 +233,7 @@ async def test_a_full_server_takes_no_job_and_loses_none(
     assert delayed(durable_db) == Counter(["later", "no later"])
 
 
-async def test_what_runs_is_settled_while_the_server_is_full(
+async def test_running_jobs_are_settled_while_the_server_is_full(
     durable: Server, durable_db: redis.Redis
 ) -> None:
     go, ran = asyncio.Event(), Counter[str]()
@@ -268,6 +268,6 @@ async def test_what_runs_is_settled_while_the_server_is_full(
 
 
 def fill(db: redis.Redis) -> None:
-    """Let the server have no memory left."""
+    """Fill the server's memory."""
     db.config_set("maxmemory-policy", "noeviction")
     db.config_set("maxmemory", 1)

@@ -190,7 +190,7 @@ KINDS = ("plain", "result", "flaky", "doomed")
 
 
 @pytest.mark.slow
-def test_a_worker_that_stood_still_for_too_long_can_settle_nothing(
+def test_a_worker_that_was_frozen_for_too_long_can_settle_nothing(
     either_server: Server, either_db: redis.Redis
 ) -> None:
     db, url = either_db, either_server.url
@@ -224,7 +224,7 @@ def test_a_worker_that_stood_still_for_too_long_can_settle_nothing(
 
 
 @pytest.mark.slow
-def test_what_another_has_settled_meanwhile_stays_settled(
+def test_a_job_that_another_worker_has_settled_stays_settled(
     either_server: Server, either_db: redis.Redis
 ) -> None:
     db, url = either_db, either_server.url
@@ -248,7 +248,7 @@ def test_what_another_has_settled_meanwhile_stays_settled(
 
 
 @pytest.mark.slow
-def test_a_worker_that_stood_still_for_less_than_its_lease_keeps_its_job(
+def test_a_worker_that_was_frozen_for_less_than_its_lease_keeps_its_job(
     server: Server, db: redis.Redis
 ) -> None:
     with BlockingQueue(QUEUE, redis_url=server.url) as queue, ExitStack() as stack:

@@ -11,6 +11,7 @@ import redis
 from tambomq.chasqui.decisions import DeadLettered
 from tambomq.chasqui.keys import Keys
 from tambomq.chasqui.ops import worker as worker_ops
+from tambomq.chasqui.ops.group_position import last_delivered
 from tambomq.chasqui.ops.worker import ConsumerContext, HandlerRun
 from tambomq.store.call import Call
 from tambomq.store.sync import Store
@@ -84,7 +85,7 @@ def test_the_consumer_that_holds_it_succeeds(
 
 
 @pytest.mark.parametrize("verb", ["settle", "done", "retry", "bury"])
-def test_what_ends_a_job_ends_it_once(
+def test_a_repeated_settling_call_changes_nothing(
     verb: str, entry: str, store: Store, db: redis.Redis, keys: Keys
 ) -> None:
     call, lost = LOST[verb]
@@ -104,3 +105,58 @@ def test_a_dead_letter_that_cannot_be_written_leaves_the_job_where_it_is(
     assert db.xlen(keys.stream) == 1
     (held,) = cast("list[Any]", db.xpending_range(keys.stream, GROUP, "-", "+", 9))
     assert held["consumer"] == b"owner"
+
+
+# ── after a failover that lost the last deliveries ───────────────────────────
+
+ENDS = ("settle", "done", "retry", "bury")
+
+
+@pytest.fixture
+def undelivered(entry: str, db: redis.Redis, keys: Keys) -> str:
+    """The job again, as a replica has it that was promoted without its deliveries."""
+    for consumer in ("stale", "owner"):
+        db.xgroup_delconsumer(keys.stream, GROUP, consumer)
+    db.xgroup_setid(keys.stream, GROUP, "0")
+    return entry
+
+
+@pytest.mark.parametrize("verb", ENDS)
+def test_a_job_that_is_undelivered_since_a_failover_is_ended_by_the_one_that_ran_it(
+    verb: str, undelivered: str, store: Store, db: redis.Redis, keys: Keys
+) -> None:
+    call, lost = LOST[verb]
+    assert store.run(call(context(keys, "owner"), undelivered)) != lost(undelivered)
+    assert db.xlen(keys.stream) == 0
+    assert store.run(call(context(keys, "stale"), undelivered)) == lost(undelivered)
+
+
+@pytest.mark.parametrize("verb", LOST)
+def test_a_job_that_another_has_received_since_is_left_alone(
+    verb: str, undelivered: str, store: Store, db: redis.Redis, keys: Keys
+) -> None:
+    db.xreadgroup(GROUP, "next", {keys.stream: ">"})
+    call, lost = LOST[verb]
+    before = at_rest(db)
+    assert store.run(call(context(keys, "owner"), undelivered)) == lost(undelivered)
+    assert at_rest(db) == before
+
+
+@pytest.mark.parametrize("verb", ENDS)
+def test_a_job_that_the_failover_lost_is_not_ended(
+    verb: str, undelivered: str, store: Store, db: redis.Redis, keys: Keys
+) -> None:
+    db.xdel(keys.stream, undelivered)
+    call, lost = LOST[verb]
+    before = at_rest(db)
+    assert store.run(call(context(keys, "owner"), undelivered)) == lost(undelivered)
+    assert at_rest(db) == before
+
+
+def test_the_group_says_how_far_it_has_delivered(
+    entry: str, store: Store, db: redis.Redis, keys: Keys
+) -> None:
+    ask = last_delivered(context(keys, "owner"))
+    assert store.run(ask) == entry
+    db.xgroup_destroy(keys.stream, GROUP)
+    assert store.run(ask) is None

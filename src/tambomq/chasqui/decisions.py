@@ -77,7 +77,7 @@ def admit_delivery(fields: Sequence[bytes], deliveries: int, policy: RetryPolicy
         envelope = decode_envelope(body)
     except RemoteProtocolError:
         return DeadLettered(DECODE_FAILED, body)
-    # An earlier delivery that left no trace in the envelope killed its worker. One is forgiven.
+    # A delivery that the envelope does not count was not settled: its worker died. One is forgiven.
     prior = max(envelope.attempt, deliveries - 1)
     if prior + 1 > _max_attempts(envelope, policy):
         return DeadLettered(RETRIES_EXHAUSTED, body, "", envelope.id, name, prior)

@@ -47,7 +47,7 @@ async def is_renewed(db: Any, keys: Keys, entry: str, owner: str) -> None:
     await eventually_async(renewed)
 
 
-async def test_what_comes_back_while_it_still_runs_is_not_run_again_and_renewed(
+async def test_a_redelivered_entry_that_still_runs_is_renewed_and_not_run_again(
     in_flight: InFlight, entry: str, db: redis.Redis, keys: Keys
 ) -> None:
     first = Delivery(entry, (b"d", b"x"), 0)

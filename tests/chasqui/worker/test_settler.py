@@ -8,20 +8,22 @@ from typing import Any, cast
 
 import pytest
 
+from tambomq.chasqui.job import Envelope
 from tambomq.chasqui.keys import Keys
 from tambomq.chasqui.ops.worker import ConsumerContext, Delivery
 from tambomq.chasqui.worker.in_flight import EntryLease, InFlight
+from tambomq.chasqui.worker.observed_runs import ObservedRuns, Run
+from tambomq.chasqui.worker.settlement import Settlement, WorkerStats
 from tambomq.chasqui.worker.settler import (
     MAX_BATCH_JOBS,
     MAX_ROUND_TRIPS,
-    Settlement,
     Settler,
-    WorkerStats,
 )
 from tambomq.errors import StoreError, StoreUnavailable
 from tambomq.store.aio import AsyncStore
 from tambomq.store.call import Call, Outcome, Script
 from tambomq.store.endpoint import endpoint
+from tests.runtime.test_observer import Recorder
 from tests.servers import eventually_async
 
 
@@ -68,11 +70,14 @@ class SettlerHarness:
         lease = EntryLease(endpoint("redis://127.0.0.1:1"), "q", "default", "me", 30_000)
         self.in_flight = InFlight(lease, None, on_released=lambda: None)
         store = cast("AsyncStore", self.store)
-        self.settler = Settler(store, context, self.in_flight, self.stats, self.count_cancelled)
-        self.cancelled: list[str] = []
+        self.recorder, self.cancelled = Recorder(), dict[str, str]()
+        self.runs = ObservedRuns(self.recorder, "q")
+        self.settler = Settler(
+            store, context, self.in_flight, self.stats, self.cancelled_among, self.runs
+        )
 
-    async def count_cancelled(self, lost: list[str]) -> int:
-        return sum(entry in self.cancelled for entry in lost)
+    async def cancelled_among(self, lost: list[str]) -> dict[str, str]:
+        return {entry: self.cancelled[entry] for entry in lost if entry in self.cancelled}
 
     def unreachable_then_silent(self, call: Call[Any]) -> Outcome:
         """Fail; and let the next round trip wait until `StubStore.open` is set."""
@@ -89,6 +94,8 @@ class SettlerHarness:
     def end(self, *entries: str) -> None:
         self.hold(*entries)
         for entry in entries:
+            run = Run(entry, Envelope(f"job {entry}", b"", 0), "", 0)
+            self.runs.hold(run, "completed", 5)
             self.settler.completed(entry, f"job {entry}", "", 1, 5)
 
 
@@ -99,7 +106,7 @@ async def harness() -> AsyncIterator[SettlerHarness]:
     made.settler.cancel()
 
 
-async def test_what_comes_up_in_one_turn_leaves_together(harness: SettlerHarness) -> None:
+async def test_settlements_of_one_loop_turn_share_a_round_trip(harness: SettlerHarness) -> None:
     for n in range(10):
         harness.settler.started(f"job {n}", "", 1)
         harness.end(str(n))
@@ -185,13 +192,57 @@ async def test_the_first_answer_counts_where_a_call_is_made_again(harness: Settl
     assert (harness.stats.completed, harness.stats.retried, harness.stats.lost) == (1, 1, 0)
 
 
-async def test_what_was_anothers_by_then_is_lost(harness: SettlerHarness) -> None:
+async def test_entries_that_another_worker_has_claimed_count_as_lost(
+    harness: SettlerHarness,
+) -> None:
     harness.store.replies = [lambda call: ["2", "3"] if is_settle(call) else False]
     harness.end("1", "2", "3")
     harness.settler.submit(harness.settlement("4"))
     await harness.settler.drain()
     assert (harness.stats.completed, harness.stats.retried, harness.stats.lost) == (1, 0, 3)
     assert harness.in_flight.entries == {}
+    ended = {each.id: each.outcome for each in harness.recorder.ended}
+    assert ended == {"job 1": "completed", "job 2": "lost", "job 3": "lost"}
+
+
+async def test_what_was_cancelled_by_then_is_observed_as_cancelled(
+    harness: SettlerHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    harness.cancelled = {"2": "not needed"}
+    harness.store.replies = [lambda _: ["2"]]
+    harness.end("1", "2")
+    with caplog.at_level("INFO"):
+        await harness.settler.drain()
+    assert (harness.stats.completed, harness.stats.cancelled, harness.stats.lost) == (1, 1, 0)
+    ended = {each.id: (each.outcome, each.error) for each in harness.recorder.ended}
+    assert ended == {"job 1": ("completed", ""), "job 2": ("cancelled", "CancelJob: not needed")}
+    assert "'2' of queue 'q' was cancelled" in caplog.text
+
+
+async def test_nothing_is_observed_before_the_server_has_taken_it(harness: SettlerHarness) -> None:
+    harness.store.open.clear()
+    harness.end("1")
+    await eventually_async(lambda: len(harness.store.round_trips) == 1)
+    assert harness.recorder.ended == []
+    harness.settler.cancel()
+    harness.runs.close()
+    assert [each.outcome for each in harness.recorder.ended] == ["lost"]
+
+
+async def test_what_follows_a_settlement_is_done_after_it_only(harness: SettlerHarness) -> None:
+    done: list[str] = []
+    instead = Call("PING", (), ("instead",), bool)
+    harness.store.replies = [
+        lambda call: {"1": True, "2": False}.get(str(call.args[0]), "refused"),
+    ]
+    for entry in "123":
+        harness.settler.submit(
+            harness.settlement(
+                entry, fallback=lambda: instead, on_done=lambda e=entry: done.append(e)
+            )
+        )
+    await harness.settler.drain()
+    assert done == ["1", "3"]
 
 
 async def test_an_error_of_the_server_loses_its_jobs_and_no_others(harness: SettlerHarness) -> None:
@@ -205,7 +256,7 @@ async def test_an_error_of_the_server_loses_its_jobs_and_no_others(harness: Sett
     assert harness.stats.completed == 1
 
 
-async def test_a_call_that_will_not_do_is_replaced(harness: SettlerHarness) -> None:
+async def test_a_refused_call_is_replaced_by_its_fallback(harness: SettlerHarness) -> None:
     instead = Call("PING", (), ("instead",), bool)
     harness.store.replies = [lambda _: "another leads"]
     harness.settler.submit(harness.settlement("1", fallback=lambda: instead))
@@ -214,7 +265,7 @@ async def test_a_call_that_will_not_do_is_replaced(harness: SettlerHarness) -> N
     assert (harness.stats.retried, harness.stats.lost, harness.in_flight.entries) == (1, 0, {})
 
 
-async def test_a_call_that_is_being_replaced_keeps_its_job_held(harness: SettlerHarness) -> None:
+async def test_a_job_stays_in_flight_while_its_fallback_is_sent(harness: SettlerHarness) -> None:
     harness.store.replies = [lambda _: "another leads", harness.unreachable_then_silent]
     harness.settler.submit(harness.settlement("1", fallback=lambda: Call("PING", (), (), bool)))
     await eventually_async(lambda: len(harness.store.round_trips) == 3)
@@ -225,7 +276,7 @@ async def test_a_call_that_is_being_replaced_keeps_its_job_held(harness: Settler
 
 
 async def test_a_drain_without_settlements_returns_at_once(harness: SettlerHarness) -> None:
-    await asyncio.wait_for(harness.settler.drain(), 5)
+    await asyncio.wait_for(harness.settler.drain(), 60)
     assert harness.store.round_trips == []
 
 
@@ -234,5 +285,19 @@ async def test_nothing_is_sent_after_cancel(harness: SettlerHarness) -> None:
     harness.end("1")
     await eventually_async(lambda: len(harness.store.round_trips) == 1)
     harness.settler.cancel()
-    await asyncio.wait_for(harness.settler.drain(), 5)
+    await asyncio.wait_for(harness.settler.drain(), 60)
     assert (harness.stats.completed, set(harness.in_flight.entries)) == (0, {"1"})
+
+
+async def test_a_cancelled_round_trip_does_not_begin_the_next(harness: SettlerHarness) -> None:
+    harness.store.open.clear()
+    for n in range(MAX_ROUND_TRIPS + 1):
+        harness.end(str(n))
+        await eventually_async(lambda: not harness.settler._flush_scheduled)
+    under_way = harness.settler._round_trips.copy()
+    harness.settler.cancel()
+    await asyncio.wait(under_way)
+    harness.end("late")
+    await asyncio.sleep(0)
+    assert len(harness.store.round_trips) == MAX_ROUND_TRIPS
+    assert harness.settler._round_trips == set()

@@ -181,7 +181,7 @@ async def test_unreadable_jobs_block_nothing(
     assert [letter["reason"] for letter in entries(db, keys.dlq)] == ["malformed", "decode_failed"]
 
 
-async def test_a_payload_that_is_no_messagepack_is_a_failure_of_its_run(
+async def test_a_payload_that_is_not_messagepack_fails_the_run(
     work: Work, db: redis.Redis, keys: Keys
 ) -> None:
     envelope = b"\x94\xa1a\xc4\x01\xc1\x01\x00"
@@ -261,7 +261,7 @@ def test_bad_options_are_refused(options: dict[str, Any], error: type[Exception]
         Worker("q", nothing, **options)
 
 
-def test_what_cannot_be_called_is_no_handler() -> None:
+def test_a_handler_that_is_not_callable_is_refused() -> None:
     with pytest.raises(InvalidFormat, match="handler"):
         Worker("q", "not a function")  # type: ignore[arg-type]
 

@@ -124,7 +124,7 @@ async def test_a_job_given_up_is_failed_then_dead(
         ({"d": b"x" * 200, "n": "big"}, "dlq_oversize", "oversize_payload"),
     ],
 )
-async def test_what_is_not_run_is_only_dead(
+async def test_a_job_that_cannot_run_has_only_the_event_dlq(
     work: Work, db: redis.Redis, keys: Keys, source: Any, recorded: str, reason: str
 ) -> None:
     db.xadd(keys.stream, source)
@@ -232,7 +232,7 @@ async def test_a_subscriber_receives_the_events_of_the_worker(
         listening = asyncio.create_task(listen(events))
         job = await queue.add("mail", None)
         async with work(nothing) as worker:
-            await asyncio.wait_for(listening, 10)
+            await asyncio.wait_for(listening, 60)
             await completed(worker, 1)
     assert heard[-2:] == [("active", job.id, "mail", 1), ("completed", job.id, "mail", 1)]
 

@@ -7,6 +7,7 @@ import functools
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -97,7 +98,7 @@ async def test_plain_functions_run_as_many_at_once_as_the_concurrency(
     together = threading.Barrier(5)
 
     def handler(_: Job) -> None:
-        together.wait(10)
+        together.wait(60)
 
     await queue.add_bulk([{"name": "job", "data": None}] * 10)
     async with work(handler, concurrency=5) as worker:
@@ -129,9 +130,7 @@ async def test_handlers_that_never_wait_let_others_have_the_loop(queue: Queue, w
 
 
 @pytest.mark.parametrize("value", [False, 0, [], "", {}, b"", 0.0, {"a": [1, None]}, "ünï"])
-async def test_what_a_handler_returns_is_kept_also_if_it_is_falsy(
-    queue: Queue, work: Work, value: Any
-) -> None:
+async def test_falsy_results_are_kept_too(queue: Queue, work: Work, value: Any) -> None:
     async def handler(_: Job) -> Any:
         return value
 
@@ -142,7 +141,7 @@ async def test_what_a_handler_returns_is_kept_also_if_it_is_falsy(
     assert (kept, type(kept)) == (value, type(value))
 
 
-async def test_nothing_returned_is_nothing_kept(
+async def test_a_handler_that_returns_none_stores_no_result(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys
 ) -> None:
     async def handler(_: Job) -> None:
@@ -224,7 +223,7 @@ RAISED: list[Any] = [
 
 @pytest.mark.parametrize("kind", ["async", "thread"])
 @pytest.mark.parametrize(("act", "reason"), RAISED)
-async def test_whatever_is_raised_is_a_failure_and_is_tried_again(
+async def test_any_exception_of_a_handler_is_a_failure_and_is_retried(
     queue: Queue,
     work: Work,
     db: redis.Redis,
@@ -266,6 +265,25 @@ async def test_an_iterator_that_has_ended_fails_the_job_and_keeps_no_runner(
     assert all("StopIteration" in letter["detail"] for letter in entries(db, keys.dlq))
 
 
+async def test_an_interrupt_raised_in_a_thread_fails_its_job_and_no_other(
+    queue: Queue, work: Work, db: redis.Redis, keys: Keys
+) -> None:
+    """Ctrl-C reaches the main thread alone: here it is the handler's own doing."""
+
+    def handler(job: Job) -> str:
+        if job.name == "interrupts":
+            raise KeyboardInterrupt
+        return "ran"
+
+    await queue.add("interrupts", None)
+    await queue.add("other", None)
+    async with work(handler, concurrency=1, max_attempts=1) as worker:
+        await buried(worker, 1)
+        await completed(worker, 1)
+    (letter,) = entries(db, keys.dlq)
+    assert letter["detail"] == "the handler raised KeyboardInterrupt"
+
+
 async def test_a_handler_that_cancels_its_own_task_scope_has_failed(
     queue: Queue, work: Work
 ) -> None:
@@ -291,6 +309,36 @@ async def test_a_handler_may_limit_its_own_time(queue: Queue, work: Work) -> Non
     async with work(handler) as worker:
         await completed(worker, 1)
     assert worker.stats.failed == 1
+
+
+@pytest.mark.parametrize("how", ["waits", "returns", "swallows"])
+async def test_a_handler_that_cancels_its_own_task_costs_no_runner(
+    queue: Queue, work: Work, how: str
+) -> None:
+    left: list[int] = []
+
+    async def handler(job: Job) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        left.append(task.cancelling())
+        if job.data == "cancels" and job.attempt == 1:
+            task.cancel()
+            if how == "swallows":
+                with suppress(asyncio.CancelledError):
+                    await asyncio.Event().wait()
+                # Longer than a turn of a runner.
+                await asyncio.sleep(0.002)
+            elif how == "waits":
+                await asyncio.Event().wait()
+
+    async with work(handler, concurrency=1) as worker:
+        for count in range(1, 4):
+            await queue.add("job", "cancels", backoff=BACKOFF_MS)
+            await completed(worker, count)
+        await queue.add("job", "does not")
+        await completed(worker, 4)
+    assert worker.stats.failed == (3 if how == "waits" else 0)
+    assert (worker.stats.returned, set(left)) == (0, {0})
 
 
 async def test_a_failure_costs_no_runner(queue: Queue, work: Work) -> None:
@@ -324,7 +372,9 @@ async def test_a_handler_may_close_its_worker(queue: Queue, work: Work) -> None:
     assert worker.stats.completed == 1
 
 
-async def test_what_a_handler_changes_in_its_data_is_not_stored(queue: Queue, work: Work) -> None:
+async def test_changes_that_a_handler_makes_to_its_job_are_not_stored(
+    queue: Queue, work: Work
+) -> None:
     seen: list[Any] = []
 
     async def handler(job: Job) -> None:

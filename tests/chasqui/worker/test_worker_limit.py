@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import closing
 
 import pytest
@@ -20,6 +21,8 @@ from tests.servers import Server, eventually, eventually_async
 server = working.server
 
 MINUTE_MS = 60_000
+LEASE_MS = 2500
+"""Kept also where others leave a worker no core for a while."""
 
 
 def total(*workers: Worker) -> int:
@@ -105,7 +108,7 @@ async def test_a_limited_worker_that_is_cancelled_gives_back_what_it_could_not_r
     assert worker.stats.returned == 7
 
 
-async def test_a_paused_queue_takes_no_grants(
+async def test_a_paused_worker_does_not_ask_the_limiter(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await queue.add_bulk([{"name": "job", "data": n} for n in range(100)])
@@ -135,20 +138,40 @@ async def test_a_paused_queue_takes_no_grants(
         await completed(limited, done + 2)
 
 
-async def test_what_waits_for_its_window_is_kept_from_others(
+async def test_jobs_that_wait_for_the_rate_limit_are_not_claimed_by_others(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys
 ) -> None:
     held = GatedHandler()
     await queue.add_bulk([{"name": "job", "data": n} for n in range(4)])
-    async with work(nothing, limiter=(2, MINUTE_MS), claim_min_idle_ms=150) as limited:
+    async with work(nothing, limiter=(2, MINUTE_MS), claim_min_idle_ms=LEASE_MS) as limited:
         await completed(limited, 2)
         await eventually_async(lambda: emitted_events(db, keys, "rate-limited"))
         mine = set(pending(db, keys))
-        async with work(held, claim_min_idle_ms=150):
+        async with work(held, claim_min_idle_ms=LEASE_MS):
             # Long enough for the other to search for idle entries several times.
-            await queue.add("job", "new", delay_ms=600)
+            await queue.add("job", "new", delay_ms=LEASE_MS + 500)
             await held.holds(1)
             assert held.begun == ["new"]
             held.go.set()
         assert len(mine) == 2
         assert set(pending(db, keys)) == mine
+
+
+async def test_a_worker_that_waits_for_the_rate_limit_is_healthy(
+    queue: Queue, work: Work, db: redis.Redis, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tambomq.chasqui.worker.fetcher.MAX_SILENCE_S", 0.0)
+    await queue.add_bulk([{"name": "job", "data": n} for n in range(10)])
+    async with work(nothing, limiter=(3, MINUTE_MS), read_block_ms=1) as limited:
+        await eventually_async(lambda: emitted_events(db, keys, "rate-limited"))
+        last = limited.last_fetch_at
+        assert last is not None
+        await eventually_async(lambda: time.monotonic() > last + 0.1)
+        assert limited.is_consuming
+        # While the limiter cannot be asked, there is no such reason.
+        db.delete(keys.limiter)
+        db.rpush(keys.limiter, "in the way")
+        fetcher = limited._fetcher
+        assert fetcher is not None
+        assert (await fetcher._ask_limiter((3, MINUTE_MS), 1))[0] == 0
+        assert not limited.is_consuming

@@ -67,7 +67,7 @@ async def test_a_worker_that_starts_on_a_paused_queue_starts_nothing(
         await completed(worker, 5)
 
 
-async def test_what_runs_when_the_queue_is_paused_ends_and_nothing_follows(
+async def test_running_jobs_finish_during_a_pause_and_no_others_start(
     queue: Queue, work: Work, db: redis.Redis
 ) -> None:
     held = GatedHandler()
@@ -84,7 +84,7 @@ async def test_what_runs_when_the_queue_is_paused_ends_and_nothing_follows(
         await completed(worker, 4)
 
 
-async def test_what_was_read_before_the_pause_waits_and_stays_ours(
+async def test_jobs_read_before_a_pause_wait_and_keep_their_leases(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys
 ) -> None:
     held = GatedHandler(quick=300)
@@ -151,3 +151,22 @@ async def test_repeated_pauses_end_with_one_resume(queue: Queue, work: Work) -> 
     await queue.add("job", None)
     async with work(nothing) as worker:
         await completed(worker, 1)
+
+
+async def test_a_queue_that_is_resumed_while_a_worker_stops_starts_no_job_of_it(
+    queue: Queue, work: Work
+) -> None:
+    held = GatedHandler()
+    async with work(held, concurrency=1) as worker:
+        await queue.add("job", "runs")
+        await held.holds(1)
+        fetcher = worker._fetcher
+        assert fetcher is not None
+        await queue.pause()
+        await eventually_async(lambda: fetcher._paused)
+        fetcher.stop()
+        await queue.resume()
+        await fetcher._check_paused()
+        assert not fetcher._paused
+        assert fetcher._pool._paused
+        held.go.set()

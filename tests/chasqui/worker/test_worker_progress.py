@@ -74,7 +74,7 @@ async def test_both_queues_see_it(queue: Queue, blocking: BlockingQueue, work: W
 
 @pytest.mark.parametrize("percent", [-1, 101])
 @pytest.mark.parametrize("handler", [on_the_loop, in_a_thread])
-async def test_what_is_no_percentage_fails_the_job(
+async def test_an_invalid_percentage_fails_the_job(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys, percent: Any, handler: Any
 ) -> None:
     job = await queue.add("mail", [percent], attempts=1)

@@ -49,7 +49,7 @@ def pending(db: redis.Redis, keys: Keys) -> int:
 
 
 @pytest.mark.parametrize("why", REFUSALS)
-async def test_what_ended_while_writes_were_refused_is_settled_afterwards(
+async def test_jobs_that_end_while_writes_are_refused_are_settled_afterwards(
     private_server: Server, keys: Keys, why: Refusal
 ) -> None:
     await add_jobs(private_server, keys)
@@ -71,7 +71,7 @@ async def test_what_ended_while_writes_were_refused_is_settled_afterwards(
 
 
 @pytest.mark.slow
-async def test_what_writes_were_refused_for_longer_than_its_lease_runs_once(
+async def test_jobs_run_once_although_writes_are_refused_for_longer_than_the_lease(
     private_server: Server, keys: Keys
 ) -> None:
     await add_jobs(private_server, keys)
@@ -87,6 +87,33 @@ async def test_what_writes_were_refused_for_longer_than_its_lease_runs_once(
             await eventually_async(lambda: pending(db, keys) == 0, within_s=30)
     assert set(handler.ran.values()) == {1}
     assert (worker.stats.completed, worker.stats.buried, worker.stats.lost) == (6, 3, 0)
+
+
+async def test_a_worker_that_may_not_settle_some_jobs_settles_the_others_and_says_so(
+    private_server: Server, keys: Keys, caplog: pytest.LogCaptureFixture
+) -> None:
+    await add_jobs(private_server, keys)
+    handler, prefix = Ending(), keys.dlq.removesuffix("dlq")
+    url = private_server.url.replace("redis://", "redis://w:any@")
+    with redis.Redis.from_url(private_server.url) as db:
+        db.acl_setuser(*("w", True, True), keys=["*"], channels=["*"], categories=["+@all"])
+        worker = Worker(keys.queue, handler, redis_url=url, store_results=True)
+        async with working(worker):
+            await eventually_async(lambda: len(handler.ran) == JOBS, within_s=20)
+            # All keys of the queue but its dead-letter queue.
+            db.execute_command(
+                "ACL", "SETUSER", "w", "resetkeys", f"~{prefix}[^d]*", f"~{prefix}de*"
+            )
+            handler.go.set()
+            await eventually_async(lambda: worker.stats.completed == 6, within_s=20)
+            await eventually_async(lambda: not worker.is_consuming)
+            assert pending(db, keys) == JOBS // 3
+            assert "refuses to settle" in caplog.text
+            db.execute_command("ACL", "SETUSER", "w", "allkeys")
+            await eventually_async(lambda: worker.stats.buried == 3, within_s=20)
+            await eventually_async(lambda: worker.is_consuming)
+    assert set(handler.ran.values()) == {1}
+    assert worker.stats.lost == 0
 
 
 def idle_for(db: redis.Redis, keys: Keys, idle_ms: int) -> list[Any]:

@@ -208,7 +208,7 @@ async def test_where_another_engine_leads_a_retry_is_stored_as_it_reads_it(
 # ── dead letters ─────────────────────────────────────────────────────────────
 
 
-async def test_a_job_that_always_fails_is_a_letter_with_what_it_said_last(
+async def test_a_job_that_always_fails_is_dead_lettered_with_its_last_error(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys
 ) -> None:
     job = await queue.add("mail", {"a": 1}, attempts=1)
@@ -299,7 +299,7 @@ async def test_a_verdict_of_the_handler_buries_at_once(
     ],
     ids=["malformed", "decode_failed", "oversize_payload", "retries_exhausted"],
 )
-async def test_what_is_not_run_is_a_letter_as_the_engine_writes_it(
+async def test_a_job_that_cannot_run_becomes_the_same_dead_letter_as_with_the_engine(
     work: Work, db: redis.Redis, keys: Keys, source: Any, kept: list[tuple[bytes, bytes]]
 ) -> None:
     entry: Any = db.xadd(keys.stream, source)

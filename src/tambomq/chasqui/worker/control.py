@@ -1,6 +1,6 @@
-"""How a worker is stopped, paused and looked at from outside, from any thread.
+"""The controls of a worker: stop, pause, counters and health, usable from any thread.
 
-`Worker` sets the parts while it runs; all of this works before and after that too.
+All of them also work before `Worker.run` has started and after it has ended.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from tambomq.chasqui.keys import Keys
 from tambomq.chasqui.options import RunOptions
 from tambomq.chasqui.worker.fetcher import Fetcher
 from tambomq.chasqui.worker.in_flight import InFlight
-from tambomq.chasqui.worker.settler import WorkerStats
+from tambomq.chasqui.worker.settlement import WorkerStats
+from tambomq.chasqui.worker.settler import Settler
 from tambomq.runtime.observer import RunObserver
 from tambomq.store.endpoint import Endpoint
 
@@ -25,7 +26,7 @@ class WorkerControl:
     """The part of `Worker` that other tasks, threads and signal handlers use."""
 
     observer: RunObserver | None
-    """Told about each run; set it before `run`. See `tambomq.runtime.observer`."""
+    """Called at the start and end of each run; set it before `run`. See `runtime/observer.py`."""
     grace_s: float
     """How long `run` waits for running handlers after `stop`."""
     _endpoint: Endpoint
@@ -37,6 +38,7 @@ class WorkerControl:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fetcher: Fetcher | None = None
         self._in_flight: InFlight | None = None
+        self._settler: Settler | None = None
         self._closed, self._fetching_paused = False, False
         self.observer = None
         self.stats = WorkerStats()
@@ -87,12 +89,15 @@ class WorkerControl:
 
     @property
     def is_consuming(self) -> bool:
-        """Whether jobs are read as they should be: proof that this worker does its work.
+        """Whether this worker fetches jobs, or has a reason not to: use it as a health check.
 
-        False before the first answer, while Redis does not answer, and after `close`. True while
-        there is a reason not to read: all handlers are busy, or reading is paused.
+        False before the first answer, while Redis does not answer, while it refuses to settle
+        jobs (an ACL, a changed password), and after `close`. True while there is a reason not to
+        read: all handlers are busy, the rate limit is reached, or reading is paused.
         """
-        return self.is_running and self._fetcher is not None and self._fetcher.is_consuming
+        if not self.is_running or self._fetcher is None or self._settler is None:
+            return False
+        return self._fetcher.is_consuming and not self._settler.is_refused
 
     def stop(self) -> None:
         """Make `run` end: fetch nothing more, finish what runs. From any thread."""
@@ -101,13 +106,13 @@ class WorkerControl:
             self._on_loop(self._fetcher.stop)
 
     async def close(self) -> None:
-        """Make `run` end: fetch nothing more, finish what runs. From any task or thread."""
+        """The same as `stop`, as a coroutine: to wait for the end, await `run`."""
         self.stop()
 
     def pause_fetching(self) -> None:
         """Read no more jobs, for as long as this worker runs; finish those that it has read.
 
-        Unlike `stop`, it goes on running, and leads its queue if it is elected. From any thread.
+        Unlike after `stop`, `run` goes on, and so do the leaders. From any thread.
         """
         self._fetching_paused = True
         if self._fetcher is not None:

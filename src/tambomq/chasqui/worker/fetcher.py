@@ -1,8 +1,8 @@
 """The first stage of a worker: reads entries off the stream and hands them to the handler pool.
 
-It waits on the server in XREADGROUP, on a connection of its own, and asks for as many entries as
-the `PrefetchWindow` allows. It also claims entries of dead workers, applies the rate limit, and
-watches whether the queue is paused.
+It blocks in XREADGROUP, on a separate connection, and asks for as many entries as the
+`PrefetchWindow` allows. It also claims entries of dead workers, applies the rate limit, and watches
+whether the queue is paused.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 
 from tambomq.chasqui.ops import worker as worker_ops
 from tambomq.chasqui.ops.worker import ConsumerContext, Delivery
 from tambomq.chasqui.options import FetchOptions
-from tambomq.chasqui.worker.consumer_group import ensure_group
+from tambomq.chasqui.worker.consumer_group import RewindCheck, ensure_group
 from tambomq.chasqui.worker.handler_pool import HandlerPool
 from tambomq.chasqui.worker.in_flight import InFlight
 from tambomq.chasqui.worker.prefetch import PrefetchWindow
@@ -29,14 +28,14 @@ from tambomq.store.features import features
 log = logging.getLogger(__name__)
 
 WATCH_EVERY_S = 0.25
-MAX_CLAIM_INTERVAL_S = 1.0
+MAX_CLAIM_INTERVAL_S, CLAIMS_PER_LEASE = 1.0, 3
 LIMITER_RETRY_MS = 500
 # CLIENT UNBLOCK does not reach the reading connection on a cluster, so reads are short instead.
 CLUSTER_BLOCK_MS = 1000
 # After a read with jobs, an empty one of this length means that the queue is drained.
 DRAIN_BLOCK_MS = 200
-UNBLOCK_S = 0.2
-# A read that is answered so much later than it should be was not answered in time.
+UNBLOCK_S, _STATES = 0.2, ("resumed", "paused")
+# A worker whose blocking read is this long overdue is not consuming (`is_consuming`).
 MAX_SILENCE_S = 10.0
 
 
@@ -55,26 +54,28 @@ class Fetcher:
     ) -> None:
         """Block in reads on *read_store*; make all other calls on *store*."""
         self._read_store, self._store, self._context = read_store, store, context
-        self._options, self._window = options, window
+        self._options, self._window, self._in_flight, self._pool = options, window, in_flight, pool
         self._log = with_fields(log, **context.log_fields)
-        self._in_flight, self._pool = in_flight, pool
-        self._stopped = asyncio.Event()
+        self._rewind_check = RewindCheck(store, context, in_flight.entries)
+        self._stopped, self._connections_seen = asyncio.Event(), 0
         self._connection: int | None = None
         """The server's number of the connection that reads, for CLIENT UNBLOCK."""
         self._current_read: object | None = None
         self._unblocking: asyncio.Future[None] | None = None
-        """Ends the read under way after `pause`."""
+        """The task that ends the read under way after `pause`."""
         self._delivered = False
-        """Whether jobs came since the queue was last found drained."""
+        """Whether jobs were delivered since the last event ``drained``."""
+        # The queue is paused, and so is the pool; or only the reads of this worker are.
         self._paused, self._reading_paused = False, False
-        self._waits = False
-        """Whether there is no need to read: all handlers are busy, or reading is paused."""
+        self._idle_on_purpose, self._reads_since = False, 0.0
+        """Whether there is a reason not to read (busy handlers, the rate limit, a pause), and when
+        the last such reason ended, on the monotonic clock."""
         self.last_fetch_at: float | None = None
         """When a read was last answered, on the monotonic clock."""
         self._may_have_lost_reply = False
-        """Whether a connection broke in a read: entries may be ours that never arrived."""
-        self._claim_every_s = min(MAX_CLAIM_INTERVAL_S, options.idle_ms / 3000)
-        self._claim_at = Deadline(0)
+        """Whether a connection broke in a read: pending entries of ours may never have arrived."""
+        self._claim_every_s = min(MAX_CLAIM_INTERVAL_S, options.idle_ms / 1000 / CLAIMS_PER_LEASE)
+        self._claim_at, self._retry_delays = Deadline(0), backoff_delays(longest_s=1.0)
 
     # ── called by the worker ─────────────────────────────────────────────────
 
@@ -96,7 +97,8 @@ class Fetcher:
         if self._stopped.is_set() or self.last_fetch_at is None:
             return False
         silence_s = self._options.block_ms / 1000 + MAX_SILENCE_S
-        return self._waits or time.monotonic() - self.last_fetch_at < silence_s
+        since = max(self.last_fetch_at, self._reads_since)
+        return self._idle_on_purpose or time.monotonic() - since < silence_s
 
     async def stopped(self) -> None:
         """Wait for `stop`."""
@@ -106,51 +108,53 @@ class Fetcher:
 
     async def run(self) -> None:
         """Read until `stop`."""
-        delays = backoff_delays(longest_s=1.0)
         watching = asyncio.create_task(self._watch())
+        # It only ends by itself if it fails, and then `run` raises its error.
+        watching.add_done_callback(lambda _: self.stop())
         try:
             while not self._stopped.is_set():
                 try:
                     await self._turn()
-                    delays = backoff_delays(longest_s=1.0)
-                except TamboError as error:
+                except Exception as error:  # noqa: BLE001  (a bug in a turn ends no worker)
                     await self._repair(error)
-                    await self._sleep(next(delays))
+                    await self._sleep(next(self._retry_delays))
         finally:
             watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
+            with suppress(asyncio.CancelledError):
+                await watching
 
     async def _turn(self) -> None:
         """Make one step, the first that is due: wait, reconnect, recover, claim, or read."""
-        pool = self._pool
+        pool, read_store = self._pool, self._read_store
         wanted = self._window.size(
             queued=pool.queued, running=pool.running, in_flight=len(self._in_flight.entries)
         )
         if wanted == 0 or self._paused or self._reading_paused:
-            self._waits = True
+            self._idle_on_purpose = True
             await self._window.changed()
-            self._waits = False
+            self._idle_on_purpose, self._reads_since = False, time.monotonic()
             return
-        if self._connection is None:
-            self._connection = await self._read_store.run(worker_ops.connection_id())
+        if self._connection is None or self._connections_seen != read_store.connections_opened:
+            self._connection = await read_store.run(worker_ops.connection_id())
+            seen, self._connections_seen = self._connections_seen, read_store.connections_opened
+            self._may_have_lost_reply |= 0 < seen < self._connections_seen
             # After a failover the server may be of another version.
             self._context.features = await self._store.follow(features())
             await self._check_paused()
             return
         if self._may_have_lost_reply:
-            # Entries that the server sent into a broken connection are pending for us all the same.
-            recover = worker_ops.recover(self._context, self._in_flight.entries)
-            recovered = await self._store.run(recover)
+            # What the server sent into a broken connection is pending for us. Reset before calling:
+            # if an ACL refuses it, reads go on, and the entries are claimed when their lease ends.
             self._may_have_lost_reply = False
-            await self._hand_over(recovered)
+            recover = worker_ops.recover(self._context, self._in_flight.entries)
+            await self._hand_over(await self._store.run(recover))
             return
         if not self._context.features.claim and self._claim_at.passed:
             # The server cannot claim within a read (XREADGROUP CLAIM), so claim here, and before
-            # the read: a stream of new jobs would postpone it for ever.
+            # the read: while new jobs keep coming, claiming would starve.
             await self._claim(wanted)
             return
-        deliveries = await self._read(wanted)
-        await self._hand_over(deliveries)
+        await self._hand_over(deliveries := await self._read(wanted))
         # Let the runners start first: sending the next read takes as long as a short job.
         await asyncio.sleep(0)
         if not deliveries and self._delivered and not self._pool.queued:
@@ -170,18 +174,21 @@ class Fetcher:
                 worker_ops.read(self._context, wanted, block_ms, self._options.idle_ms)
             )
             self.last_fetch_at = time.monotonic()
+            # Only here: the steps before a read may succeed each time that the read fails.
+            self._retry_delays = backoff_delays(longest_s=1.0)
             return deliveries
         finally:
             self._current_read = None
 
-    async def _hand_over(self, deliveries: Sequence[Delivery]) -> None:
+    async def _hand_over(self, deliveries: list[Delivery]) -> None:
         """Hand *deliveries* to the pool, as fast as the rate limit allows."""
         fresh = self._in_flight.add(deliveries)
         self._delivered = self._delivered or bool(fresh)
         try:
             while fresh and self._options.limit is not None and not self._stopped.is_set():
                 if self._paused:
-                    # Grants taken now would all start together at the end of the pause.
+                    self._idle_on_purpose = True
+                    # Jobs that are granted now would all start together when the queue resumes.
                     await self._sleep(WATCH_EVERY_S)
                     continue
                 allowed, wait_ms = await self._ask_limiter(self._options.limit, len(fresh))
@@ -191,80 +198,82 @@ class Fetcher:
                     await self._emit("rate-limited", "wait_ms", wait_ms)
                     await self._sleep(wait_ms / 1000)
         finally:
-            # All of them without a rate limit. When stopped or cancelled, the rest: the pool gives
-            # back what it has queued.
+            # All, if there is no rate limit. After `stop`: the rest, which the pool gives back.
             self._pool.accept(fresh)
+            self._idle_on_purpose, self._reads_since = False, time.monotonic()
 
     async def _ask_limiter(self, limit: tuple[int, int], wanted: int) -> tuple[int, int]:
         """Return how many of *wanted* jobs may start, and ms to wait for the others."""
+        keys = self._context.keys
         try:
-            return await self._store.run(worker_ops.limit(self._context.keys, *limit, wanted))
-        except TamboError as error:
+            answer = await self._store.run(worker_ops.limit(keys, *limit, wanted))
+        except Exception as error:  # noqa: BLE001  (as in `run`)
             # Raising would hand over all of them, past the limit: ask again instead.
-            self._log.warning(
-                "cannot ask the limiter of queue %r: %s", self._context.keys.queue, error
-            )
+            self._idle_on_purpose = False
+            self._log.warning("cannot ask the limiter of queue %r: %s", keys.queue, error)
             return 0, LIMITER_RETRY_MS
+        self._idle_on_purpose = True
+        return answer
 
-    async def _repair(self, error: TamboError) -> None:
+    async def _repair(self, error: Exception) -> None:
         """React to a failed step so that the next one can succeed."""
         queue = self._context.keys.queue
         if isinstance(error, StoreUnavailable):
             self._log.warning("cannot read queue %r: %s", queue, error)
             self._connection, self._may_have_lost_reply = None, True
         elif isinstance(error, StoreError) and error.kind == "NOGROUP":
-            self._log.warning(
-                "the consumer group of queue %r was deleted; creating it again", queue
-            )
+            text = "the consumer group of queue %r was deleted; creating it again"
+            self._log.warning(text, queue)
             with suppress(TamboError):
                 await ensure_group(self._store, self._context)
         else:
-            self._log.error("cannot read queue %r: %s", queue, error)
+            # Of another kind is, for example, whatever a credential provider raises.
+            surprise = not isinstance(error, TamboError)
+            self._log.error("cannot read queue %r: %s", queue, error, exc_info=surprise)
             self._connection = None
-
-    # ── beside reading ───────────────────────────────────────────────────────
+            self._may_have_lost_reply |= surprise
 
     async def _watch(self) -> None:
-        """Check again and again whether the queue is paused, and whether the handlers are slow."""
+        """Poll whether the queue is paused and whether the handlers stall."""
         while True:
             try:
                 await self._check_paused()
+                await self._rewind_check.check()
                 await self._release_if_stalled()
-            except TamboError as error:
-                self._log.warning(
-                    "cannot check whether queue %r is paused: %s", self._context.keys.queue, error
-                )
+            except Exception as error:  # noqa: BLE001  (as in `run`)
+                queue, surprise = self._context.keys.queue, not isinstance(error, TamboError)
+                text = "cannot check whether queue %r is paused: %s"
+                self._log.warning(text, queue, error, exc_info=surprise)
             await asyncio.sleep(WATCH_EVERY_S)
 
     async def _check_paused(self) -> None:
         paused = await self._store.run(worker_ops.is_paused(self._context.keys))
         if paused != self._paused:
-            self._log.info(
-                "queue %r is %s", self._context.keys.queue, "paused" if paused else "resumed"
-            )
+            self._log.info("queue %r is %s", self._context.keys.queue, _STATES[paused])
             self._paused = paused
-            self._pool.set_paused(paused=paused)
+            # After `stop` the pool stays paused: what it has queued is given back.
+            self._pool.set_paused(paused=paused or self._stopped.is_set())
             self._window.wake()
             if paused:
                 await self.unblock()
 
     async def _release_if_stalled(self) -> None:
         """Give back jobs that were fetched ahead of handlers that turned out to be slow."""
-        pool = self._pool
-        if pool.is_busy and pool.queued and self._window.is_stalled:
-            await pool.release_queued()
+        if self._pool.is_busy and self._pool.queued and self._window.is_stalled:
+            await self._pool.release_queued()
 
     async def _claim(self, wanted: int) -> None:
-        """Take over entries whose lease has run out."""
-        call = worker_ops.claim(self._context, wanted, self._options.idle_ms)
-        claimed = await self._store.run(call)
+        """Take over entries whose lease has run out. If that fails, the next turn reads."""
+        self._claim_at = Deadline(self._claim_every_s)
+        claim = worker_ops.claim(self._context, wanted, self._options.idle_ms)
+        claimed = await self._store.run(claim)
         # If it found as many as it asked for, there may be more: claim again before reading.
-        if len(claimed) < min(wanted, worker_ops.MAX_CLAIMED):
-            self._claim_at = Deadline(self._claim_every_s)
+        if len(claimed) == min(wanted, worker_ops.MAX_CLAIMED):
+            self._claim_at = Deadline(0)
         await self._hand_over(claimed)
 
     async def unblock(self) -> None:
-        """Make a read that waits on the server return at once, with what it has."""
+        """Make a read that blocks on the server return at once."""
         read, connection = self._current_read, self._connection
         if connection is None or self._read_store.is_cluster:
             return

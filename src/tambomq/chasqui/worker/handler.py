@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from tambomq.chasqui.job import Job
 from tambomq.errors import InvalidFormat
+from tambomq.failures import from_elsewhere
 
 Handler: TypeAlias = Callable[[Job], Any] | Callable[[Job], Awaitable[Any]]
 
@@ -28,6 +29,5 @@ def call_in_thread(handler: Handler, job: Job) -> Any:
     """Call a plain *handler*; the result travels back to the loop in a future."""
     try:
         return handler(job)
-    except StopIteration as error:
-        # A future cannot carry StopIteration: awaiting it would never return.
-        raise RuntimeError("the handler raised StopIteration") from error
+    except (StopIteration, KeyboardInterrupt, GeneratorExit) as error:
+        raise from_elsewhere(error) from error

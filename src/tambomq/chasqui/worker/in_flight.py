@@ -18,7 +18,7 @@ from tambomq.store.call import Plan, results
 from tambomq.store.endpoint import Endpoint
 
 # Two renewals may fail before a lease runs out, and the third may be late. While none fails, three
-# quarters of the lease are left: the server's clock may be set forward by less without harm.
+# quarters of each lease are left, so it survives any shorter jump of the server's clock.
 RENEWALS_PER_LEASE = 4
 # Entries that one script renews; that takes about a millisecond.
 CHUNK = 500
@@ -51,7 +51,7 @@ class InFlight:
     """The entries in flight, each once.
 
     The fetcher adds them. The settler releases those that are settled, the handler pool those that
-    it gives back.
+    it gives back or abandons, and `OutcomeReporter` those of cancelled jobs.
     """
 
     def __init__(
@@ -71,10 +71,12 @@ class InFlight:
     def add(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
         """Hold *deliveries* and renew them; return those that were not in flight before.
 
-        If our lease ran out, the server may redeliver to us an entry that still runs here. It must
-        not run twice, but it must be renewed again: a renewal may have found it lost meanwhile.
-        The delivery count tells the two apart: a late answer about the earlier delivery does not
-        end the renewal of this one.
+        If our lease ran out, the server may redeliver to us an entry that still runs here. It is
+        not run again, but it is renewed again: a renewal may have reported it as lost meanwhile.
+        The heartbeat gets the new delivery count. So if that report arrives only now, it is known
+        to be about the earlier delivery, and does not end the renewal of this one.
+        Here and in the pool the entry keeps the count of its first delivery, and is given back with
+        it: this redelivery is not counted as an attempt.
         """
         entries = self.entries
         fresh = [each for each in deliveries if each.entry not in entries]
@@ -84,7 +86,7 @@ class InFlight:
         return fresh
 
     def release(self, entries: Iterable[str]) -> None:
-        """Stop renewing *entries*: they are settled, or given back."""
+        """Stop renewing *entries*; in Redis the settler ends them, or the pool gives them back."""
         released = list(entries)
         for entry in released:
             self.entries.pop(entry, None)

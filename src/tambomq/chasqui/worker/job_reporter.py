@@ -1,6 +1,6 @@
-"""The reporter of a running job: stores progress and log lines at once.
+"""Stores the progress and log lines that handlers report, while the job runs.
 
-Each `Job` that a handler gets has a reporter behind `Job.update_progress` and `Job.log`.
+`Job.update_progress` and `Job.log` call it.
 """
 
 from __future__ import annotations

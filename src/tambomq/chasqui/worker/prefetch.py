@@ -21,7 +21,10 @@ STALLED_AFTER_S = 1.0
 
 
 class PrefetchWindow:
-    """Counts finished runs, and wakes the fetcher when it may be able to fetch more."""
+    """Computes how many entries to fetch (`size`), from the rate at which runs finish.
+
+    It also wakes the fetcher when the answer may have changed.
+    """
 
     def __init__(self, concurrency: int, max_count: int) -> None:
         """Allow at most *max_count* entries in one read."""
@@ -58,7 +61,7 @@ class PrefetchWindow:
         allowed = self._concurrency + min(MAX_AHEAD, int(self._rate * AHEAD_S))
         busy = queued + running
         free = allowed - busy
-        # Do not read in small pieces: while jobs are queued, wait until half of it is free.
+        # Do not read in small pieces: while jobs are queued, wait until half of the window is free.
         if busy > self._concurrency and free < allowed // 2:
             return 0
         unsettled = in_flight - busy

@@ -1,6 +1,6 @@
 """A worker: takes jobs off a ChasquiMQ queue and runs a handler for each.
 
-Jobs flow through three stages, and the entries in flight are known beside them::
+Jobs flow through three stages; `InFlight` lists the stream entries that the worker holds::
 
       stream                                              ack, retry, dead-letter
         │ XREADGROUP                                                 ▲
@@ -17,10 +17,10 @@ Jobs flow through three stages, and the entries in flight are known beside them:
 
 A stage calls the next one. Only backpressure goes the other way: runs that finish and entries that
 are released open the `PrefetchWindow`, which wakes the fetcher. A heartbeat outside the event loop
-renews what is `InFlight`. The pool releases entries too, of jobs that it gives back unrun.
-`CancellationPoller` hears of jobs that were cancelled, and makes the pool stop their handlers.
-`Worker._process` builds the parts, each with all that it needs in its constructor, and ends them
-in the order of the flow.
+renews what is `InFlight`. Not drawn: the pool releases entries of jobs that it gives back or
+abandons, and `OutcomeReporter` those of cancelled jobs.
+`CancellationListener` listens for jobs that were cancelled, and makes the pool stop their handlers.
+`Worker._process` builds the parts, and ends them in the order of the flow.
 
 Beside them a worker runs the leaders of its queue, `Promoter` and `Scheduler`, if it is elected.
 """
@@ -45,25 +45,25 @@ from tambomq.chasqui.ops.add import CONSUMER_PREFIX, EVENTS_CAP, MAX_STREAM_LEN
 from tambomq.chasqui.ops.leader import LeaderConfig
 from tambomq.chasqui.ops.worker import ConsumerContext
 from tambomq.chasqui.options import fetch_options, run_options, whole_or
-from tambomq.chasqui.worker.cancellations import CancellationPoller
+from tambomq.chasqui.worker.cancellations import CancellationListener
 from tambomq.chasqui.worker.consumer_group import join_group
 from tambomq.chasqui.worker.control import WorkerControl
 from tambomq.chasqui.worker.fetcher import Fetcher
 from tambomq.chasqui.worker.handler import Handler, check_handler
 from tambomq.chasqui.worker.handler_pool import HandlerPool
 from tambomq.chasqui.worker.in_flight import EntryLease, InFlight
+from tambomq.chasqui.worker.observed_runs import observed
 from tambomq.chasqui.worker.outcomes import OutcomeReporter
 from tambomq.chasqui.worker.prefetch import PrefetchWindow
 from tambomq.chasqui.worker.settler import Settler
 from tambomq.errors import TamboError
 from tambomq.journal.policy import JournalBounds, JournalPolicy
 from tambomq.runtime.heartbeat import check_how
-from tambomq.runtime.observer import guarded
 from tambomq.runtime.signals import run_until_signalled
 from tambomq.store.aio import AsyncStore
 from tambomq.store.endpoint import PATIENCE_S, URL, Endpoint, check_patience
 
-# At its end a worker tries for this long to settle its last jobs.
+# After `grace_s` a worker tries once more, for this long, to settle its last jobs.
 FINAL_FLUSH_S = 2.0
 
 
@@ -75,13 +75,14 @@ class Worker(WorkerControl):
     *max_attempts* times in all; then, or at once after `UnrecoverableError`, it goes to the
     dead-letter queue.
 
-    A job is leased while it is in flight, and renewed by a ``"thread"``, or by a ``"process"`` if
-    handlers hold the interpreter's lock for longer than *claim_min_idle_ms*: without a renewal for
-    that long, other workers claim it. *limiter*: ``(jobs, ms)`` that may start over all workers of
+    A job in flight is leased for *claim_min_idle_ms*: other workers claim its pending entry once it
+    has been idle for that long. *heartbeat* renews it: a ``"thread"``, or a ``"process"`` if
+    handlers may hold the interpreter's lock for longer than a lease; `None`: nothing renews it.
+    *limiter*, ``(jobs, ms)``: how many jobs may start in how many milliseconds, over all workers of
     the queue. *grace_s*: how long `run` waits for running handlers after `close`, and then as long
-    again for Redis to take what they reported. *journal*: while it leads the queue's scheduler,
-    each job that it makes is recorded, with its data, in the queue's journal.
-    `run` waits for an unreachable server as long as it takes, *patience_s* seconds at a time.
+    again for Redis to accept their outcomes. *journal*: while this worker is the queue's scheduler,
+    each job that it creates is recorded, with its data, in the queue's journal.
+    `run` never gives up on an unreachable server; each attempt lasts *patience_s* seconds at most.
     """
 
     def __init__(  # noqa: PLR0913  (options, all by keyword)
@@ -153,7 +154,7 @@ class Worker(WorkerControl):
     async def run(self) -> None:
         """Work until `close`; waits out any time in which the server is unreachable.
 
-        If cancelled, it gives running jobs back, but for those in threads, and ends.
+        If cancelled, it gives running jobs back, except those in threads, and ends.
         """
         if self._running is None or self._pid != os.getpid():
             # In a forked child the task is a copy, of a loop that runs in the parent.
@@ -199,10 +200,11 @@ class Worker(WorkerControl):
             self._endpoint, self.name, self._group, context.consumer, fetching.idle_ms
         )
         in_flight = self._in_flight = InFlight(lease, self._heartbeat, window.wake)
-        cancellations = CancellationPoller(store, context, in_flight)
-        settler = Settler(store, context, in_flight, self.stats, cancellations.count)
+        cancellations = CancellationListener(store, context, in_flight)
+        runs = observed(self.observer, self.name)
+        settler = Settler(store, context, in_flight, self.stats, cancellations.among, runs)
         outcomes = OutcomeReporter(
-            running, context, settler, in_flight, cancellations.reasons, guarded(self.observer)
+            running, context, settler, in_flight, cancellations.reasons, runs
         )
         pool = HandlerPool(
             self._handler,
@@ -215,22 +217,33 @@ class Worker(WorkerControl):
             window.on_finished,
         )
         fetcher = Fetcher(read_store, store, context, fetching, window, in_flight, pool)
-        leaders = self._leaders(store, context.consumer)
         listening = asyncio.create_task(cancellations.run(pool.interrupt))
+        leaders = self._leaders(store, context.consumer)
         try:
-            await self._run_stages(fetcher, pool, settler, leaders)
+            await self._run_stages(fetcher, pool, settler, leaders, listening)
         finally:
             listening.cancel()
+            if runs is not None:
+                runs.close()
             await asyncio.to_thread(in_flight.close)
             with suppress(TamboError):
+                # Does nothing while the consumer owns entries: deleting it would lose them.
                 await store.run(worker_ops.leave(context))
 
     async def _run_stages(
-        self, fetcher: Fetcher, pool: HandlerPool, settler: Settler, leaders: Sequence[Leader]
+        self,
+        fetcher: Fetcher,
+        pool: HandlerPool,
+        settler: Settler,
+        leaders: Sequence[Leader],
+        listening: asyncio.Task[None],
     ) -> None:
-        self._fetcher = fetcher
+        self._fetcher, self._settler = fetcher, settler
         leading = [asyncio.create_task(leader.run()) for leader in leaders]
         reading = asyncio.create_task(fetcher.run())
+        # A task that ends before `close` has failed: the worker ends, rather than seem to work.
+        for task in (reading, listening, *leading):
+            task.add_done_callback(lambda _: fetcher.stop())
         pool.start()
         try:
             if self._closed:
@@ -238,7 +251,7 @@ class Worker(WorkerControl):
             if self._fetching_paused:
                 fetcher.pause()
             await fetcher.stopped()
-            await asyncio.gather(fetcher.unblock(), reading)
+            await asyncio.gather(fetcher.unblock(), reading, return_exceptions=True)
             await pool.release_queued()
             await pool.finish(self.grace_s)
             with suppress(TimeoutError):
@@ -253,6 +266,9 @@ class Worker(WorkerControl):
             await pool.close()
             await _flush(settler, [reading, unblocking, *leading])
             await pool.release_queued()
+        for task in (reading, listening, *leading):
+            if task.done() and not task.cancelled():
+                task.result()
 
     def _leaders(self, store: AsyncStore, consumer: str) -> list[Leader]:
         config = LeaderConfig(

@@ -1,4 +1,4 @@
--- previous_job: tell whether a job is still in the queue, by where it was last stored.
+-- previous_job: check whether a job is still in the queue, by where it was last stored.
 --
 -- NEEDS prefix
 
