@@ -40,7 +40,7 @@ def test_other_producers_count_where_ids_are_strict(connect: Connect) -> None:
     assert two.add_unique("n", 2, job_id="a").added is False
 
 
-@pytest.mark.parametrize("options", [{}, {"throttle_s": 60}])
+@pytest.mark.parametrize("options", [{}, {"throttle_s": 60}, {"delay_ms": HOUR_MS}])
 def test_the_same_data_in_the_same_millisecond_is_not_added_twice(
     connect: Connect, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:

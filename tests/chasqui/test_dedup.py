@@ -91,7 +91,7 @@ def test_a_duplicate_add_emits_no_event(connect: Connect, db: redis.Redis, keys:
     assert [event for event, _ in emitted_events(db, keys)] == ["waiting", "waiting"]
 
 
-def test_where_the_server_has_no_window_there_is_a_key_for_it(
+def test_without_idmp_the_window_is_kept_in_a_key(
     connect: Connect, db: redis.Redis, server: Server, keys: Keys
 ) -> None:
     connect().add("n", 1, job_id="a")
@@ -104,7 +104,7 @@ def test_where_the_server_has_no_window_there_is_a_key_for_it(
         assert 0 < db.pttl(window) <= 100_000
 
 
-def test_that_key_forgets_ids_after_100_s_and_all_but_the_last_1000(
+def test_the_window_keeps_ids_for_100_s_and_at_most_1000(
     connect: Connect, db: redis.Redis, keys: Keys
 ) -> None:
     queue = connect()
@@ -146,7 +146,7 @@ def test_a_strict_id_counts_for_as_long_as_the_queue_says(
     assert ids(db, keys) == ["day", "minute", "minute"]
 
 
-def test_a_strict_queue_minds_only_ids_that_callers_chose(
+def test_a_strict_queue_deduplicates_only_ids_that_callers_chose(
     connect: Connect, db: redis.Redis, keys: Keys
 ) -> None:
     connect(dedup="strict").add_bulk([{"name": "n", "data": place} for place in range(3)])
@@ -212,7 +212,7 @@ def test_a_scheduled_job_without_an_id_is_never_taken_for_another(
 # ── a full queue ─────────────────────────────────────────────────────────────
 
 
-def test_a_strict_id_that_is_there_already_needs_no_room(
+def test_a_duplicate_of_a_strict_id_is_accepted_by_a_full_queue(
     connect: Connect, db: redis.Redis, keys: Keys
 ) -> None:
     queue = connect(dedup="strict", max_stream_len=1)
@@ -223,13 +223,15 @@ def test_a_strict_id_that_is_there_already_needs_no_room(
     assert not db.exists(keys.added("b"))
 
 
-def test_an_id_that_is_there_already_needs_no_room(connect: Connect) -> None:
+def test_a_duplicate_id_is_accepted_by_a_full_queue(connect: Connect) -> None:
     queue = connect(max_stream_len=1)
     queue.add("n", 1, job_id="a")
     assert queue.add("n", 1, job_id="a").id == "a"
 
 
-def test_what_found_no_room_does_not_count(connect: Connect, db: redis.Redis, keys: Keys) -> None:
+def test_an_id_that_a_full_queue_refused_can_be_added_later(
+    connect: Connect, db: redis.Redis, keys: Keys
+) -> None:
     for dedup in ("window", "strict"):
         db.flushall()
         queue = connect(dedup=dedup, max_stream_len=1)

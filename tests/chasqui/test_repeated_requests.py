@@ -61,7 +61,7 @@ def test_a_spec_that_another_has_replaced_stays_replaced(
     assert (db.hgetall(keys.spec("k")), db.zscore(keys.repeat, "k")) == (stored, due)
 
 
-def test_a_spec_that_another_has_removed_or_made_anew_stays_so(
+def test_a_repeated_upsert_does_not_undo_a_later_change_of_the_spec(
     store: Store, db: redis.Redis, keys: Keys
 ) -> None:
     make, remove = repeat_ops.upsert(keys, spec(b"\x01"), now_ms()), repeat_ops.remove(keys, "k")

@@ -164,9 +164,7 @@ def test_a_batch_that_does_not_fit_adds_nothing(
 
 
 @on_each_server
-def test_a_replay_stops_where_there_is_no_room(
-    each: Store, each_db: redis.Redis, keys: Keys
-) -> None:
+def test_a_replay_stops_at_the_length_cap(each: Store, each_db: redis.Redis, keys: Keys) -> None:
     for n in range(4):
         die(each_db, keys, f"{n}")
     policy = Policy(max_stream_len=3)
@@ -207,7 +205,7 @@ def test_a_window_grants_so_many_starts_and_no_more(
 
 
 @pytest.mark.parametrize("ends_in_ms", [-1, 10**9])
-def test_a_window_that_is_over_or_cannot_be_ours_begins_anew(
+def test_an_expired_or_impossible_limiter_window_is_replaced(
     store: Store, db: redis.Redis, keys: Keys, ends_in_ms: int
 ) -> None:
     now = int(db.time()[0]) * 1000
@@ -224,7 +222,7 @@ def test_a_limit_that_was_lowered_grants_nothing_until_the_window_is_over(
     assert wait_ms > 0
 
 
-def test_whoever_wants_no_start_changes_no_window(
+def test_asking_the_limiter_for_no_jobs_changes_nothing(
     store: Store, db: redis.Redis, keys: Keys
 ) -> None:
     assert store.run(worker_ops.limit(keys, 3, 60_000, 0)) == (0, 0)
@@ -270,7 +268,7 @@ def forget(
 
 
 @on_each_server
-def test_only_what_was_silent_for_too_long_is_claimed(
+def test_only_entries_that_were_idle_for_too_long_are_claimed(
     each: Store, each_db: redis.Redis, keys: Keys
 ) -> None:
     a, b = contexts(each, keys)
@@ -285,7 +283,7 @@ def test_only_what_was_silent_for_too_long_is_claimed(
 
 
 @on_each_server
-def test_a_claim_of_what_was_deleted_hands_over_nothing(
+def test_a_claim_of_deleted_entries_returns_nothing(
     each: Store, each_db: redis.Redis, keys: Keys
 ) -> None:
     a, b = contexts(each, keys)
@@ -296,7 +294,7 @@ def test_a_claim_of_what_was_deleted_hands_over_nothing(
     assert [each.entry for each in each.run(worker_ops.claim(b, 9, 60_000))] == [kept]
 
 
-def test_more_than_a_script_can_pass_on_is_claimed_little_by_little(
+def test_more_entries_than_one_script_can_return_are_claimed_in_steps(
     store: Store, db: redis.Redis, keys: Keys
 ) -> None:
     a, b = contexts(store, keys)
@@ -310,7 +308,7 @@ def test_more_than_a_script_can_pass_on_is_claimed_little_by_little(
 
 
 @on_each_server
-def test_what_was_sent_into_a_broken_connection_is_recovered(
+def test_entries_lost_with_a_broken_connection_are_recovered(
     each: Store, each_db: redis.Redis, keys: Keys
 ) -> None:
     a, b = contexts(each, keys)
@@ -341,7 +339,7 @@ def test_renewed_entries_cannot_be_claimed_and_lost_ones_are_reported(
 
 
 @on_each_server
-def test_what_is_given_back_can_be_claimed_at_once_and_was_not_run(
+def test_an_entry_that_is_given_back_can_be_claimed_at_once_as_undelivered(
     each: Store, each_db: redis.Redis, keys: Keys
 ) -> None:
     a, b = contexts(each, keys)
@@ -354,7 +352,7 @@ def test_what_is_given_back_can_be_claimed_at_once_and_was_not_run(
 
 
 @on_each_server
-def test_a_consumer_leaves_only_with_empty_hands(
+def test_a_consumer_leaves_its_group_only_if_it_owns_no_entries(
     each: Store, each_db: redis.Redis, keys: Keys
 ) -> None:
     a, _ = contexts(each, keys)

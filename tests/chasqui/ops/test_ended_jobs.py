@@ -44,7 +44,7 @@ def test_the_latest_end_counts() -> None:
 
 
 @pytest.mark.parametrize("name", ["delayed", "retry-scheduled"])
-def test_a_job_that_waits_anew_has_not_ended(name: str) -> None:
+def test_a_job_that_waits_again_has_not_ended(name: str) -> None:
     assert after(event(1, "dlq"), event(2, name)).of("a") is None
     assert after(event(2, name), event(3, "dlq")).of("a") == JobEnd("3-0", "")
 
@@ -55,7 +55,7 @@ def test_other_events_end_nothing_and_undo_no_end(name: str) -> None:
     assert after(event(1, "completed"), event(2, name)).of("a") == JobEnd("1-0", None)
 
 
-def test_what_is_older_changes_nothing_that_is_known() -> None:
+def test_older_events_do_not_change_known_ends() -> None:
     ends = EndedJobs()
     ends.begin("5-0")
     ends.append("5-0", [event(6, "retry-scheduled", "a")])
@@ -63,13 +63,13 @@ def test_what_is_older_changes_nothing_that_is_known() -> None:
     assert (ends.of("a"), ends.of("b")) == (None, JobEnd("4-0", None))
 
 
-def test_a_page_that_does_not_follow_is_not_taken() -> None:
+def test_a_page_that_does_not_follow_the_section_is_ignored() -> None:
     ends = after(event(1, "active"))
     ends.append("0-0", [event(1, "active"), event(2, "dlq")])
     assert (ends.newest, ends.of("a")) == ("1-0", None)
 
 
-def test_it_is_known_how_far_back_was_read() -> None:
+def test_the_section_reports_how_far_back_it_was_read() -> None:
     ends = EndedJobs()
     assert ends.covers(0), "there is no event"
     ends.begin("500-3")
@@ -93,7 +93,7 @@ def test_of_too_many_ends_only_the_awaited_ones_are_kept(
     assert ends.of("2") is not None
 
 
-def test_a_job_that_ends_and_comes_in_again_in_a_millisecond_is_later_than_its_end() -> None:
+def test_a_job_added_again_in_the_millisecond_of_its_end_is_later_than_its_end() -> None:
     assert JobEnd("1000-7", None).before == f"999-{2**64 - 1}"
     assert JobEnd("0-1", None).before == f"0-{2**64 - 1}"
 

@@ -52,7 +52,9 @@ def test_a_lock_is_written_again_once_part_of_its_time_is_over(
     assert db.pttl(A.scheduler_lock) > 80_000
 
 
-def test_whose_clock_is_wrong_keeps_no_scheduler_s_lock(store: Store, db: redis.Redis) -> None:
+def test_a_process_with_a_wrong_clock_gives_up_its_scheduler_lock(
+    store: Store, db: redis.Redis
+) -> None:
     db.set(A.scheduler_lock, "me")
     db.set(B.scheduler_lock, "another")
     found = store.run(renew_locks([A, B], "me", now_ms() + 60_000))

@@ -119,9 +119,7 @@ def test_a_job_is_removed_in_whatever_state(connect: Connect, db: redis.Redis, k
     assert queue.add_unique("mail", 2, delay_ms=HOUR_MS, job_id="mine").added is True
 
 
-def test_a_delayed_job_can_be_let_run_at_once(
-    connect: Connect, db: redis.Redis, keys: Keys
-) -> None:
+def test_a_delayed_job_can_be_run_at_once(connect: Connect, db: redis.Redis, keys: Keys) -> None:
     queue = connect()
     job = queue.add("mail", 1, delay_ms=HOUR_MS, job_id="mine")
     assert queue.retry_job("mine") is True
@@ -131,7 +129,7 @@ def test_a_delayed_job_can_be_let_run_at_once(
     assert queue.retry_job("nobody") is False
 
 
-async def test_a_full_queue_takes_no_dead_job_back(
+async def test_a_dead_job_cannot_be_retried_into_a_full_queue(
     queue: Queue, open_queue: OpenQueue, work: Work, db: redis.Redis, keys: Keys
 ) -> None:
     job = await queue.add("n", 1)
@@ -144,7 +142,7 @@ async def test_a_full_queue_takes_no_dead_job_back(
     assert db.xlen(keys.dlq) == 1
 
 
-def test_a_queue_without_workers_has_none(connect: Connect) -> None:
+def test_a_queue_without_workers_lists_none(connect: Connect) -> None:
     queue = connect()
     assert queue.get_workers() == []
     queue.add("n", 1)
@@ -152,7 +150,7 @@ def test_a_queue_without_workers_has_none(connect: Connect) -> None:
 
 
 @pytest.mark.parametrize("id", ["", " ", None])
-def test_what_can_be_no_id_is_refused(connect: Connect, id: Any) -> None:
+def test_an_invalid_id_is_refused(connect: Connect, id: Any) -> None:
     queue = connect()
     for ask in (queue.get_job, queue.remove_job, queue.retry_job):
         with pytest.raises(InvalidFormat):

@@ -78,9 +78,7 @@ def test_a_strict_id_is_recorded_once(connect: Connect, journalled: Callable[[],
     assert journalled() == [encode_payload(1)]
 
 
-def test_what_counts_already_is_not_recorded_again(
-    on_each: BlockingQueue, each_server: Server
-) -> None:
+def test_a_duplicate_add_is_not_recorded_again(on_each: BlockingQueue, each_server: Server) -> None:
     for _ in range(2):
         on_each.add("a", 1, job_id="one")
         on_each.add("a", 2, job_id="two", delay_ms=60_000)
@@ -118,7 +116,7 @@ async def test_workers_run_what_was_recorded(
     assert await asyncio.to_thread(journalled) == [encode_payload(n) for n in ran]
 
 
-def test_without_a_journal_there_is_none(twin: BlockingQueue, db: redis.Redis) -> None:
+def test_without_the_option_no_journal_is_created(twin: BlockingQueue, db: redis.Redis) -> None:
     twin.add("a", 1)
     assert not list(db.scan_iter("{tambo*"))
 
@@ -151,7 +149,7 @@ def test_a_full_journal_refuses_and_nothing_is_stored(
     assert queue.get_job_counts().waiting == 3
 
 
-def test_what_was_stored_before_is_confirmed_when_the_journal_is_full(connect: Connect) -> None:
+def test_a_duplicate_add_succeeds_although_the_journal_is_full(connect: Connect) -> None:
     queue = connect(journal=JournalBounds(max_entries=2))
     queue.add("a", 1, job_id="one")
     queue.add("a", 2, job_id="two", delay_ms=60_000)
@@ -172,7 +170,9 @@ def test_a_full_queue_records_nothing(connect: Connect, journalled: Callable[[],
 # ── neither or both ──────────────────────────────────────────────────────────
 
 
-def test_a_journal_that_is_none_stops_an_add(connect: Connect, keys: Keys, db: redis.Redis) -> None:
+def test_a_journal_key_of_another_type_stops_an_add(
+    connect: Connect, keys: Keys, db: redis.Redis
+) -> None:
     queue = connect(journal=True)
     db.set(JournalKeys("chasqui", keys.queue).journal, "x")
     for options in WAYS:
@@ -182,7 +182,7 @@ def test_a_journal_that_is_none_stops_an_add(connect: Connect, keys: Keys, db: r
     assert (counts.waiting, counts.delayed) == (0, 0)
 
 
-def test_a_queue_that_is_none_records_nothing(
+def test_an_add_to_a_key_of_another_type_records_nothing(
     connect: Connect, keys: Keys, db: redis.Redis
 ) -> None:
     queue = connect(journal=True)

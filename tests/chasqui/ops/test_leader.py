@@ -59,11 +59,11 @@ def test_a_leader_sends_its_name_and_the_time_to_live_of_its_lock() -> None:
     assert leader_ops.resign(CONFIG, KEYS.scheduler_lock).args == ("tambo-me",)
 
 
-def test_a_promotion_is_bounded_by_what_the_office_says() -> None:
+def test_a_promotion_has_the_limits_of_the_leader_config() -> None:
     assert leader_ops.promote(CONFIG).args == ("tambo-me", 5, 7, 8, 9, 10)
 
 
-def test_another_leader_is_no_promotion() -> None:
+def test_a_promotion_is_none_if_another_process_leads() -> None:
     assert leader_ops.promote(CONFIG).decode(0) is None
 
 
@@ -73,7 +73,7 @@ def test_a_promotion_has_the_moved_ids_and_the_wait_for_the_next() -> None:
     assert decode([[], 0, 0, -1]) == Promotion([], 0, 0, None)
 
 
-def test_an_id_that_is_no_text_stops_no_promotion() -> None:
+def test_an_id_that_is_not_utf8_does_not_stop_a_promotion() -> None:
     promotion = leader_ops.promote(CONFIG).decode([[b"\xff"], 0, 0, -1])
     assert promotion is not None
     assert promotion.ids == ["�"]
@@ -84,7 +84,7 @@ def test_indexes_are_forgotten_in_one_call() -> None:
     assert call.keys == (KEYS.delayed, KEYS.index("a"), KEYS.index("b"))
 
 
-def test_due_specs_are_asked_for_by_the_batch() -> None:
+def test_due_specs_are_read_in_batches() -> None:
     call = leader_ops.due_specs(CONFIG, NOW)
     expected = ("ZRANGEBYSCORE", KEYS.repeat, "-inf", NOW, "WITHSCORES", "LIMIT", 0, 7)
     assert call.parts == expected
@@ -94,16 +94,16 @@ def test_due_specs_are_asked_for_by_the_batch() -> None:
 @pytest.mark.parametrize(
     ("score", "fire_at_ms"), [(b"-inf", 0), (b"-5", 0), (b"inf", 2**53), (b"1.8e+19", 2**53)]
 )
-def test_an_odd_score_is_some_time(score: bytes, fire_at_ms: int) -> None:
+def test_an_unusual_score_is_read_as_a_time(score: bytes, fire_at_ms: int) -> None:
     assert leader_ops.due_specs(CONFIG, NOW).decode([b"a", score]) == [DueSpec("a", fire_at_ms)]
     assert leader_ops.next_fire(KEYS).decode([b"a", score]) == fire_at_ms
 
 
-def test_where_nothing_recurs_there_is_no_next_fire() -> None:
+def test_without_repeatable_jobs_there_is_no_next_fire() -> None:
     assert leader_ops.next_fire(KEYS).decode([]) is None
 
 
-def test_a_key_that_is_no_text_can_be_dropped_and_put_off() -> None:
+def test_a_spec_key_that_is_not_utf8_can_be_dropped_and_postponed() -> None:
     [due] = leader_ops.due_specs(CONFIG, NOW).decode([b"\xffk", b"5"])
     calls: list[Call[Any]] = [
         leader_ops.drop_spec(CONFIG, due.key, b"", "why", NOW),
@@ -116,7 +116,7 @@ def test_a_key_that_is_no_text_can_be_dropped_and_put_off() -> None:
         assert all(key.encode() for key in call.keys)
 
 
-def test_a_fire_says_what_must_still_be_true() -> None:
+def test_a_fire_carries_its_preconditions() -> None:
     spec = every(limit=3, end_before_ms=99)
     call = leader_ops.fire(CONFIG, spec, "its key", 50, 0, 60, NOW)
     assert call.args == ("tambo-me", "its key", 50, 60, 3, 99, 8, 10, NOW)

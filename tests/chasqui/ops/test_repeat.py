@@ -31,7 +31,7 @@ def spec(db: redis.Redis, keys: Keys, key: str) -> Any:
     return decode_spec(cast("bytes", db.hget(keys.spec(key), "spec")))
 
 
-def test_what_recurs_is_kept_with_its_next_fire(
+def test_a_repeatable_job_is_stored_with_its_next_fire(
     twin: BlockingQueue, db: redis.Redis, keys: Keys
 ) -> None:
     before = now_ms()
@@ -45,7 +45,9 @@ def test_what_recurs_is_kept_with_its_next_fire(
     assert set(db.keys()) == {key.encode() for key in made}
 
 
-def test_add_lets_a_job_recur_as_well(twin: BlockingQueue, db: redis.Redis, keys: Keys) -> None:
+def test_add_can_create_a_repeatable_job_too(
+    twin: BlockingQueue, db: redis.Redis, keys: Keys
+) -> None:
     once = MissedFiresPolicy.fire_once()
     job = twin.add(
         "n", 1, repeat={"kind": "every", "interval_ms": 5}, job_id="k", missed_fires=once
@@ -94,9 +96,7 @@ def test_an_upsert_replaces_what_has_its_key_and_keeps_its_count(
     assert meta.fired == 4
 
 
-def test_patterns_of_one_job_stand_beside_each_other(
-    twin: BlockingQueue, db: redis.Redis, keys: Keys
-) -> None:
+def test_a_job_can_have_several_patterns(twin: BlockingQueue, db: redis.Redis, keys: Keys) -> None:
     for repeat in (EVERY, RepeatPattern.every(5), RepeatPattern.cron("@daily")):
         twin.upsert_repeatable_job("n", 1, repeat=repeat)
     twin.upsert_repeatable_job("n", 1, repeat=EVERY)
@@ -106,7 +106,7 @@ def test_patterns_of_one_job_stand_beside_each_other(
 # ── listing ──────────────────────────────────────────────────────────────────
 
 
-def test_what_recurs_is_listed_the_next_to_fire_first(twin: BlockingQueue) -> None:
+def test_repeatable_jobs_are_listed_in_the_order_of_their_next_fires(twin: BlockingQueue) -> None:
     twin.upsert_repeatable_job("late", 1, repeat=RepeatPattern.every(9_000_000), job_id="a")
     twin.upsert_repeatable_job("soon", 1, repeat=EVERY, job_id="b", limit=3)
     soon, late = twin.get_repeatable_jobs()
@@ -117,7 +117,7 @@ def test_what_recurs_is_listed_the_next_to_fire_first(twin: BlockingQueue) -> No
     assert twin.get_repeatable_jobs(limit=0) == []
 
 
-def test_nothing_recurs_at_first(twin: BlockingQueue, db: redis.Redis) -> None:
+def test_a_new_queue_has_no_repeatable_jobs(twin: BlockingQueue, db: redis.Redis) -> None:
     assert twin.get_repeatable_jobs() == []
     assert db.dbsize() == 0
 
@@ -135,14 +135,16 @@ def test_a_spec_that_cannot_be_read_is_left_out_of_the_list(
 # ── removing ─────────────────────────────────────────────────────────────────
 
 
-def test_what_is_removed_recurs_no_more(twin: BlockingQueue, db: redis.Redis, keys: Keys) -> None:
+def test_a_removed_repeatable_job_leaves_no_keys(
+    twin: BlockingQueue, db: redis.Redis, keys: Keys
+) -> None:
     job = twin.upsert_repeatable_job("n", 1, repeat=EVERY)
     assert twin.remove_repeatable_by_key(job.id) is True
     assert twin.remove_repeatable_by_key(job.id) is False
     assert set(db.keys()) == {keys.requests.encode()}
 
 
-def test_the_others_go_on_recurring(twin: BlockingQueue) -> None:
+def test_removing_a_repeatable_job_keeps_the_others(twin: BlockingQueue) -> None:
     for key in "abc":
         twin.upsert_repeatable_job("n", 1, repeat=EVERY, job_id=key)
     twin.remove_repeatable_by_key("b")
@@ -178,7 +180,7 @@ def test_the_others_go_on_recurring(twin: BlockingQueue) -> None:
         {"repeat": EVERY, "backoff": "x"},
     ],
 )
-def test_what_cannot_recur_is_refused_and_replaces_nothing(
+def test_invalid_options_are_refused_and_replace_nothing(
     twin: BlockingQueue, db: redis.Redis, options: dict[str, Any]
 ) -> None:
     twin.upsert_repeatable_job("n", 1, repeat=EVERY)
@@ -196,13 +198,13 @@ def test_a_window_that_is_over_before_the_first_fire_is_refused(twin: BlockingQu
     twin.upsert_repeatable_job("n", 1, repeat=EVERY, start_after_ms=FAR, end_before_ms=FAR + 60_000)
 
 
-def test_what_never_comes_to_pass_is_refused(twin: BlockingQueue) -> None:
+def test_a_pattern_that_never_fires_is_refused(twin: BlockingQueue) -> None:
     for expression in ("0 0 30 2 *", "0 0 0 1 1 * 1999"):
         with pytest.raises((InvalidValue, InvalidFormat)):
             twin.upsert_repeatable_job("n", 1, repeat=RepeatPattern.cron(expression))
 
 
-def test_retries_of_what_recurs_are_nothing_for_the_engine(
+def test_retry_options_of_repeatable_jobs_are_refused_in_the_engine_dialect(
     connect: Connect, db: redis.Redis
 ) -> None:
     engine = connect(dialect="engine")

@@ -22,7 +22,7 @@ def test_a_whole_number_is_a_percentage(percent: int) -> None:
 @pytest.mark.parametrize(
     "value", [0, 7, 100, 1.5, True, None, "half", {"rows": 7, "of": [1, 2]}, ["ü"], "x" * 8000]
 )
-def test_any_small_value_comes_back(value: Any) -> None:
+def test_any_small_value_is_decoded_unchanged(value: Any) -> None:
     assert reports.decode_progress(reports.encode_progress(value)) == value
 
 
@@ -38,7 +38,7 @@ def test_large_and_strange_values_are_refused() -> None:
 
 
 @pytest.mark.parametrize("stored", [None, b"", b"{", b"\xff"])
-def test_what_is_no_progress_is_none(stored: bytes | None) -> None:
+def test_an_invalid_stored_progress_is_none(stored: bytes | None) -> None:
     assert reports.decode_progress(stored) is None
 
 

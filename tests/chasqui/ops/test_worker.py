@@ -63,7 +63,7 @@ def test_a_reply_with_claimed_entries_has_the_deliveries_of_each() -> None:
 
 
 @pytest.mark.parametrize("make", ["settle", "done", "retry", "bury"])
-def test_what_ends_a_job_uses_the_native_command_only_where_it_is_known(make: str) -> None:
+def test_settling_uses_xackdel_only_where_the_server_has_it(make: str) -> None:
     calls: dict[str, Callable[[ConsumerContext], Call[Any]]] = {
         "settle": lambda context: worker_ops.settle(context, 1, [], ["5-0", "job-1", "mail", 2, 9]),
         "done": lambda context: worker_ops.done(context, RAN, b"\xc3", 60, 1),
@@ -90,7 +90,7 @@ def test_what_ends_a_job_uses_the_native_command_only_where_it_is_known(make: st
         worker_ops.leave(PLAIN),
     ],
 )
-def test_what_is_guarded_by_ownership_may_be_repeated(call: Call[Any]) -> None:
+def test_calls_that_check_ownership_are_repeatable(call: Call[Any]) -> None:
     assert call.repeatable
 
 
@@ -131,7 +131,7 @@ def test_a_refused_retry_names_the_leader() -> None:
     assert [decode(1), decode(0), decode(b"c-123")] == [True, False, "c-123"]
 
 
-def test_reasons_are_sent_whatever_they_quote() -> None:
+def test_reasons_of_any_characters_are_sent() -> None:
     call = worker_ops.retry(PLAIN, RAN, b"", 5, "caf\xe9 \udcff", "page", 1)
     assert "caf\xe9 \\udcff".encode() in call.args
 
@@ -142,7 +142,7 @@ def test_a_job_that_did_not_run_has_no_duration() -> None:
     assert (ran.args[-3], unrun.args[-3]) == (0, "")
 
 
-def test_those_that_begin_stand_before_those_that_end() -> None:
+def test_started_jobs_come_before_completed_ones() -> None:
     begun: list[Arg] = ["job-2", "", 1]
     ended: list[Arg] = ["5-0", "job-1", "mail", 2, 9]
     call = worker_ops.settle(PLAIN, 1800, begun, ended)

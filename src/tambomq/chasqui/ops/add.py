@@ -244,6 +244,8 @@ def schedule(keys: Keys, policy: Policy, producer: str, job: Draft) -> Call[bool
         member,
         # Redis refuses longer times to live.
         min(max(1, delay_ms // 1000), U32) + GRACE_S if job.keyed else 0,
+        # Others may schedule the same id, with the same data in the same millisecond.
+        ulid(0) if job.keyed else job.id,
     )  # fmt: skip
     redis_keys = (
         keys.delayed, keys.events, keys.marker(job.id), keys.index(job.id), keys.window(producer),

@@ -68,11 +68,18 @@ def resume(keys: Keys) -> Call[bool]:
     return Call(_RESUME, (keys.paused, keys.requests), (ulid(0),), bool, repeatable=True)
 
 
-def drain(keys: Keys, group: str, events_cap: int = 0, *, delayed: bool) -> Plan[int]:
-    """Remove all waiting jobs, and all *delayed* ones if true; return how many."""
-    dropped = yield from _drop_waiting(keys, group, events_cap, "+", U64)
+def exists(keys: Keys) -> Call[bool]:
+    """Return whether the queue has any of the keys by which queues are found."""
+    return Call("EXISTS", keys.traces, (), bool, repeatable=True)
+
+
+def drain(
+    keys: Keys, group: str, events_cap: int = 0, *, delayed: bool, limit: int = U64
+) -> Plan[int]:
+    """Remove waiting jobs, then *delayed* ones if true, up to *limit*; return how many."""
+    dropped = yield from _drop_waiting(keys, group, events_cap, "+", limit)
     if delayed:
-        dropped += yield from _drop_delayed(keys, events_cap, None, U64)
+        dropped += yield from _drop_delayed(keys, events_cap, None, limit - dropped)
     return dropped
 
 

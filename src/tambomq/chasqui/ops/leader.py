@@ -1,4 +1,4 @@
-"""Calls of leaders: the promoter moves due jobs to the stream, the scheduler makes recurring jobs.
+"""Calls of leaders: the promoter moves due jobs to the stream, the scheduler adds recurring ones.
 
 Each script checks first that its caller still holds the lock: a leader that was frozen until
 another took over changes nothing.
@@ -166,6 +166,11 @@ def spec_body(keys: Keys, key: str) -> Call[bytes | None]:
     return Call("HGET", (_spec(keys, key),), ("spec",), _as_is, repeatable=True)
 
 
+def skipped_to(keys: Keys, key: str) -> Call[int | None]:
+    """Return the fire that an operator has set by skipping those before; `None` if none has."""
+    return Call("HGET", (keys.spec(key),), ("skipped_to",), _optional_ms, repeatable=True)
+
+
 def put_off(config: LeaderConfig, due: DueSpec, until_ms: int) -> Call[bool]:
     """Postpone a spec to *until_ms*; false if another leads, or its time has changed."""
     redis_keys = (config.keys.repeat, config.keys.scheduler_lock)
@@ -241,7 +246,7 @@ def _first_score(reply: list[bytes]) -> int | None:
 
 def _whole(score: bytes) -> int:
     number = float(score)
-    # Somebody else wrote an infinite score: read it as never, or as long ago.
+    # Another client may have written an infinite score: read it as never, or as long ago.
     return int(max(min(number, 2.0**53), 0.0))
 
 
@@ -252,3 +257,7 @@ def _fired(reply: list[int]) -> tuple[int, bool]:
 
 def _as_is(reply: bytes | None) -> bytes | None:
     return reply
+
+
+def _optional_ms(reply: bytes | None) -> int | None:
+    return int(reply) if reply is not None and reply.isdigit() else None

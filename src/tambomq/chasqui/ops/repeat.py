@@ -6,7 +6,7 @@ from functools import partial
 from hashlib import sha1
 from typing import Any
 
-from tambomq.chasqui.job import U64, check_whole
+from tambomq.chasqui.job import U64, RetryOverride, check_whole
 from tambomq.chasqui.keys import Keys
 from tambomq.chasqui.repeat import SKIP, RepeatableMeta, RepeatSpec
 from tambomq.chasqui.schedule.cron import check_pattern, next_fire_ms
@@ -95,6 +95,7 @@ def _meta(key: str, score: bytes, body: Any, known: bytes | None) -> RepeatableM
         spec = decode_spec(body[0])
     except RemoteProtocolError:
         return None
+    retry = spec.retry or RetryOverride()
     return RepeatableMeta(
         key,
         spec.job_name,
@@ -106,4 +107,6 @@ def _meta(key: str, score: bytes, body: Any, known: bytes | None) -> RepeatableM
         None if spec.missed_fires == SKIP else spec.missed_fires,
         int(body[1] or 0),
         known is not None and known[:40] == _digest(body[0]),
+        retry.max_attempts,
+        retry.backoff,
     )

@@ -31,6 +31,7 @@ def _scripts(name: str) -> dict[bool, Script]:
 
 
 _CLAIM = load_script("tambomq.chasqui.ops", "claim")
+_JOIN_FULL = load_script("tambomq.chasqui.ops", "join_full")
 _RECOVER = load_script("tambomq.chasqui.ops", "recover")
 _RENEW = load_script("tambomq.chasqui.ops", "renew")
 _GIVE_BACK = load_script("tambomq.chasqui.ops", "give_back")
@@ -44,9 +45,9 @@ _ABORT = _scripts("abort")
 
 
 class ConsumerContext(msgspec.Struct):
-    """The identity of one consumer in its group, and what its server can do.
+    """The identity of one consumer in its group, and the features of its server.
 
-    The fetcher sets `features` anew after each reconnect: a failover may change them.
+    The fetcher updates `features` after each reconnect: a failover may change them.
     """
 
     keys: Keys
@@ -96,6 +97,14 @@ def register_consumer(context: ConsumerContext) -> Call[int]:
     that users choose, too.
     """
     return Call("SADD", (context.keys.signs[3],), (context.consumer,), int, repeatable=True)
+
+
+def join_when_full(context: ConsumerContext, *, is_named: bool) -> Call[int]:
+    """Create the group, and register a consumer that *is_named* by a user, also without memory."""
+    args = (context.group, context.consumer if is_named else "")
+    return Call(
+        _JOIN_FULL, (context.keys.stream, context.keys.signs[3]), args, int, repeatable=True
+    )
 
 
 def read(context: ConsumerContext, count: int, block_ms: int, idle_ms: int) -> Call[list[Delivery]]:
@@ -253,7 +262,7 @@ def unblock(connection: int) -> Call[bool]:
 
 
 def entry_ms(entry: str) -> int:
-    """Return when *entry* was added to the stream, by the server's clock; 0 if its id says not."""
+    """Return when *entry* was added, on the server's clock; 0 if its id is malformed."""
     ms = entry.partition("-")[0]
     return int(ms) if ms.isdecimal() else 0
 

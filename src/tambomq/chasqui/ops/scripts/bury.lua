@@ -21,7 +21,7 @@
 --       error_type   type of the last run's exception; '' if it did not run
 --       traceback    of that exception
 -- REPLY 1 buried, 0 the consumer no longer owns the entry
--- NEEDS ackdel_*, write_event, is_owner, stream_cap
+-- NEEDS ackdel_*, write_event, is_holder, stream_cap
 
 local stream, dlq, events, stalls = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local group, consumer, entry, dlq_cap, reason = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -29,7 +29,7 @@ local payload, name, detail = ARGV[6], ARGV[7], ARGV[8]
 local events_cap, ts, id, attempt, duration_us = ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13]
 local error_type, traceback = ARGV[14], ARGV[15]
 
-if not is_owner(stream, group, consumer, entry) then
+if not is_holder(stream, group, consumer, entry) then
   return 0
 end
 local row = {'d', payload}

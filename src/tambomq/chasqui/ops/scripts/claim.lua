@@ -3,9 +3,9 @@
 -- KEYS  stream    stream  {chasqui:<queue>}:stream
 -- ARGV  group     consumer group
 --       consumer  consumer that takes them over
---       idle_ms   too long
+--       idle_ms   idle time from which they are claimed, in ms
 --       count     maximum number
--- REPLY for each: entry, fields, ms of silence, deliveries before this one
+-- REPLY for each: entry, fields, idle ms, deliveries before this one
 
 local stream = KEYS[1]
 local group, consumer, idle_ms, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]

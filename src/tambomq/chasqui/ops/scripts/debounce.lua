@@ -22,7 +22,7 @@
 --       request         id of this request: a repeated request has no effect
 -- REPLY 1 added, 0 added in place of another, 2 more if members of the page's dialect need conversion;
 --       the leader's name if it could not read the member
--- NEEDS dialect, write_event, dedup_window, journal_on, journal_on_queue
+-- NEEDS dialect, delayed_member, write_event, dedup_window, journal_on, journal_on_queue
 
 local delayed, events, marker, index, window = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local stream, lock, scheduler_lock, consumers = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
@@ -40,16 +40,11 @@ if is_in_window(window, request) then
 elseif is_in_window(window, request .. ' replaced') then
   return 0
 end
-local reply = 1
-if dialect == 'auto' then
-  if not has_engine(stream, lock, scheduler_lock, consumers, workers, delayed) then
-    dialect, member = 'page', shortened(member)
-  elseif redis.call('GET', converted) ~= '1' then
-    reply = 3
-  end
-end
+local is_mixed
+dialect, member, is_mixed = in_dialect(
+  dialect, member, delayed, stream, lock, scheduler_lock, consumers, workers, converted)
 if journal_is_full() then return JOURNAL_FULL end
-local before = redis.call('GET', index)
+local reply, before = is_mixed and 3 or 1, redis.call('GET', index)
 if before and redis.call('ZREM', delayed, before) == 1 then
   reply, request = reply - 1, request .. ' replaced'
 end
@@ -59,10 +54,6 @@ redis.call('ZADD', delayed, run_at, member)
 stored_delayed(id, name, member, run_at)
 close_journal()
 write_event(events, events_cap, 'delayed', id, ts, name, 'delay_ms', delay_ms)
-if dialect == 'page' then
-  redis.call('DEL', converted)
-end
 remember(window, request)
-redis.call('SET', marker, '1', 'EX', ttl)
-redis.call('SET', index, member, 'EX', ttl)
+note_member(dialect, converted, marker, index, member, ttl)
 return reply

@@ -17,13 +17,13 @@
 --       attempt      number of this run
 --       duration_us  duration of the run
 -- REPLY 1 done, 0 the consumer no longer owns the entry
--- NEEDS ackdel_*, write_event, is_owner
+-- NEEDS ackdel_*, write_event, is_holder
 
 local stream, events, result, stalls = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local group, consumer, entry, value, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local events_cap, ts, id, name, attempt, duration_us = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
 
-if not is_owner(stream, group, consumer, entry) then
+if not is_holder(stream, group, consumer, entry) then
   return 0
 end
 ackdel(stream, group, {entry})

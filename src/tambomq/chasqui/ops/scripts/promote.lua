@@ -40,8 +40,10 @@ while #due < count and bytes < 1000000 do
   end
   page = page * 2
 end
--- Of a few jobs it is recorded where they are. Most queues have none.
-local tracks = #due > 0 and redis.call('EXISTS', previous) == 1
+-- The location of some jobs is recorded (part previous_job). Most queues have no such jobs. A key of
+-- another type has none either: an error among the jobs would promote those before it again.
+local tracked = #due > 0 and redis.pcall('HLEN', previous)
+local tracks = type(tracked) == 'number' and tracked > 0
 for _, member in ipairs(due) do
   local skip, length = prefix(member)
   if not skip then

@@ -4,7 +4,7 @@
 -- ARGV  group     consumer group
 --       consumer  consumer that asks
 --       held      …       entries it knows of
--- REPLY for each other: entry, fields, ms of silence, deliveries before this one
+-- REPLY for each other: entry, fields, idle ms, deliveries before this one
 
 local stream = KEYS[1]
 local group, consumer = ARGV[1], ARGV[2]

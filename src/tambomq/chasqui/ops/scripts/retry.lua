@@ -24,7 +24,7 @@
 --       duration_us     duration of the run
 --       backoff_ms      backoff, in ms
 -- REPLY 1 delayed, 0 the consumer no longer owns the entry; the leader's name if it could not read the member
--- NEEDS ackdel_*, dialect, write_event, is_owner
+-- NEEDS ackdel_*, dialect, write_event, is_holder
 
 local stream, delayed, events, lock, scheduler_lock = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local consumers, workers, converted, previous = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
@@ -32,16 +32,15 @@ local group, consumer, entry, dialect, member = ARGV[1], ARGV[2], ARGV[3], ARGV[
 local events_cap, ts, id, name, attempt = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 local reason, duration_us, backoff_ms = ARGV[11], ARGV[12], ARGV[13]
 
-if not is_owner(stream, group, consumer, entry) then
+local foreign = dialect == 'page' and is_foreign_lock(lock)
+if not is_holder(stream, group, consumer, entry, foreign) then
   return 0
-end
-local holder = dialect == 'page' and is_foreign_lock(lock)
-if holder then
-  return holder
+elseif foreign then
+  return foreign
 elseif dialect == 'auto' and not has_engine(stream, lock, scheduler_lock, consumers, workers, delayed) then
   dialect, member = 'page', shortened(member)
 end
-local is_tracked = redis.call('HEXISTS', previous, id) == 1
+local is_tracked = redis.pcall('HEXISTS', previous, id) == 1
 -- By the server's clock, which also decides when it is due: a worker's wrong clock must not delay
 -- a job for years.
 local time = redis.call('TIME')

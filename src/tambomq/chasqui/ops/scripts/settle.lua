@@ -11,7 +11,7 @@
 --       rest        …  id, name and attempt of each that begins, then entry, id, name, attempt and
 --                   duration_us of each that ended
 -- REPLY entries that ended but were no longer owned
--- NEEDS ackdel_*, is_owner
+-- NEEDS ackdel_*, is_holder
 
 local stream, events, stalls = KEYS[1], KEYS[2], KEYS[3]
 local group, consumer, events_cap, ts, begun = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -42,7 +42,7 @@ end
 local mine, lost, counters = {}, {}, {}
 for i = ended, #ARGV, 5 do
   local entry = ARGV[i]
-  if known[entry] or is_owner(stream, group, consumer, entry) then
+  if known[entry] or is_holder(stream, group, consumer, entry) then
     mine[#mine + 1] = entry
     counters[#counters + 1] = stalls .. ARGV[i + 1]
     write_event('completed', ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], 'duration_us', ARGV[i + 4])

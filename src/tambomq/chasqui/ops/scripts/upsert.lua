@@ -31,11 +31,12 @@ end
 if alone == '1' and has_engine(stream, lock, scheduler_lock, consumers, workers) then
   return 0
 end
--- Read the key first: one of another type then fails before anything is written.
+-- Read the keys first: one of another type then fails before anything is written.
 redis.call('ZCARD', repeat_)
+redis.call('HLEN', previous)
+local known = redis.call('HGET', unless_queued, key)
 redis.call('HSET', spec, 'spec', body)
 redis.call('ZADD', repeat_, next, key)
-local known = redis.call('HGET', unless_queued, key)
 if skips == '1' then
   redis.call('HSET', unless_queued, key, redis.sha1hex(body) .. (known and known:sub(41) or ''))
 elseif known then
