@@ -71,7 +71,7 @@ def bench(each_server: Server) -> Iterator[ChasquiLeaseBench]:
     bench.close()
 
 
-def test_what_is_claimed_is_pending_in_the_lease_s_own_name(bench: ChasquiLeaseBench) -> None:
+def test_claimed_jobs_are_pending_for_the_consumer_of_the_lease(bench: ChasquiLeaseBench) -> None:
     ids = bench.add(3)
     request = bench.attached()
     assert bench.claim(request, count=2) == Claim(2, 2, "m")
@@ -150,7 +150,7 @@ def test_renewed_jobs_stay_owned_and_lost_ones_are_left_alone(
     assert bench.waiting() == [taken.entry]
 
 
-def test_a_dead_query_s_claim_is_given_up_for_others_and_nothing_is_lost(
+def test_the_claim_of_a_dead_query_is_released_and_nothing_is_lost(
     bench: ChasquiLeaseBench,
 ) -> None:
     bench.add(2)
@@ -241,7 +241,7 @@ def test_a_verdict_about_a_claim_whose_number_is_used_again_is_refused(
     assert bench.acknowledge(old, claim_token="second") == AckCounts(done=1)
 
 
-def test_a_new_owner_carries_out_or_clears_what_an_earlier_one_has_judged(
+def test_a_new_owner_carries_out_or_clears_the_verdicts_of_an_earlier_one(
     bench: ChasquiLeaseBench,
 ) -> None:
     bench.add(1)
@@ -259,7 +259,7 @@ def test_a_new_owner_carries_out_or_clears_what_an_earlier_one_has_judged(
         assert bench.acknowledge(old, number) == wanted
 
 
-def test_a_paused_queue_gives_nothing(bench: ChasquiLeaseBench) -> None:
+def test_nothing_is_claimed_from_a_paused_queue(bench: ChasquiLeaseBench) -> None:
     bench.add(1)
     bench.queue.pause()
     request = bench.attached()
@@ -268,13 +268,15 @@ def test_a_paused_queue_gives_nothing(bench: ChasquiLeaseBench) -> None:
     assert bench.claim(request).size == 1
 
 
-def test_an_empty_queue_gives_nothing_and_names_are_checked(bench: ChasquiLeaseBench) -> None:
+def test_nothing_is_claimed_from_an_empty_queue_and_names_are_checked(
+    bench: ChasquiLeaseBench,
+) -> None:
     assert bench.claim(bench.attached()) == Claim(0, 0, "")
     with pytest.raises(InvalidFormat):
         OPS.attach(LeaseRequest("q", "a:b", "one"))
 
 
-def test_a_job_whose_runs_are_used_up_dies_as_it_does_at_a_worker(bench: ChasquiLeaseBench) -> None:
+def test_a_retry_without_attempts_left_is_dead_lettered(bench: ChasquiLeaseBench) -> None:
     jobs = [{"name": "n", "data": number, "attempts": 2} for number in range(2)]
     bench.queue.add_bulk(jobs)
     request = bench.attached()
@@ -303,7 +305,9 @@ def test_a_job_whose_runs_are_used_up_dies_as_it_does_at_a_worker(bench: Chasqui
     assert [e[b"attempt"] for e in events if e[b"e"] == b"retry-scheduled"] == [b"2", b"2"]
 
 
-def test_the_caller_says_how_often_jobs_run_that_do_not_say_it(bench: ChasquiLeaseBench) -> None:
+def test_max_attempts_applies_to_jobs_without_a_limit_of_their_own(
+    bench: ChasquiLeaseBench,
+) -> None:
     bench.add(2)
     request = bench.attached()
     bench.claim(request)
@@ -313,7 +317,7 @@ def test_the_caller_says_how_often_jobs_run_that_do_not_say_it(bench: ChasquiLea
     assert bench.acknowledge(request) == AckCounts(retried=1, dead=1)
 
 
-def test_what_cannot_be_read_is_not_retried_but_kept_as_a_dead_letter(
+def test_a_job_that_cannot_be_decoded_is_dead_lettered_instead_of_retried(
     bench: ChasquiLeaseBench,
 ) -> None:
     bench.db.xadd(KEYS.stream, {"d": b"\xc1"})

@@ -33,7 +33,7 @@ def add(db: redis.Redis, key: str, *ids: str) -> None:
         db.xadd(key, {"d": id}, id=id)
 
 
-def test_a_stream_is_known_by_its_ends_and_its_length(
+def test_the_ends_and_the_length_of_a_stream_are_returned(
     store: Store, db: redis.Redis, keys: Keys
 ) -> None:
     assert store.run(scan_ops.first(keys.stream)) is None
@@ -59,11 +59,11 @@ def test_both_neighbours_of_a_point_are_found(store: Store, db: redis.Redis, key
     ]
 
 
-def test_nothing_is_around_points_of_a_stream_that_is_not_there(store: Store, keys: Keys) -> None:
+def test_a_missing_stream_has_no_entries_around_a_point(store: Store, keys: Keys) -> None:
     assert store.run(scan_ops.around(keys.stream, [1, 2])) == [(None, None)] * 2
 
 
-def test_pages_go_on_behind_the_last_id(store: Store, db: redis.Redis, keys: Keys) -> None:
+def test_the_next_page_begins_after_the_last_id(store: Store, db: redis.Redis, keys: Keys) -> None:
     add(db, keys.stream, "1-0", "2-0", "3-0")
     assert store.run(scan_ops.page(keys.stream, "-", "+", 2)) == [
         [b"1-0", [b"d", b"1-0"]],
@@ -78,7 +78,9 @@ def test_an_entry_that_is_gone_has_no_fields(store: Store, db: redis.Redis, keys
     assert store.run(scan_ops.entry(keys.stream, b"2-0")) == [b"2-0", None]
 
 
-def test_what_a_group_has_read_is_pending(store: Store, db: redis.Redis, keys: Keys) -> None:
+def test_entries_that_a_group_has_read_are_pending(
+    store: Store, db: redis.Redis, keys: Keys
+) -> None:
     with pytest.raises(StoreError, match="NOGROUP"):
         store.run(scan_ops.pending_count(keys, GROUP))
     add(db, keys.stream, "1-0", "2-0", "3-0")
@@ -162,6 +164,6 @@ def test_a_key_of_another_type_is_reported_by_its_name(
             store.run(call)
 
 
-def test_the_server_says_what_time_it_is(store: Store, db: redis.Redis) -> None:
+def test_the_time_of_the_server_is_returned(store: Store, db: redis.Redis) -> None:
     seconds, micros = db.time()
     assert 0 <= store.run(scan_ops.now()) - (seconds * 1000 + micros // 1000) < 60_000

@@ -74,7 +74,7 @@ def test_other_rows_under_a_token_or_a_batch_that_is_over_are_not_added(
     assert everything(each_db) == {keys.fence("query").encode()}
 
 
-def test_what_is_stored_is_what_add_stores(
+def test_a_sink_stores_the_same_bytes_as_add(
     each: Store, each_server: Server, each_db: redis.Redis, keys: Keys
 ) -> None:
     data, backoff = {"to": "ada"}, {"kind": "fixed", "delay_ms": 5}
@@ -131,7 +131,7 @@ def test_a_chunk_that_does_not_fit_is_refused_as_a_whole(
     assert everything(each_db) == {keys.stream.encode()}
 
 
-def test_the_oldest_are_trimmed_where_that_is_wanted(
+def test_the_oldest_jobs_are_trimmed_with_that_policy(
     each: Store, each_db: redis.Redis, keys: Keys
 ) -> None:
     drafts = [job(n) for n in range(1000)]
@@ -155,7 +155,7 @@ def test_delayed_jobs_that_the_leader_could_not_read_are_refused_with_all_others
 
 
 @pytest.mark.parametrize("key", ["stream", "delayed", "fence"])
-def test_a_key_of_another_type_keeps_the_whole_chunk_out(
+def test_a_key_of_another_type_refuses_the_whole_chunk(
     each: Store, each_db: redis.Redis, keys: Keys, key: str
 ) -> None:
     broken = keys.fence("query") if key == "fence" else getattr(keys, key)
@@ -165,7 +165,7 @@ def test_a_key_of_another_type_keeps_the_whole_chunk_out(
     assert everything(each_db) == {broken.encode()}
 
 
-def test_a_lost_reply_is_asked_for_again() -> None:
+def test_a_call_is_repeated_after_a_lost_reply() -> None:
     for drafts in (CHUNKS["fresh"](), CHUNKS["delayed"]()):
         assert sink_ops.add(Keys("q"), POLICY, "query", FIRST, drafts).repeatable
 
@@ -189,7 +189,7 @@ def test_a_chunk_is_recorded_as_often_as_it_is_added(
 
 
 @pytest.mark.parametrize("kind", CHUNKS)
-def test_a_full_journal_keeps_the_whole_chunk_out(
+def test_a_full_journal_refuses_the_whole_chunk(
     each: Store, each_db: redis.Redis, keys: Keys, kind: str
 ) -> None:
     drafts = [*CHUNKS[kind](), *CHUNKS[kind]()]
@@ -201,7 +201,7 @@ def test_a_full_journal_keeps_the_whole_chunk_out(
 
 
 @pytest.mark.parametrize("kind", CHUNKS)
-def test_a_journal_of_another_type_keeps_the_whole_chunk_out(
+def test_a_journal_of_another_type_refuses_the_whole_chunk(
     each: Store, each_db: redis.Redis, keys: Keys, kind: str
 ) -> None:
     journal = JournalKeys("chasqui", keys.queue).journal

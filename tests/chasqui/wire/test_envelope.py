@@ -190,7 +190,7 @@ def test_bytes_after_any_value_are_ignored(value: Any, more: bytes) -> None:
         ["a", b"", 5, 0, [None, ["fixed", 1, None, True, None]]],
     ],
 )
-def test_wrong_values_are_no_envelope(value: Any) -> None:
+def test_an_envelope_with_wrong_values_is_refused(value: Any) -> None:
     with pytest.raises(RemoteProtocolError):
         wire.decode_envelope(packed(value))
 
@@ -209,14 +209,14 @@ def test_a_whole_multiplier_is_written_as_a_float() -> None:
 
 
 @given(envelopes)
-def test_any_envelope_comes_back(envelope: Envelope) -> None:
+def test_any_envelope_is_decoded_unchanged(envelope: Envelope) -> None:
     stored = wire.encode_envelope(envelope)
     assert wire.decode_envelope(stored) == envelope
     assert wire.decode_envelope(stored + b"\x00") == envelope
 
 
 @given(envelopes, st.data())
-def test_a_truncated_envelope_is_none(envelope: Envelope, data: st.DataObject) -> None:
+def test_a_truncated_envelope_is_refused(envelope: Envelope, data: st.DataObject) -> None:
     stored = wire.encode_envelope(envelope)
     with pytest.raises(RemoteProtocolError):
         wire.decode_envelope(stored[: data.draw(st.integers(0, len(stored) - 1))])
@@ -261,13 +261,13 @@ def test_deeply_nested_bytes_are_refused(nested: bytes, times: int) -> None:
 
 
 @pytest.mark.parametrize("start", ["ddffffffff", "dfffffffff", "94dbffffffff", "94c6ffffffff"])
-def test_a_length_alone_takes_no_memory(start: str) -> None:
+def test_an_announced_length_without_data_is_refused(start: str) -> None:
     with pytest.raises(RemoteProtocolError):
         wire.decode_envelope(bytes.fromhex(start))
 
 
 @given(values)
-def test_any_value_comes_back(value: Any) -> None:
+def test_any_payload_is_decoded_unchanged(value: Any) -> None:
     assert packing.decode_payload(packing.encode_payload(value)) == value
 
 
@@ -278,7 +278,7 @@ def test_a_payload_is_one_value() -> None:
 
 
 @pytest.mark.parametrize("value", [2**64, -(2**63) - 1, object(), "\ud800", 1j, {"a": {1: ...}}])
-def test_what_messagepack_cannot_carry_is_the_caller_s_fault(value: Any) -> None:
+def test_a_value_that_messagepack_cannot_encode_is_an_error_of_the_caller(value: Any) -> None:
     with pytest.raises(InvalidPayload):
         packing.encode_payload(value)
 
@@ -304,13 +304,13 @@ def test_an_envelope_that_cannot_be_written_is_the_caller_s_fault(envelope: Enve
 
 
 @given(names, envelopes)
-def test_a_member_of_the_engine_dialect_comes_back(name: str, envelope: Envelope) -> None:
+def test_a_member_of_the_engine_dialect_is_decoded_unchanged(name: str, envelope: Envelope) -> None:
     stored = wire.encode_envelope(envelope)
     assert wire.decode_member(wire.encode_member(name, stored, "engine")) == (name, stored)
 
 
 @given(page_names, envelopes)
-def test_a_member_of_the_page_dialect_comes_back(name: str, envelope: Envelope) -> None:
+def test_a_member_of_the_page_dialect_is_decoded_unchanged(name: str, envelope: Envelope) -> None:
     stored = wire.encode_envelope(envelope)
     assert wire.decode_member(wire.encode_member(name, stored, "page")) == (name, stored)
 

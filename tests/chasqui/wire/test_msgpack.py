@@ -59,7 +59,7 @@ SUMMER = timezone(timedelta(hours=2))
         (bytearray(b"x"), b"x"),
     ],
 )
-def test_what_is_no_plain_value_comes_back_as_one(given: Any, comes_back: Any) -> None:
+def test_an_instance_of_a_subclass_is_decoded_as_its_base_type(given: Any, comes_back: Any) -> None:
     assert decode_payload(encode_payload({"a": [given]})) == {"a": [comes_back]}
 
 
@@ -87,7 +87,9 @@ class Thing:
         (Thing(), "give a dict, list, str, bytes, number, bool or None"),
     ],
 )
-def test_what_has_no_form_is_refused_with_a_hint(given: Any, hint: str) -> None:
+def test_a_value_without_a_form_in_messagepack_is_refused_with_a_hint(
+    given: Any, hint: str
+) -> None:
     with pytest.raises(InvalidPayload) as caught:
         encode_payload({"a": [given]})
     assert hint in str(caught.value)

@@ -37,7 +37,7 @@ def test_a_dead_letter_is_what_the_engine_s_own_client_shows() -> None:
 
 
 @pytest.mark.parametrize("recorded", vectors("replay/"))
-def test_a_replayed_job_begins_anew_and_keeps_the_rest(recorded: Vector) -> None:
+def test_a_replayed_job_has_attempt_0_and_keeps_its_other_fields(recorded: Vector) -> None:
     letter = read_dead_letter(b"1-0", vector(recorded.inputs["source"]).fields)
     envelope = decode_envelope(letter.payload)
     envelope.attempt = 0
@@ -79,7 +79,7 @@ def test_counts_of_newer_events_are_numbers_and_unknown_fields_text() -> None:
 
 
 @pytest.mark.parametrize("number", ["", "-1", "1.5", "+1", " 1", "٣", "1_0", "9" * 5000])
-def test_what_is_not_decimal_stays_text(number: str) -> None:
+def test_a_field_that_is_not_decimal_stays_text(number: str) -> None:
     assert read_event(b"1-0", [b"ts", number.encode()]).fields == {"ts": number}
 
 

@@ -81,11 +81,11 @@ def test_a_spec_says_what_becomes_of_missed_fires_as_newer_engines_do(recorded: 
 
 
 @given(specs)
-def test_any_spec_comes_back(spec: RepeatSpec) -> None:
+def test_any_spec_is_decoded_unchanged(spec: RepeatSpec) -> None:
     assert decode_spec(encode_spec(spec)) == spec
 
 
-def test_skipping_missed_fires_takes_no_element_in_the_engines_dialect_alone() -> None:
+def test_the_policy_skip_has_no_element_in_the_engine_dialect() -> None:
     assert msgspec.msgpack.decode(encode_spec(SPEC, "engine")) == BODY
     assert unpacked(SPEC) == [*BODY, "Skip"]
 
@@ -162,7 +162,7 @@ def test_an_override_may_be_a_map() -> None:
         "spec",
     ],
 )
-def test_other_lengths_are_no_spec(body: Any) -> None:
+def test_a_spec_of_another_length_is_refused(body: Any) -> None:
     with pytest.raises(RemoteProtocolError):
         decode_spec(packed(body))
 
@@ -199,13 +199,13 @@ def test_other_lengths_are_no_spec(body: Any) -> None:
         (9, "Skip"),
     ],
 )
-def test_wrong_values_are_no_spec(place: int, form: Any) -> None:
+def test_a_spec_with_wrong_values_is_refused(place: int, form: Any) -> None:
     with pytest.raises(RemoteProtocolError):
         decode_spec(replaced(place, form))
 
 
 @given(specs, st.data())
-def test_a_truncated_spec_is_none(spec: RepeatSpec, data: st.DataObject) -> None:
+def test_a_truncated_spec_is_refused(spec: RepeatSpec, data: st.DataObject) -> None:
     body = encode_spec(spec)
     with pytest.raises(RemoteProtocolError):
         decode_spec(body[: data.draw(st.integers(0, len(body) - 1))])
@@ -236,6 +236,6 @@ def test_a_deeply_nested_spec_is_refused(nested: bytes) -> None:
         RepeatSpec("k", "job", EVERY, b"", retry=RetryOverride(1, BackoffSpec("fixed", 2**64))),
     ],
 )
-def test_what_cannot_be_written_is_the_caller_s_fault(spec: RepeatSpec) -> None:
+def test_a_spec_that_cannot_be_encoded_is_an_error_of_the_caller(spec: RepeatSpec) -> None:
     with pytest.raises(InvalidPayload):
         encode_spec(spec)

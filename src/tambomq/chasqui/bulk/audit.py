@@ -35,47 +35,47 @@ _KEY: Final = re.compile(r"\{chasqui:(.+?)\}:(\w+)(?::(.*))?", re.DOTALL)
 
 ENTRY: Final = Rule(
     "chasqui.undecodable-entry",
-    "a job in the stream is no envelope; no worker can run it",
-    "make it a dead letter",
+    "an entry of the stream is not an envelope; no worker can run it",
+    "move it to the dead-letter queue",
 )
 MEMBER: Final = Rule(
     "chasqui.undecodable-member",
     "a delayed job cannot be read; no worker will be able to run it",
-    "make it a dead letter",
+    "move it to the dead-letter queue",
 )
 LETTER: Final = Rule(
     "chasqui.undecodable-letter", "a dead letter cannot be read, though its reason does not say so"
 )
 PENDING: Final = Rule(
     "chasqui.pending-without-entry",
-    "a group waits for a job that is gone; it is counted as active for ever",
+    "a pending entry is not in the stream any more; it counts as active for ever",
     "acknowledge it",
 )
 MIXED: Final = Rule(
     "chasqui.mixed-dialects",
-    "delayed jobs stand in both dialects; existing workers read only one of them",
+    "delayed jobs are stored in both dialects; existing workers read only one of them",
 )
 INDEX: Final = Rule(
     "chasqui.index-without-member",
-    "didx names a delayed job that is not there; it cannot be cancelled by its id",
+    "didx refers to a delayed job that does not exist",
     "delete the index",
 )
 MARKER: Final = Rule(
     "chasqui.index-without-marker",
     "didx without dlid: the same job can be scheduled a second time",
-    "set the marker, for as long as the index lasts",
+    "set the marker, with the TTL of the index",
 )
 SCHEDULE: Final = Rule(
     "chasqui.schedule-without-spec",
     "a repeatable job is due, but its spec is missing or cannot be read",
     "forget the schedule",
 )
-SPEC: Final = Rule("chasqui.spec-without-schedule", "a recurring job is kept, but never fires")
+SPEC: Final = Rule("chasqui.spec-without-schedule", "a recurring job is stored, but not scheduled")
 BAD_SPEC: Final = Rule("chasqui.undecodable-spec", "a recurring job cannot be read")
 LOCK: Final = Rule(
     "chasqui.lock-for-ever",
-    "the leader is never replaced, even if it is dead",
-    "let it end in five seconds",
+    "the lock has no TTL, so a dead leader is never replaced",
+    "let the lock expire in five seconds",
 )
 TYPE: Final = Rule("chasqui.key-of-another-type", "a key of a queue holds a value of another type")
 
@@ -101,7 +101,7 @@ def space(cursor: bytes) -> Call[tuple[bytes, list[tuple[str, str, str]]]]:
 
 
 def queue(name: str) -> Plan[list[Finding]]:
-    """Return what is wrong with the streams and sorted sets of the queue *name*."""
+    """Return the violations in the streams and sorted sets of the queue *name*."""
     keys = Keys(name)
     right = {
         keys.stream: "stream",
@@ -131,7 +131,7 @@ def queue(name: str) -> Plan[list[Finding]]:
 
 
 def of_ids(name: str, ids: Iterable[str]) -> Plan[list[Finding]]:
-    """Return what is wrong with the indices of these delayed jobs."""
+    """Return the violations in the indexes of these delayed jobs."""
     keys, wanted = Keys(name), list(ids)
     calls = [_index(keys, id) for id in wanted]
     words = results((yield calls)) if calls else []

@@ -185,7 +185,7 @@ def _claim_keys(request: LeaseRequest) -> tuple[str, str, str]:
 
 
 def _hide_ms(request: LeaseRequest) -> int:
-    """Return how long others leave the jobs alone: workers claim what is idle for longer."""
+    """Return the idle time, in ms, before which other workers do not claim the jobs."""
     return min(request.hide_ms, CLAIM_IDLE_MS)
 
 

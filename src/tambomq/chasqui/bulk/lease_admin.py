@@ -40,7 +40,7 @@ class ChasquiLeaseAdminOps:
     def release(self, queue: str, lease: str, *, dead_holder: str = "") -> Plan[int]:
         """Release the jobs of a lease without a live holder, for workers to claim; how many.
 
-        Its query, should it come back, finds them lost. Raises `LeaseTaken` while the lease is
+        If its query restarts, it finds them lost. Raises `LeaseTaken` while the lease is
         held, unless by *dead_holder*.
         """
         keys = Keys(queue)

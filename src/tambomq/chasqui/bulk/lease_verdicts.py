@@ -17,7 +17,7 @@ from tambomq.chasqui.keys import Keys
 from tambomq.chasqui.wire.envelope import encode_member
 from tambomq.store.call import Arg, Call, Plan, results
 
-# A lease reads jobs of any size and attempt, so only undecodable ones are dead on arrival here.
+# A lease reads jobs of any size and attempt: only undecodable ones are dead-lettered unread.
 _ACCEPT_ALL = RetryPolicy(max_attempts=U32, max_payload_bytes=1 << 62)
 
 

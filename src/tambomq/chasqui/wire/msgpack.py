@@ -25,7 +25,7 @@ _INSTEAD = {
     "__fspath__": "text, str(path)",
     "__iter__": "items, list(…)",
 }
-"""What to pass instead of a value that has this method: pydantic models, NumPy arrays and numbers,
+"""By method name, what to pass instead of a value: for pydantic models, NumPy arrays and numbers,
 and so on."""
 
 UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError)
