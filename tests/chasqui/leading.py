@@ -124,7 +124,7 @@ async def scheduler(
 
 @asynccontextmanager
 async def running(leader: L) -> AsyncIterator[L]:
-    """Let *leader* run inside the block, and close it in order."""
+    """Run *leader* inside the block, and close it in order."""
     task = asyncio.create_task(leader.run())
     try:
         yield leader

@@ -45,7 +45,7 @@ def test_the_dict_of_a_pattern_leads_back_to_it(pattern: RepeatPattern) -> None:
         True,
     ],
 )
-def test_what_is_no_pattern_is_refused(repeat: Any) -> None:
+def test_an_invalid_pattern_is_refused(repeat: Any) -> None:
     with pytest.raises(InvalidFormat):
         repeat_pattern(repeat)
 
@@ -75,7 +75,7 @@ def test_catching_up_is_at_least_once(max_catchup: Any) -> None:
 @pytest.mark.parametrize(
     "policy", [{"kind": "fire_once"}, {"kind": "x"}, {}, "skip", None, {"a": 1}]
 )
-def test_what_is_no_policy_is_refused(policy: Any) -> None:
+def test_an_invalid_policy_is_refused(policy: Any) -> None:
     with pytest.raises(InvalidFormat):
         missed_fires(policy)
 

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from tambomq.chasqui.job import U32, U64, RetryOverride, check_whole
+from tambomq.chasqui.job import U32, U64, BackoffSpec, RetryOverride, check_whole
 from tambomq.errors import InvalidFormat
 
 
@@ -107,6 +107,10 @@ class RepeatableMeta(msgspec.Struct, frozen=True):
     """`None` where missed fires are skipped."""
     fired: int = 0
     unless_queued: bool = False
+    attempts: int | None = None
+    """Runs of each job at most; `None` leaves it to the worker."""
+    backoff: BackoffSpec | None = None
+    """Before each retry; `None` leaves it to the worker."""
 
 
 def spec_key(key: str | None, job_name: str, pattern: RepeatPattern) -> str:

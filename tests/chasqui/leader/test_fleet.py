@@ -63,7 +63,7 @@ def holder(db: redis.Redis, *queues: str) -> list[bytes | None]:
     return cast("list[bytes | None]", db.mget([lock for both in locks for lock in both]))
 
 
-async def test_idle_queues_are_asked_about_together(server: Server, db: redis.Redis) -> None:
+async def test_idle_queues_are_checked_by_one_call(server: Server, db: redis.Redis) -> None:
     names = [f"q{n}" for n in range(MANY)]
     async with fleet(server.url, *names) as found:
         await eventually_async(lambda: set(holder(db, *names)) == {b"tambo-me"})
@@ -100,7 +100,9 @@ async def test_a_recurring_job_of_an_idle_queue_fires_again_and_again(
         await eventually_async(lambda: db.xlen(keys.stream) >= 3)
 
 
-async def test_an_idle_queue_takes_a_turn_now_and_then(server: Server, db: redis.Redis) -> None:
+async def test_a_promoter_of_an_idle_queue_takes_a_turn_from_time_to_time(
+    server: Server, db: redis.Redis
+) -> None:
     names = [f"q{n}" for n in range(60)]
     async with fleet(server.url, *names) as found:
         await eventually_async(lambda: all(led.promoter._is_idle for led in found._led.values()))

@@ -106,7 +106,7 @@ async def test_a_leader_that_never_led_takes_no_lock_away_when_it_ends(
     assert db.get(lock) == b"c-somebody"
 
 
-async def test_a_lock_that_ran_out_passes_on(
+async def test_an_expired_lock_is_acquired_by_another(
     server: Server, db: redis.Redis, keys: Keys, make: Make, lock: str
 ) -> None:
     db.set(lock, "c-crashed", px=300)
@@ -114,7 +114,7 @@ async def test_a_lock_that_ran_out_passes_on(
         await eventually_async(lambda: leader.is_leader)
 
 
-async def test_one_that_waits_makes_a_single_call_each_half_second(
+async def test_a_standby_makes_one_call_every_half_second(
     server: Server, db: redis.Redis, keys: Keys, make: Make, lock: str
 ) -> None:
     db.set(lock, "c-somebody")
@@ -252,7 +252,7 @@ async def test_a_leader_that_is_cancelled_resigns(
         assert not db.exists(lock)
 
 
-async def test_a_worker_leads_both_and_lets_go_of_both(
+async def test_a_worker_acquires_and_releases_both_leader_locks(
     server: Server, db: redis.Redis, keys: Keys
 ) -> None:
     async def handler(_: object) -> None: ...

@@ -20,7 +20,7 @@ from tests.servers import Server, eventually
 HOUR = 3_600_000
 
 
-def test_a_job_scheduled_anew_can_be_cancelled_whatever_a_late_leader_forgets(
+def test_a_job_scheduled_again_stays_cancellable_despite_a_late_leader(
     store: Store, blocking: BlockingQueue, db: redis.Redis, keys: Keys
 ) -> None:
     blocking.add("n", 1, job_id="a", delay_ms=HOUR)

@@ -88,7 +88,7 @@ async def test_a_job_has_the_envelope_and_the_name_it_was_delayed_with(
     ]
 
 
-async def test_what_serves_to_cancel_is_forgotten_and_the_id_stays_taken(
+async def test_promotion_deletes_the_index_and_keeps_the_id_reserved(
     server: Server, db: redis.Redis, keys: Keys, blocking: BlockingQueue
 ) -> None:
     blocking.add("n", 1, job_id="mine", delay_ms=3_000)
@@ -127,7 +127,7 @@ async def test_unreadable_members_are_dead_lettered_and_block_nothing(
         assert not db.exists(keys.delayed)
 
 
-async def test_a_batch_of_nothing_but_poison_does_not_end_the_promotion(
+async def test_a_batch_of_unreadable_members_does_not_stop_promotion(
     server: Server, db: redis.Redis, keys: Keys
 ) -> None:
     db.zadd(keys.delayed, {b"\xff" + b"%d" % n: LONG_AGO for n in range(BATCH + 10)})
@@ -238,7 +238,7 @@ async def test_the_server_s_clock_decides_what_is_due(
     assert db.zcard(keys.delayed) == 1
 
 
-async def test_no_events_are_written_where_none_are_wanted(
+async def test_no_events_are_written_if_they_are_disabled(
     server: Server, db: redis.Redis, keys: Keys
 ) -> None:
     db.zadd(keys.delayed, {member("a"): 1, b"": 2})
@@ -249,7 +249,7 @@ async def test_no_events_are_written_where_none_are_wanted(
 
 
 @pytest.mark.parametrize("which", ["delayed", "stream", "promoter_lock"])
-async def test_a_key_of_a_wrong_type_stops_the_promoter_no_longer_than_it_is_there(
+async def test_the_promoter_continues_once_a_key_of_another_type_is_deleted(
     server: Server, db: redis.Redis, keys: Keys, which: str
 ) -> None:
     wrong = getattr(keys, which)
@@ -274,7 +274,19 @@ async def test_events_of_a_wrong_type_stop_nothing(
     assert db.xlen(keys.dlq) == 1
 
 
-async def test_dead_letters_of_a_wrong_type_keep_only_the_poison(
+async def test_a_record_of_previous_jobs_of_another_type_promotes_no_job_twice(
+    server: Server, db: redis.Redis, keys: Keys
+) -> None:
+    db.set(keys.previous, "not ours")
+    db.zadd(keys.delayed, {member("a"): 1, member("b"): 2})
+    async with promoter(server.url, keys) as leader:
+        for _ in range(2):
+            await leader.turn()
+    assert waiting(db, keys) == [("a", ""), ("b", "")]
+    assert members(db, keys) == []
+
+
+async def test_a_dead_letter_key_of_another_type_holds_up_only_unreadable_members(
     server: Server, db: redis.Redis, keys: Keys
 ) -> None:
     db.hset(keys.dlq, "not", "ours")

@@ -60,7 +60,9 @@ def due_at(db: redis.Redis, keys: Keys, key: str = "k") -> float | None:
 
 @on_each_server
 @pytest.mark.parametrize("pattern", [RepeatPattern.every(150), RepeatPattern.cron("* * * * * *")])
-async def test_a_job_recurs(each_server: Server, keys: Keys, pattern: RepeatPattern) -> None:
+async def test_a_repeatable_job_fires_again_and_again(
+    each_server: Server, keys: Keys, pattern: RepeatPattern
+) -> None:
     db = redis.Redis.from_url(each_server.url)
     async with (
         Queue(keys.queue, redis_url=each_server.url) as queue,
@@ -101,7 +103,7 @@ async def test_the_scheduler_sleeps_until_the_next_fire_but_never_longer_than_a_
         assert await leader.turn() == 0.2
 
 
-async def test_what_is_not_due_is_not_fired(
+async def test_a_spec_that_is_not_due_does_not_fire(
     server: Server, db: redis.Redis, keys: Keys, clock: Clock
 ) -> None:
     put_spec(db, keys, every(), NOW + 1, "k")
@@ -138,7 +140,7 @@ async def test_two_schedulers_fire_each_time_once(
 # ── ends ─────────────────────────────────────────────────────────────────────
 
 
-async def test_a_limit_ends_it_and_leaves_nothing(
+async def test_a_spec_that_reaches_its_limit_is_deleted(
     server: Server, db: redis.Redis, keys: Keys, clock: Clock
 ) -> None:
     put_spec(db, keys, every(limit=2), NOW, "k")
@@ -150,7 +152,7 @@ async def test_a_limit_ends_it_and_leaves_nothing(
     assert not db.exists(keys.repeat, keys.spec("k"))
 
 
-async def test_no_more_are_made_up_for_than_the_limit_allows(
+async def test_caught_up_fires_do_not_exceed_the_limit(
     server: Server, db: redis.Redis, keys: Keys, clock: Clock
 ) -> None:
     spec = every(limit=3, missed_fires=MissedFiresPolicy.fire_all(100))
@@ -160,7 +162,7 @@ async def test_no_more_are_made_up_for_than_the_limit_allows(
     assert not db.exists(keys.repeat, keys.spec("k"))
 
 
-async def test_it_ends_before_the_first_fire_that_would_be_too_late(
+async def test_a_spec_ends_before_the_first_fire_after_its_end(
     server: Server, db: redis.Redis, keys: Keys, clock: Clock
 ) -> None:
     put_spec(db, keys, every(end_before_ms=NOW + MINUTE), NOW, "k")
@@ -195,7 +197,7 @@ async def test_nothing_fires_before_its_start(
     assert (db.xlen(keys.stream), due_at(db, keys)) == (0, start + 100)
 
 
-async def test_a_pattern_that_comes_to_an_end_is_taken_out(
+async def test_a_spec_whose_pattern_ends_is_deleted(
     server: Server, db: redis.Redis, keys: Keys, clock: Clock
 ) -> None:
     once = RepeatSpec("k", "tick", RepeatPattern.cron("0 0 0 1 1 * 2027"), b"\x01")
@@ -209,7 +211,7 @@ async def test_a_pattern_that_comes_to_an_end_is_taken_out(
 
 
 @pytest.mark.parametrize("recorded", vectors("missed_fires/"))
-async def test_missed_fires_are_made_up_for_as_the_engine_does(
+async def test_missed_fires_are_caught_up_as_the_engine_does(
     server: Server, db: redis.Redis, keys: Keys, clock: Clock, recorded: Vector
 ) -> None:
     given, found = recorded.inputs, recorded.recorded
@@ -224,7 +226,7 @@ async def test_missed_fires_are_made_up_for_as_the_engine_does(
     )
 
 
-async def test_missed_fires_are_skipped_unless_something_else_was_said(
+async def test_missed_fires_are_skipped_by_default(
     server: Server, db: redis.Redis, keys: Keys, clock: Clock
 ) -> None:
     put_spec(db, keys, every(10_000), NOW - 65_000, "k")
@@ -286,7 +288,7 @@ DEAD = {
 
 
 @pytest.mark.parametrize("body", DEAD.values(), ids=DEAD)
-async def test_a_spec_that_is_dead_is_buried_with_a_reason_and_stops_nothing(
+async def test_an_unreadable_spec_is_dead_lettered_with_a_reason_and_stops_no_other(
     server: Server, db: redis.Redis, keys: Keys, clock: Clock, body: bytes
 ) -> None:
     put_spec(db, keys, body, 0, "dead")
@@ -313,7 +315,7 @@ async def test_a_spec_of_a_newer_engine_is_read(
 
 
 @pytest.mark.parametrize("key", [b"gone", b"\xff no text"])
-async def test_a_key_without_a_spec_is_forgotten(
+async def test_a_key_without_a_spec_is_deleted(
     server: Server, db: redis.Redis, keys: Keys, clock: Clock, key: bytes
 ) -> None:
     db.zadd(keys.repeat, {key: 1})
@@ -323,7 +325,7 @@ async def test_a_key_without_a_spec_is_forgotten(
     assert (db.xlen(keys.stream), db.xlen(keys.dlq)) == (1, 0)
 
 
-async def test_an_unknown_time_zone_puts_a_spec_off_for_a_minute(
+async def test_a_spec_with_an_unknown_time_zone_is_postponed_by_a_minute(
     server: Server, db: redis.Redis, keys: Keys, clock: Clock
 ) -> None:
     put_spec(db, keys, cron("* * * * *", "Mars/Olympus"), NOW, "k")
@@ -334,7 +336,7 @@ async def test_an_unknown_time_zone_puts_a_spec_off_for_a_minute(
     assert (db.xlen(keys.stream), db.xlen(keys.dlq)) == (1, 0)
 
 
-async def test_a_spec_of_a_wrong_type_is_put_off_for_a_minute(
+async def test_a_spec_of_another_type_is_postponed_by_a_minute(
     server: Server, db: redis.Redis, keys: Keys, clock: Clock
 ) -> None:
     db.set(keys.spec("k"), "not a hash")
@@ -346,7 +348,7 @@ async def test_a_spec_of_a_wrong_type_is_put_off_for_a_minute(
 
 
 @pytest.mark.parametrize("count", ["garbage", "1.5", ""])
-async def test_a_counter_that_is_no_number_does_not_repeat_a_fire(
+async def test_a_damaged_counter_does_not_repeat_a_fire(
     server: Server, db: redis.Redis, keys: Keys, clock: Clock, count: str
 ) -> None:
     put_spec(db, keys, every(limit=9), NOW, "k")
@@ -358,7 +360,7 @@ async def test_a_counter_that_is_no_number_does_not_repeat_a_fire(
 
 
 @pytest.mark.parametrize("which", ["repeat", "stream", "delayed", "scheduler_lock"])
-async def test_a_key_of_a_wrong_type_stops_the_scheduler_no_longer_than_it_is_there(
+async def test_the_scheduler_continues_once_a_key_of_another_type_is_deleted(
     server: Server, db: redis.Redis, keys: Keys, clock: Clock, which: str
 ) -> None:
     if which != "repeat":
@@ -377,7 +379,7 @@ async def test_a_key_of_a_wrong_type_stops_the_scheduler_no_longer_than_it_is_th
 # ── a full stream ────────────────────────────────────────────────────────────
 
 
-async def test_a_fire_that_finds_no_room_is_delayed_and_promoted_later(
+async def test_a_fire_into_a_full_stream_is_delayed_and_promoted_later(
     server: Server, db: redis.Redis, keys: Keys, clock: Clock
 ) -> None:
     spec = every(missed_fires=MissedFiresPolicy.fire_all(9))

@@ -89,7 +89,7 @@ async def test_small_differences_do_not_matter(
     assert fired(db, keys) == 1
 
 
-async def test_a_leader_whose_clock_jumps_makes_way_at_once_and_may_come_back(
+async def test_a_leader_whose_clock_jumps_resigns_and_may_lead_again(
     server: Server, db: redis.Redis, keys: Keys, machine: Machine
 ) -> None:
     async with (
@@ -112,7 +112,7 @@ async def test_a_leader_whose_clock_jumps_makes_way_at_once_and_may_come_back(
         assert (wrong.is_leader, wrong.refusal) == (False, "")
 
 
-async def test_jobs_go_on_recurring_after_a_clock_was_a_year_ahead_for_a_moment(
+async def test_jobs_keep_firing_after_a_clock_was_a_year_ahead_for_a_moment(
     server: Server, db: redis.Redis, keys: Keys, machine: Machine
 ) -> None:
     async with (
@@ -166,7 +166,7 @@ async def test_delayed_jobs_are_promoted_whatever_the_clock_of_the_leader(
     ],
     ids=["same", "between", "a request that took long", "ahead", "behind"],
 )
-def test_only_what_the_round_trip_cannot_explain_is_a_difference(
+def test_only_a_difference_beyond_the_round_trip_counts(
     asked: int, server: int, answered: int, ahead: int
 ) -> None:
     assert clock_ahead_ms(asked, server, answered) == ahead
@@ -187,19 +187,19 @@ def test_only_what_the_round_trip_cannot_explain_is_a_difference(
         (RepeatPattern.cron("0 0 1 1 *"), NOW + YEAR - 15 * 86_400_000, None),
     ],
 )
-def test_a_fire_is_brought_back_if_its_pattern_does_not_reach_it(
+def test_a_fire_later_than_its_pattern_allows_is_corrected(
     pattern: RepeatPattern, fire_at: int, back: int | None
 ) -> None:
     assert corrected_fire_ms(RepeatSpec("k", "n", pattern, b""), fire_at, NOW) == back
 
 
-def test_a_spec_that_is_to_start_later_is_not_brought_back() -> None:
+def test_a_spec_that_starts_later_is_not_corrected() -> None:
     spec = every(500, start_after_ms=NOW + YEAR)
     assert corrected_fire_ms(spec, NOW + YEAR + 500, NOW) is None
     assert corrected_fire_ms(spec, NOW + 2 * YEAR, NOW) == NOW + YEAR + 500
 
 
-async def test_fires_that_a_wrong_clock_has_written_are_brought_back(
+async def test_fires_that_a_wrong_clock_has_written_are_corrected(
     server: Server,
     db: redis.Redis,
     keys: Keys,
@@ -218,7 +218,7 @@ async def test_fires_that_a_wrong_clock_has_written_are_brought_back(
         assert {due_ms(db, keys, f"rare-{place}") for place in range(10)} == {NOW + YEAR}
         assert due_ms(db, keys, "bad") == NOW + YEAR
         assert db.xlen(keys.stream) == 0, "bringing back fires nothing"
-        assert caplog.text.count("later than it recurs") == 10
+        assert caplog.text.count("too late for its pattern") == 10
         clock.now += MINUTE
         await leader.turn()
         await leader.turn()

@@ -79,7 +79,7 @@ async def test_many_fires_that_were_missed_are_recorded_once_each(
     assert recorded(server, keys) == waiting(db, keys)
 
 
-async def test_what_waits_for_room_in_the_stream_is_recorded_too(
+async def test_fires_that_are_delayed_by_a_full_stream_are_recorded_too(
     server: Server, db: redis.Redis, keys: Keys, clock: Clock
 ) -> None:
     put_spec(db, keys, every(missed_fires=ALL), NOW - 4 * MINUTE, "k")
@@ -98,7 +98,7 @@ async def test_nothing_is_journalled_by_default(
     assert state(server.url, "chasqui", keys.queue) is None
 
 
-async def test_a_full_journal_keeps_the_fires_for_later(
+async def test_fires_wait_while_the_journal_is_full(
     server: Server, db: redis.Redis, keys: Keys, clock: Clock
 ) -> None:
     small = JournalPolicy("chasqui", ("*",), JournalBounds(max_entries=3))
@@ -119,7 +119,7 @@ async def test_a_full_journal_keeps_the_fires_for_later(
     assert recorded(server, keys)[1:] == waiting(db, keys)[3:]
 
 
-async def test_a_leader_whose_journal_is_full_goes_on_when_there_is_room(
+async def test_a_scheduler_continues_once_its_full_journal_has_space(
     server: Server, db: redis.Redis, keys: Keys
 ) -> None:
     put_spec(db, keys, every(20), 1000, "k")
@@ -137,7 +137,7 @@ async def test_a_leader_whose_journal_is_full_goes_on_when_there_is_room(
         await eventually_async(lambda: len(waiting(db, keys)) > made)
 
 
-async def test_a_worker_records_what_it_makes_recur(
+async def test_a_worker_records_the_repeatable_jobs_that_it_fires(
     work: Work, server: Server, db: redis.Redis, keys: Keys
 ) -> None:
     ran: list[str] = []

@@ -47,7 +47,7 @@ def recur(queue: BlockingQueue, **options: Any) -> None:
 
 
 async def fire(server: Server, keys: Keys, **config: Any) -> list[str]:
-    """Let the spec be due; return the ids of all jobs in the stream afterwards."""
+    """Make the spec due; return the ids of all jobs in the stream afterwards."""
     db = redis.Redis.from_url(server.url)
     db.zadd(keys.repeat, {"k": LONG_AGO})
     async with scheduler(server.url, keys, **config) as leader:
@@ -58,7 +58,7 @@ async def fire(server: Server, keys: Keys, **config: Any) -> list[str]:
 
 
 async def fail_once(server: Server, keys: Keys) -> None:
-    """Let a worker run the job, and delay it for a retry."""
+    """Run the job in a worker, which delays it for a retry."""
 
     async def fail(job: Job) -> None:
         raise ValueError("not yet")
@@ -169,7 +169,7 @@ async def test_the_option_is_listed_replaced_and_removed_with_its_spec(
 
 
 @pytest.mark.parametrize("each_server", ["valkey"], indirect=True)
-async def test_a_spec_that_another_client_replaced_has_not_the_option(
+async def test_a_spec_that_another_client_replaced_loses_the_option(
     each_server: Server, keys: Keys, queue: BlockingQueue
 ) -> None:
     db = redis.Redis.from_url(each_server.url)

@@ -43,7 +43,7 @@ def days(expression: str, after: str, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("row", rows("cron_next_fire", "expression"))
-def test_fires_are_the_engines(row: dict[str, Any]) -> None:
+def test_fires_match_those_of_the_engine(row: dict[str, Any]) -> None:
     pattern = RepeatPattern.cron(row["expression"], tz=row["tz"])
     expected = row["next_ms"]
     if (row["expression"], row["tz"]) == WART:
@@ -62,7 +62,7 @@ def test_fires_are_the_engines(row: dict[str, Any]) -> None:
                     refused()
 
 
-def test_the_table_has_the_wart_that_we_do_not_copy() -> None:
+def test_the_engine_table_has_the_fault_that_we_do_not_copy() -> None:
     assert WART in [(row["expression"], row["tz"]) for row in table("cron_next_fire")]
 
 
@@ -155,7 +155,7 @@ def test_the_error_of_a_bad_expression_names_the_field_and_the_reason(
     assert "\n" not in str(caught.value)
 
 
-def test_what_can_never_fire_again_has_no_next() -> None:
+def test_a_pattern_that_never_fires_again_has_no_next_fire() -> None:
     assert next_fire_ms(RepeatPattern.cron("0 0 30 2 *"), 0) is None
     past = check_pattern(RepeatPattern.cron("0 0 0 1 1 * 2020"))
     assert next_fire_ms(past, ms("2027-01-01")) is None
@@ -184,7 +184,7 @@ def test_cron_waits_for_its_start_too() -> None:
         RepeatPattern("every"),
     ],
 )
-def test_what_is_no_pattern_is_refused(pattern: RepeatPattern) -> None:
+def test_an_invalid_pattern_is_refused(pattern: RepeatPattern) -> None:
     for refused in (lambda: next_fire_ms(pattern, 0), lambda: check_pattern(pattern)):
         with pytest.raises((InvalidFormat, InvalidValue)):
             refused()
@@ -229,7 +229,7 @@ def test_other_timezones_are_unsupported(tz: str) -> None:
         check_pattern(RepeatPattern.cron("0 12 * * *", tz=tz))
 
 
-def test_a_timezone_that_is_no_text_is_unsupported() -> None:
+def test_a_timezone_that_is_not_text_is_refused() -> None:
     with pytest.raises(InvalidFormat, match="unsupported timezone"):
         check_pattern(RepeatPattern.cron("0 12 * * *", tz=["UTC"]))  # type: ignore[arg-type]
 

@@ -71,13 +71,13 @@ def test_fire_all_makes_up_for_the_oldest_first() -> None:
     assert plan == FirePlan((NOW - 300_000, NOW - 240_000), NOW + 60_000)
 
 
-def test_there_is_a_most_that_fire_all_makes_in_a_tick() -> None:
+def test_fire_all_has_a_maximum_of_fires_per_tick() -> None:
     plan = plan_fires(every(1, MissedFiresPolicy.fire_all(10**6)), NOW - 10**6, NOW, 1000)
     assert len(plan.fires) == MAX_FIRES
     assert plan.next_ms == NOW + 1
 
 
-def test_a_billion_missed_intervals_are_no_work() -> None:
+def test_a_billion_missed_intervals_are_planned_without_a_loop() -> None:
     assert plan_fires(every(1), NOW - 10**9, NOW, 1000) == FirePlan((), NOW + 1)
     assert plan_fires(every(7, ONCE), 0, NOW, 1000) == FirePlan((0,), NOW + 7 - NOW % 7)
 
@@ -89,7 +89,7 @@ def test_a_missed_cron_fire_is_followed_by_the_first_in_the_future() -> None:
     )
 
 
-def test_a_last_fire_is_made_however_late() -> None:
+def test_the_last_fire_is_made_even_if_it_is_late() -> None:
     spec = spec_of(RepeatPattern.cron("0 0 0 1 1 * 2027"))
     fire_at = 1_798_761_600_000
     assert plan_fires(spec, fire_at, NOW, 1000) == FirePlan((fire_at,), None)
@@ -120,7 +120,7 @@ def test_fires_that_are_made_up_for_begin_after_the_start() -> None:
     assert plan_fires(spec, NOW - 65_000, NOW, 1000) == FirePlan(fires, NOW + 9_999)
 
 
-def test_a_spec_that_is_not_due_is_left_alone() -> None:
+def test_a_spec_that_is_not_due_keeps_its_next_fire() -> None:
     assert plan_fires(every(10_000), NOW + 1, NOW, 1000) == FirePlan((), NOW + 1)
 
 

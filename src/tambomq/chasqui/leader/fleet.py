@@ -174,7 +174,7 @@ class Fleet:
                 wait = backoff_delays(longest_s=1.0)
             except Exception as error:
                 surprise = not isinstance(error, TamboError)
-                log.warning("cannot look after the queues: %s", error, exc_info=surprise)
+                log.warning("cannot check the queues: %s", error, exc_info=surprise)
                 pause_s = next(wait)
             self._last_tick_at = time.monotonic()
             await asyncio.sleep(pause_s)

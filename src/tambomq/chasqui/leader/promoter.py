@@ -81,5 +81,5 @@ class Promoter(Leader):
         if await self._store.run(convert_ops.signs(keys)) == convert_ops.MUST_CONVERT:
             count = await self._store.follow(convert_ops.convert(keys))
             self._log.info(
-                "%d delayed jobs of %r were stored as the engine reads them", count, keys.queue
+                "%d delayed jobs of %r were converted to the engine dialect", count, keys.queue
             )

@@ -60,20 +60,39 @@ class Scheduler(Leader):
         if not leads:
             self._sweep_at, self._swept = Deadline(0), 0
             return STANDBY_POLL_S
-        keys, began_ms = self._config.keys, now_ms()
-        if due := await self._store.run(leader_ops.due_specs(self._config, now)):
-            bodies = await self._store.outcomes([leader_ops.spec_body(keys, d.key) for d in due])
-            for spec, body in zip(due, bodies, strict=True):
-                await self._fire(spec, body, now)
+        began_ms = now_ms()
+        due = await self._fire_due(now)
         if self._sweep_at.passed:
             await self._sweep(now)
-        upcoming = await self._store.run(leader_ops.next_fire(keys))
+        upcoming = await self._store.run(leader_ops.next_fire(self._config.keys))
         if upcoming is None:
             return self._tick_ms / 1000
         # A spec that cannot be fired stays due, and must not cause a busy loop.
         soonest_ms = 1 if not due else min(self._tick_ms, 50)
         left_ms = upcoming - now - (now_ms() - began_ms)
         return min(self._tick_ms, max(left_ms, soonest_ms)) / 1000
+
+    async def fire_at(self, at_ms: int) -> bool:
+        """Fire what is due at *at_ms*, whatever the server's time is; false if another leads.
+
+        Fires that are far in the future are not corrected: an earlier call may have set them.
+        """
+        leads, _ = await self._lead()
+        self._set_leading(leads)
+        if leads:
+            await self._fire_due(at_ms)
+        return leads
+
+    async def _fire_due(self, now: int) -> bool:
+        """Fire the specs that are due at *now*; return whether there were any."""
+        due = await self._store.run(leader_ops.due_specs(self._config, now))
+        if not due:
+            return False
+        keys = self._config.keys
+        bodies = await self._store.outcomes([leader_ops.spec_body(keys, d.key) for d in due])
+        for spec, body in zip(due, bodies, strict=True):
+            await self._fire(spec, body, now)
+        return True
 
     async def _lead(self) -> tuple[bool, int]:
         """Return whether this scheduler leads, and the server's time; warn if the clocks differ."""
@@ -89,7 +108,7 @@ class Scheduler(Leader):
         max_s = CLOCKS_APART_MS // 1000
         self.refusal = (
             f"it does not lead, because the clock of this machine ({_utc(asked_ms)}) and that of "
-            f"Redis ({_utc(reply.server_ms)}) differ by more than {max_s} s: set the wrong one"
+            f"Redis ({_utc(reply.server_ms)}) differ by more than {max_s} s: correct them"
         )
         if self._warn_at.passed:
             self._warn_at = Deadline(CLOCK_WARNING_EVERY_S)
@@ -112,14 +131,16 @@ class Scheduler(Leader):
             except ProtocolError:
                 # A damaged spec is reported when it is due.
                 continue
-            if due_ms is not None:
-                was_ms = late.fire_at_ms
+            was_ms = late.fire_at_ms
+            if due_ms is not None and was_ms != await self._store.run(
+                leader_ops.skipped_to(keys, late.key)
+            ):
                 await self._store.run(
                     leader_ops.fire(config, spec, late.key, was_ms, 0, due_ms, now)
                 )
                 self._swept -= 1
                 self._log.warning(
-                    "repeatable job %r of queue %r was due at %s, later than it recurs: now at %s",
+                    "repeatable job %r of queue %r was due at %s, too late for its pattern: now %s",
                     late.key, keys.queue, _utc(was_ms), _utc(due_ms),
                     extra={"repeat_key": late.key},
                 )  # fmt: skip
@@ -145,7 +166,7 @@ class Scheduler(Leader):
                 await self._store.run(call)
         except ProtocolError as error:
             self._log.error(
-                "repeatable job %r of queue %r is dead: %s",
+                "repeatable job %r of queue %r is moved to the dead-letter queue: %s",
                 due.key,
                 queue,
                 error,
@@ -164,7 +185,7 @@ class Scheduler(Leader):
             if error.what != "timezone":
                 raise
             self._log.warning(
-                "repeatable job %r waits a minute: %s",
+                "repeatable job %r is postponed by a minute: %s",
                 due.key,
                 error,
                 extra={"repeat_key": due.key},

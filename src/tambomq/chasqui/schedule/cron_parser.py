@@ -15,7 +15,7 @@ MAX_LENGTH = 1000
 """Maximum length of an expression: far below the number of digits that int() refuses."""
 
 EVERY, LAST = 0, 6
-"""Which of, say, a month's Fridays: every one, or the last; 1 to 5 number them."""
+"""Which ones of a weekday in a month: all, or the last; 1 to 5 are the first to the fifth."""
 
 _SUNDAY, _SATURDAY, _CLOSING_SUNDAY = 0, 6, 7
 _NICKNAMES = {
