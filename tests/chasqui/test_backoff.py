@@ -28,7 +28,7 @@ def never(below: int) -> NoReturn:
 
 
 @pytest.mark.parametrize("row", table("backoff"))
-def test_waits_are_the_engines(row: dict[str, Any]) -> None:
+def test_backoff_delays_match_those_of_the_engine(row: dict[str, Any]) -> None:
     spec = BackoffSpec(*(row[name] for name in BackoffSpec.__struct_fields__))
     assert wait_ms(spec, row["wire_attempt_before"] + 1, never) == row["backoff_ms"]
 
@@ -44,7 +44,7 @@ def test_a_job_without_backoff_waits_as_its_queue_does() -> None:
     assert wait_ms(None, 5, never, own) == 700
 
 
-def test_what_a_job_leaves_open_is_its_queues_or_else_the_default() -> None:
+def test_missing_fields_of_a_job_come_from_its_queue_or_else_the_default() -> None:
     queue = BackoffSpec("fixed", 1, max_delay_ms=5000, multiplier=10.0)
     waits = [wait_ms(BackoffSpec("exponential", 3), n, lambda _: 0, queue) for n in (1, 2, 3, 9)]
     assert waits == [3, 30, 300, 5000]

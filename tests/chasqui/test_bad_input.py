@@ -73,7 +73,7 @@ class Odd:
     ],
     ids=lambda data: type(data).__name__,
 )
-def test_what_no_messagepack_can_carry_is_refused(
+def test_data_that_messagepack_cannot_encode_is_refused(
     twin: BlockingQueue, db: redis.Redis, data: Any
 ) -> None:
     for use in (

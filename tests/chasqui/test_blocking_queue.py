@@ -75,7 +75,7 @@ async def test_a_thread_waits_for_a_result_that_a_worker_makes(
         return job.data * 2
 
     job = blocking.add("n", 21)
-    waiting = asyncio.to_thread(job.wait_for_result, timeout=10)
+    waiting = asyncio.to_thread(job.wait_for_result, timeout=60)
     async with work(double, store_results=True):
         assert await waiting == 42
     assert blocking.get_job_result(job.id) == 42
@@ -88,7 +88,7 @@ async def test_waiting_in_a_thread_for_a_dead_job_raises(
         raise ValueError("boom")
 
     job = blocking.add("n", 1, attempts=1)
-    waiting = asyncio.create_task(asyncio.to_thread(blocking.wait_for_result, job.id, timeout=10))
+    waiting = asyncio.create_task(asyncio.to_thread(blocking.wait_for_result, job.id, timeout=60))
     await eventually_async(lambda: has_event_reader(db))
     async with work(fail):
         with pytest.raises(JobFailed, match="retries_exhausted") as caught:
@@ -108,7 +108,7 @@ async def test_a_thread_gets_none_of_a_handler_that_returns_nothing(
         return None
 
     job = blocking.add("n", 1)
-    waiting = asyncio.create_task(asyncio.to_thread(job.wait_for_result, timeout=10))
+    waiting = asyncio.create_task(asyncio.to_thread(job.wait_for_result, timeout=60))
     await eventually_async(lambda: has_event_reader(db))
     async with work(nothing, store_results=True):
         assert await waiting is None

@@ -29,7 +29,7 @@ from tests.servers.cluster import Cluster
 
 AT_ONCE = BackoffSpec.fixed(1)
 # A worker there reads for a second at a time; twenty mean that it does not.
-LONG_MS = 20_000
+LONG_MS = 200_000
 
 
 @pytest.fixture
@@ -158,10 +158,10 @@ async def test_a_job_that_fails_runs_again_and_the_dead_are_replayed(
 async def test_results_are_kept_and_waited_for(url: str, keys: Keys, queue: Queue) -> None:
     async with working(worker(url, keys, Handler())):
         job = await queue.add("n", 21)
-        assert await job.wait_for_result(timeout=15) == 42
+        assert await job.wait_for_result(timeout=60) == 42
         assert await queue.get_job_result_bulk([job.id, "none"]) == [42, None]
         with pytest.raises(JobFailed):
-            await (await queue.add("hopeless", 1)).wait_for_result(timeout=15)
+            await (await queue.add("hopeless", 1)).wait_for_result(timeout=60)
 
 
 async def test_progress_emits_an_event(url: str, keys: Keys, queue: Queue) -> None:
@@ -171,7 +171,7 @@ async def test_progress_emits_an_event(url: str, keys: Keys, queue: Queue) -> No
 
     async with working(worker(url, keys, handler)):
         job = await queue.add("n", 1)
-        await job.wait_for_result(timeout=15)
+        await job.wait_for_result(timeout=60)
         assert await queue.get_progress(job.id) == 40
 
 
@@ -180,7 +180,7 @@ async def test_events_are_received(url: str, keys: Keys, queue: Queue) -> None:
     async with (
         QueueEvents(keys.queue, redis_url=url) as events,
         working(worker(url, keys, Handler())),
-        asyncio.timeout(15),
+        asyncio.timeout(60),
     ):
         job = await queue.add("n", 1, delay_ms=20)
         async for event in events:
@@ -191,7 +191,7 @@ async def test_events_are_received(url: str, keys: Keys, queue: Queue) -> None:
     assert heard == ["delayed", "waiting", "active", "completed"]
 
 
-async def test_jobs_recur(url: str, keys: Keys, queue: Queue) -> None:
+async def test_repeatable_jobs_fire(url: str, keys: Keys, queue: Queue) -> None:
     async with working(worker(url, keys, Handler())) as running:
         job = await queue.add("tick", 1, repeat=RepeatPattern.every(50))
         await eventually_async(lambda: running.stats.completed >= 3, within_s=15)
@@ -255,7 +255,7 @@ async def test_waiting_jobs_are_drained_and_dead_ones_cleaned(
     assert (counts.waiting, counts.delayed, counts.dead) == (0, 0, 0)
 
 
-async def test_a_queue_is_forgotten_and_its_neighbour_is_not(
+async def test_obliterating_a_queue_keeps_its_neighbour(
     cluster: Cluster, url: str, owner: int, keys: Keys, queue: Queue, db: redis.Redis
 ) -> None:
     async with Queue(keys_on(cluster, owner).queue, redis_url=url) as neighbour:
@@ -268,7 +268,7 @@ async def test_a_queue_is_forgotten_and_its_neighbour_is_not(
         assert (await neighbour.get_job_counts()).waiting == 1
 
 
-async def test_a_queue_with_running_jobs_is_forgotten_only_by_force(
+async def test_a_queue_with_running_jobs_is_obliterated_only_by_force(
     url: str, keys: Keys, queue: Queue
 ) -> None:
     begun, go = asyncio.Event(), asyncio.Event()
@@ -279,13 +279,13 @@ async def test_a_queue_with_running_jobs_is_forgotten_only_by_force(
 
     async with working(worker(url, keys, handler)):
         await queue.add("n", 1)
-        await asyncio.wait_for(begun.wait(), 15)
+        await asyncio.wait_for(begun.wait(), 60)
         with pytest.raises(QueueBusy):
             await queue.obliterate()
         go.set()
 
 
-async def test_what_a_dead_worker_had_is_taken_over(
+async def test_jobs_of_a_dead_worker_are_claimed(
     url: str, keys: Keys, queue: Queue, db: redis.Redis
 ) -> None:
     await queue.add("n", 1)
@@ -304,11 +304,11 @@ async def test_a_job_that_runs_for_long_stays_its_worker_s(
         runs.append(job.id)
         await go.wait()
 
-    many = [worker(url, keys, handler, claim_min_idle_ms=200) for _ in range(2)]
+    many = [worker(url, keys, handler, claim_min_idle_ms=2500) for _ in range(2)]
     async with working(many[0]), working(many[1]):
         await queue.add("n", 1)
         # Time enough for both to search for idle entries several times.
-        clock = await queue.add("n", 2, delay_ms=1500)
+        clock = await queue.add("n", 2, delay_ms=3000)
         await eventually_async(lambda: clock.id in runs, within_s=15)
         assert len(runs) == 2
         go.set()

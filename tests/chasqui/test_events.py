@@ -71,7 +71,9 @@ async def test_an_event_has_its_name_and_its_job(loud: Queue, listen: Listen) ->
     assert event.event_id
 
 
-async def test_a_job_is_followed_through_its_life(loud: Queue, listen: Listen, work: Work) -> None:
+async def test_events_report_each_state_of_a_job_in_order(
+    loud: Queue, listen: Listen, work: Work
+) -> None:
     async def second_time(job: Job) -> None:
         if job.attempt == 1:
             raise ValueError("not yet")
@@ -212,12 +214,12 @@ async def test_a_restart_of_the_server_is_survived(private_server: Server) -> No
         assert await listening == list(range(20))
 
 
-async def test_what_is_no_stream_is_waited_out(
+async def test_reading_events_continues_once_a_key_of_another_type_is_deleted(
     loud: Queue, listen: Listen, db: redis.Redis, keys: Keys, caplog: pytest.LogCaptureFixture
 ) -> None:
     db.set(keys.events, "not a stream")
     listening = asyncio.create_task(places(listen(last_event_id="0"), 1))
-    await eventually_async(lambda: "cannot hear queue" in caplog.text)
+    await eventually_async(lambda: "cannot read the events of queue" in caplog.text)
     db.delete(keys.events)
     await loud.add("0", 1)
     assert await listening == [0]
@@ -237,5 +239,5 @@ async def test_no_read_blocks_longer_than_the_store_waits(listen: Listen) -> Non
     assert listen(block_ms=10_000_000)._block_ms < 30_000
 
 
-async def test_events_know_whose_they_are(listen: Listen, keys: Keys) -> None:
+async def test_a_subscription_has_the_name_of_its_queue(listen: Listen, keys: Keys) -> None:
     assert listen().name == keys.queue

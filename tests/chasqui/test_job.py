@@ -69,7 +69,7 @@ def test_the_dict_of_a_spec_has_what_is_set_and_leads_back_to_it() -> None:
         [500],
     ],
 )
-def test_what_is_no_backoff_is_refused(backoff: Any) -> None:
+def test_an_invalid_backoff_is_refused(backoff: Any) -> None:
     with pytest.raises(InvalidFormat, match="backoff"):
         backoff_spec(backoff)
 
@@ -90,11 +90,11 @@ def test_a_multiplier_is_a_number(value: Any) -> None:
 # ── retries ──────────────────────────────────────────────────────────────────
 
 
-def test_without_options_a_job_says_nothing_about_retries() -> None:
+def test_without_options_a_job_has_no_retry_override() -> None:
     assert retry_override(None, None) is None
 
 
-def test_each_option_stands_for_itself() -> None:
+def test_attempts_and_backoff_can_be_given_separately() -> None:
     assert retry_override(3, None) == RetryOverride(3, None)
     assert retry_override(None, 7) == RetryOverride(None, BackoffSpec("fixed", 7))
     assert retry_override(0, 0) == RetryOverride(0, BackoffSpec("fixed", 0))
@@ -115,7 +115,7 @@ def test_the_first_run_of_a_job_is_its_first_attempt() -> None:
     assert (job.attempts_made, job.attempt) == (0, 1)
 
 
-def test_jobs_are_alike_whoever_they_belong_to() -> None:
+def test_jobs_of_different_owners_are_equal() -> None:
     assert Job("id", "n", [1], 0, 5, object()) == Job("id", "n", [1], 0, 5)
     for other in (
         Job("ID", "n", [1], 0, 5),
@@ -128,7 +128,7 @@ def test_jobs_are_alike_whoever_they_belong_to() -> None:
     assert Job("id", "n", [1], 0, 5) != ("id", "n", [1], 0, 5)
 
 
-def test_a_job_shows_what_it_is_and_not_whose() -> None:
+def test_the_repr_of_a_job_has_its_fields_and_not_its_owner() -> None:
     shown = "Job(id='a', name='b', data={'c': 1}, attempts_made=2, created_at_ms=3)"
     assert repr(Job("a", "b", {"c": 1}, 2, 3, object())) == shown
 

@@ -111,7 +111,7 @@ def test_a_queue_is_found_by_its_keys(queue: str) -> None:
 
 
 @given(names.filter(lambda name: "}:" not in name))
-def test_what_is_left_of_a_queue_names_it(queue: str) -> None:
+def test_any_remaining_key_of_a_queue_reveals_its_name(queue: str) -> None:
     assert {trace_of(key) for key in Keys(queue).traces} == {queue}
     assert trace_of(Keys(queue).paused) is None
 
@@ -127,7 +127,7 @@ def test_any_text_names_a_queue(queue: str) -> None:
 
 
 @pytest.mark.parametrize("queue", ["", None, 7, b"q", HALF, ["q"]])
-def test_what_is_no_text_names_no_queue(queue: Any) -> None:
+def test_a_queue_name_that_is_not_text_is_refused(queue: Any) -> None:
     with pytest.raises(InvalidFormat, match="queue name"):
         Keys(queue)
 

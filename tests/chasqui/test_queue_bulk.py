@@ -168,7 +168,7 @@ def test_an_unknown_key_is_named_together_with_the_known_ones(twin: BlockingQueu
         twin.add_bulk([{}])
 
 
-def test_a_batch_that_finds_no_room_adds_nothing(
+def test_a_batch_that_exceeds_the_cap_adds_nothing(
     connect: Connect, db: redis.Redis, keys: Keys
 ) -> None:
     small = connect(max_stream_len=3)
@@ -180,7 +180,7 @@ def test_a_batch_that_finds_no_room_adds_nothing(
     assert db.xlen(keys.stream) == 3
 
 
-def test_a_batch_of_which_some_found_room_says_which(
+def test_a_partly_added_batch_lists_the_missing_jobs(
     connect: Connect, db: redis.Redis, keys: Keys
 ) -> None:
     small = connect(max_stream_len=2)

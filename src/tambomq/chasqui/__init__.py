@@ -14,7 +14,7 @@ from tambomq.errors import CancelJob, RetryIn, UnrecoverableError
 if TYPE_CHECKING:
     from tambomq.chasqui.events import QueueEvents
     from tambomq.chasqui.queue import Queue
-    from tambomq.chasqui.worker.settler import WorkerStats
+    from tambomq.chasqui.worker.settlement import WorkerStats
     from tambomq.chasqui.worker.worker import Worker
 
 __all__ = [
@@ -44,7 +44,7 @@ _LATER = {
     "Queue": "queue",
     "QueueEvents": "events",
     "Worker": "worker.worker",
-    "WorkerStats": "worker.settler",
+    "WorkerStats": "worker.settlement",
 }
 
 

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Self
 
 from tambomq.chasqui.blocking_queue_admin import BlockingQueueAdmin
 from tambomq.chasqui.endpoint import CredentialProvider, endpoint_of
-from tambomq.chasqui.job import MAX_DELAY_S, BackoffLike, DeadLetter, Job
+from tambomq.chasqui.job import MAX_DELAY_S, BackoffLike, Job
 from tambomq.chasqui.keys import GROUP, Keys, check_job_id
 from tambomq.chasqui.ops import add as add_ops
-from tambomq.chasqui.ops import dlq as dlq_ops
 from tambomq.chasqui.ops import events as event_ops
 from tambomq.chasqui.ops import repeat as repeat_ops
 from tambomq.chasqui.ops import reports
 from tambomq.chasqui.ops.add import ADDED_TTL_S, EVENTS_CAP, MAX_STREAM_LEN, Policy
-from tambomq.chasqui.ops.dlq import LetterFilter
 from tambomq.chasqui.producer.add_options import check_together
 from tambomq.chasqui.producer.blocking_results import wait_for_result
 from tambomq.chasqui.producer.producer import NO_OPTIONS, Producer
 from tambomq.chasqui.repeat import MissedFiresLike, RepeatableMeta, RepeatLike
 from tambomq.clock import now_ms
 from tambomq.journal.policy import JournalBounds, JournalPolicy
+from tambomq.store.durability.level import MEMORY, TIMEOUT_S
+from tambomq.store.durability.sync import stores
 from tambomq.store.endpoint import PATIENCE_S, URL, Endpoint
 from tambomq.store.sync import Store
 
@@ -35,7 +35,9 @@ class BlockingQueue(BlockingQueueAdmin):
     as with the engine, or ``"strict"`` for all producers during *dedup_ttl_secs*. *dialect*: the
     format of delayed jobs; ``"auto"`` is one that every participant reads. *announce*: emit an
     event for each add. *journal*: record each added job, with its data, in the queue's journal.
-    *patience_s*: how long calls retry while the server is unreachable.
+    *patience_s*: how long calls retry while the server is unreachable. *durable*: what an added job
+    is before an add returns, unless it says otherwise: in the server's ``"memory"``, on its
+    ``"disk"``, or on ``"replicas:N"``, confirmed within *durable_timeout_s*, else `NotDurable`.
     """
 
     def __init__(  # noqa: PLR0913  (options, all by keyword)
@@ -56,6 +58,8 @@ class BlockingQueue(BlockingQueueAdmin):
         journal: bool | JournalBounds = False,
         group: str = GROUP,
         patience_s: float = PATIENCE_S,
+        durable: str = MEMORY,
+        durable_timeout_s: float = TIMEOUT_S,
     ) -> None:
         """Check the options; the first call connects."""
         self._keys, self._group = Keys(name), group
@@ -72,6 +76,7 @@ class BlockingQueue(BlockingQueueAdmin):
         )
         endpoint = endpoint_of(redis_url, tls=tls, provider=credential_provider)
         self._store = Store(endpoint.within(patience_s), patience_s=patience_s)
+        self._senders = stores(self._store, durable, durable_timeout_s)
         self._producer = Producer(self._keys, self._policy, self)
         self._closed = False
 
@@ -111,11 +116,13 @@ class BlockingQueue(BlockingQueueAdmin):
         job_id: str | None = None,
         repeat: RepeatLike | None = None,
         missed_fires: MissedFiresLike | None = None,
+        durable: str | None = None,
     ) -> Job:
         """Add a job, to run now, after a delay, at a time, or repeatedly.
 
         *delay_ms* is milliseconds or a datetime, *delay* a timedelta. Nothing is added if
-        *job_id* is in use. Raises `QueueFull`, `JournalFull`, `ForeignLeader`.
+        *job_id* is in use. *durable* overrides the queue's own. Raises `QueueFull`, `JournalFull`,
+        `ForeignLeader`, `NotDurable`.
         """
         if repeat is not None or missed_fires is not None:
             pattern = check_together(repeat, missed_fires, delay_ms, delay)
@@ -127,15 +134,16 @@ class BlockingQueue(BlockingQueueAdmin):
                 backoff=backoff,
                 job_id=job_id,
                 missed_fires=missed_fires,
+                durable=durable,
             )
         options = (delay_ms, delay, attempts, backoff, job_id)
-        if options == NO_OPTIONS and (
-            unchecked := self._producer.add_unchecked(now_ms(), name, data)
-        ):
-            job, call = unchecked
-            self._server.run(call)
-            return job
-        return self._server.follow(self._producer.add(now_ms(), name, data, *options))
+        sender = self._sender(durable)
+        if options == NO_OPTIONS and sender is self._store:
+            unchecked = self._producer.add_unchecked(now_ms(), name, data)
+            if unchecked:
+                sender.run(unchecked[1])
+                return unchecked[0]
+        return sender.follow(self._producer.add(now_ms(), name, data, *options))
 
     def add_unique(  # noqa: PLR0913  (options, all by keyword)
         self,
@@ -150,6 +158,7 @@ class BlockingQueue(BlockingQueueAdmin):
         repeat: RepeatLike | None = None,
         debounce_s: float | None = None,
         throttle_s: float | None = None,
+        durable: str | None = None,
     ) -> Job:
         """Add a job unless *job_id* is in use; ``job.added`` says whether it was added.
 
@@ -161,20 +170,26 @@ class BlockingQueue(BlockingQueueAdmin):
         if repeat is not None:
             pattern = check_together(repeat, None, delay_ms, delay, debounce_s, throttle_s)
             return self.upsert_repeatable_job(
-                name, data, repeat=pattern, attempts=attempts, backoff=backoff, job_id=job_id
+                name,
+                data,
+                repeat=pattern,
+                attempts=attempts,
+                backoff=backoff,
+                job_id=job_id,
+                durable=durable,
             )
         options = (delay_ms, delay, attempts, backoff, job_id)
         spacing = {"debounce_s": debounce_s, "throttle_s": throttle_s}
         plan = self._producer.add_unique(now_ms(), name, data, *options, **spacing)
-        return self._server.follow(plan)
+        return self._sender(durable).follow(plan)
 
-    def add_bulk(self, jobs: Iterable[dict[str, Any]]) -> list[Job]:
+    def add_bulk(self, jobs: Iterable[dict[str, Any]], *, durable: str | None = None) -> list[Job]:
         """Add jobs in one round trip: dicts with ``name``, ``data`` and the options of `add`.
 
         Nothing is sent if one of them is invalid. Raises `BatchIncomplete` if the server
-        accepted only some.
+        accepted only some. With *durable* above memory the batch waits once.
         """
-        return self._server.follow(self._producer.add_bulk(now_ms(), jobs))
+        return self._sender(durable).follow(self._producer.add_bulk(now_ms(), jobs))
 
     def cancel_delayed(self, job_id: str) -> bool:
         """Delete the delayed job *job_id*; false if there is none."""
@@ -215,26 +230,6 @@ class BlockingQueue(BlockingQueueAdmin):
         """Return the log lines of a job, the oldest first."""
         return self._server.run(event_ops.log_lines(self._keys, job_id, limit))
 
-    # ── dead letters ─────────────────────────────────────────────────────────
-
-    def peek_dlq(self, limit: int = 20) -> list[DeadLetter]:
-        """Return the oldest dead letters, without changing them."""
-        return self._server.run(dlq_ops.peek(self._keys, limit))
-
-    def replay_dlq(
-        self,
-        limit: int = 100,
-        *,
-        ids: Collection[str] | None = None,
-        where: LetterFilter | None = None,
-    ) -> int:
-        """Move up to *limit* dead letters back to the queue, the oldest first; return how many.
-
-        *ids* and *where* select. Letters that are not valid jobs stay.
-        """
-        plan = dlq_ops.replay(self._keys, self._policy, now_ms(), limit=limit, ids=ids, where=where)
-        return self._server.follow(plan)
-
     # ── repeatable jobs ──────────────────────────────────────────────────────
 
     def upsert_repeatable_job(  # noqa: PLR0913  (options, all by keyword)
@@ -251,6 +246,7 @@ class BlockingQueue(BlockingQueueAdmin):
         job_id: str | None = None,
         missed_fires: MissedFiresLike | None = None,
         unless_queued: bool = False,
+        durable: str | None = None,
     ) -> Job:
         """Create a repeatable job, or replace the one of its key, which is the returned ``id``.
 
@@ -270,7 +266,7 @@ class BlockingQueue(BlockingQueueAdmin):
             missed=missed_fires,
             unless_queued=unless_queued,
         )
-        return self._server.follow(plan)
+        return self._sender(durable).follow(plan)
 
     def get_repeatable_jobs(self, limit: int = 100) -> list[RepeatableMeta]:
         """Return the repeatable jobs, the next to fire first."""
@@ -284,3 +280,5 @@ class BlockingQueue(BlockingQueueAdmin):
         """Disconnect; a later call reopens the queue."""
         self._closed = True
         self._store.close()
+        for store in self._senders.durable:
+            store.close()

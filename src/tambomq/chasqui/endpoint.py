@@ -21,11 +21,11 @@ _RULE: Final = "a function that is given host:port or None and returns user and 
 def endpoint_of(
     redis_url: str | Endpoint, *, tls: bool = False, provider: CredentialProvider | None = None
 ) -> Endpoint:
-    """Return the endpoint of *redis_url*; *tls* turns ``redis://`` into ``rediss://``."""
+    """Return the endpoint of *redis_url*; *tls* turns ``redis`` into ``rediss``."""
     if tls and isinstance(redis_url, str):
         scheme, separator, rest = redis_url.rpartition("://")
-        if not separator or scheme == "redis":
-            redis_url = f"rediss://{rest}"
+        if not separator or scheme in ("redis", "redis+sentinel"):
+            redis_url = f"rediss{scheme.removeprefix('redis')}://{rest}"
     found = endpoint(redis_url)
     if provider is None:
         return found
@@ -47,10 +47,11 @@ def _check(provider: CredentialProvider) -> CredentialProvider:
 
 
 def _credentials(found: Endpoint, provider: CredentialProvider) -> Credentials:
-    host, port = found.nodes[0]
+    # Which server is the primary of sentinels is not known before the login is asked for.
+    address = None if found.path or not found.nodes else "{}:{}".format(*found.nodes[0])
 
     def ask() -> Login | Awaitable[Login]:
-        answer = provider(None if found.path else f"{host}:{port}")
+        answer = provider(address)
         return awaited(answer) if inspect.isawaitable(answer) else _login(provider, answer)
 
     async def awaited(answer: Awaitable[tuple[str | None, str | None]]) -> Login:

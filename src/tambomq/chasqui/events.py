@@ -77,7 +77,10 @@ class QueueEvents:
                 wait = backoff_delays()
             except TamboError as error:
                 log.warning(
-                    "cannot hear queue %r: %s", self.name, error, extra={"queue": self.name}
+                    "cannot read the events of queue %r: %s",
+                    self.name,
+                    error,
+                    extra={"queue": self.name},
                 )
                 await asyncio.sleep(next(wait))
                 continue

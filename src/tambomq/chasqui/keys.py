@@ -7,7 +7,7 @@ one slot. The fields::
     dlq      d n source_id reason detail             and where it was, why it is here,
              error_type traceback                    and what its handler raised
     events   e id ts n …                             see docs/protocols/chasqui.md
-    spec     spec fired                              of repeat:spec:<key>, a hash
+    spec     spec fired skipped_to                   of repeat:spec:<key>, a hash
     lease    owner label until hidden_until          its holder, until when (ms)
              acked claim mark released lapsed        and the state of its claim
 
@@ -76,7 +76,7 @@ class Keys:
         """
 
         self.cancels = f"{base}:tambo:cancels"
-        """Stream: entries that were cancelled while a worker had them, for the workers to read."""
+        """Stream, and channel that says it has grown: entries cancelled while a worker had them."""
 
     def spec(self, key: str) -> str:
         """Hash: the repeatable spec *key*, and how often it has fired."""
@@ -184,6 +184,10 @@ class Keys:
     def redriven(self, id: str) -> str:
         """Stream: the jobs it moved, with the ids ``from`` and ``to`` and the original letter."""
         return f"{self.redrive(id)}:moved"
+
+    def discarded(self, id: str) -> str:
+        """Stream: dead letters that were deleted and can be restored for a while."""
+        return f"{self._base}:tambo:discarded:{check_lease(id)}"
 
     def move(self, id: str) -> str:
         """Hash: the progress of a move of the queue's jobs to another queue."""

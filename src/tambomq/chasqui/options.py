@@ -15,7 +15,7 @@ from tambomq.chasqui.wire.envelope import check_dialect
 
 CLAIM_IDLE_MS = 30_000
 READ_BLOCK_MS = 5_000
-# The store takes a server that answers later than this for unreachable.
+# The store treats a server that answers later than this as unreachable.
 MAX_BLOCK_MS = 20_000
 READ_COUNT = 600
 RESULT_TTL_MS = 3_600_000
@@ -37,7 +37,7 @@ class FetchOptions(msgspec.Struct, frozen=True):
 
 
 class RunOptions(msgspec.Struct, frozen=True):
-    """How the handler pool runs jobs, and what becomes of them."""
+    """How the handler pool runs jobs, and how their outcomes are stored."""
 
     concurrency: int
     retry: RetryPolicy
@@ -54,7 +54,7 @@ def fetch_options(
     idle_ms: int | None,
     limiter: tuple[int, int] | None,
 ) -> FetchOptions:
-    """Check what a user asked for; raises `InvalidValue`."""
+    """Check the user's options for the fetcher; raises `InvalidValue`."""
     return FetchOptions(
         max(1, whole_or(READ_COUNT, "read_count", read_count)),
         min(whole_or(READ_BLOCK_MS, "read_block_ms", block_ms), MAX_BLOCK_MS),
@@ -74,7 +74,7 @@ def run_options(
     *,
     store_results: bool,
 ) -> RunOptions:
-    """Check what a user asked for; raises `InvalidValue` or `InvalidFormat`."""
+    """Check the user's options for runs; raises `InvalidValue` or `InvalidFormat`."""
     retry = RetryPolicy(
         check_whole("max_attempts", max_attempts, U32),
         whole_or(MAX_PAYLOAD_BYTES, "max_payload_bytes", max_payload_bytes),

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Self
 
 from tambomq.chasqui.endpoint import CredentialProvider, endpoint_of
-from tambomq.chasqui.job import MAX_DELAY_S, BackoffLike, DeadLetter, Job
+from tambomq.chasqui.job import MAX_DELAY_S, BackoffLike, Job
 from tambomq.chasqui.keys import GROUP, Keys, check_job_id
 from tambomq.chasqui.ops import add as add_ops
-from tambomq.chasqui.ops import dlq as dlq_ops
 from tambomq.chasqui.ops import events as event_ops
 from tambomq.chasqui.ops import repeat as repeat_ops
 from tambomq.chasqui.ops import reports
 from tambomq.chasqui.ops.add import ADDED_TTL_S, EVENTS_CAP, MAX_STREAM_LEN, Policy
-from tambomq.chasqui.ops.dlq import LetterFilter
 from tambomq.chasqui.producer.add_options import check_together
 from tambomq.chasqui.producer.producer import NO_OPTIONS, Producer
 from tambomq.chasqui.producer.results import ResultWaiter
@@ -24,6 +22,8 @@ from tambomq.chasqui.repeat import MissedFiresLike, RepeatableMeta, RepeatLike
 from tambomq.clock import now_ms
 from tambomq.journal.policy import JournalBounds, JournalPolicy
 from tambomq.store.aio import AsyncStore
+from tambomq.store.durability.aio import async_stores
+from tambomq.store.durability.level import MEMORY, TIMEOUT_S
 from tambomq.store.endpoint import PATIENCE_S, URL, Endpoint
 
 
@@ -35,7 +35,9 @@ class Queue(QueueAdmin):
     as with the engine, or ``"strict"`` for all producers during *dedup_ttl_secs*. *dialect*: the
     format of delayed jobs; ``"auto"`` is one that every participant reads. *announce*: emit an
     event for each add. *journal*: record each added job, with its data, in the queue's journal.
-    *patience_s*: how long calls retry while the server is unreachable.
+    *patience_s*: how long calls retry while the server is unreachable. *durable*: what an added job
+    is before an add returns, unless it says otherwise: in the server's ``"memory"``, on its
+    ``"disk"``, or on ``"replicas:N"``, confirmed within *durable_timeout_s*, else `NotDurable`.
     """
 
     def __init__(  # noqa: PLR0913  (options, all by keyword)
@@ -56,6 +58,8 @@ class Queue(QueueAdmin):
         journal: bool | JournalBounds = False,
         group: str = GROUP,
         patience_s: float = PATIENCE_S,
+        durable: str = MEMORY,
+        durable_timeout_s: float = TIMEOUT_S,
     ) -> None:
         """Check the options; the first call connects."""
         self._keys, self._group, self._closed = Keys(name), group, False
@@ -73,6 +77,7 @@ class Queue(QueueAdmin):
         endpoint = endpoint_of(redis_url, tls=tls, provider=credential_provider)
         self._store = AsyncStore(endpoint.within(patience_s), patience_s=patience_s)
         self._event_store = AsyncStore(endpoint, patience_s=patience_s)
+        self._senders = async_stores(self._store, durable, durable_timeout_s)
         self._producer = Producer(self._keys, self._policy, self)
         self._results: ResultWaiter | None = None
 
@@ -112,11 +117,13 @@ class Queue(QueueAdmin):
         job_id: str | None = None,
         repeat: RepeatLike | None = None,
         missed_fires: MissedFiresLike | None = None,
+        durable: str | None = None,
     ) -> Job:
         """Add a job, to run now, after a delay, at a time, or repeatedly.
 
         *delay_ms* is milliseconds or a datetime, *delay* a timedelta. Nothing is added if
-        *job_id* is in use. Raises `QueueFull`, `JournalFull`, `ForeignLeader`.
+        *job_id* is in use. *durable* overrides the queue's own. Raises `QueueFull`, `JournalFull`,
+        `ForeignLeader`, `NotDurable`.
         """
         if repeat is not None or missed_fires is not None:
             pattern = check_together(repeat, missed_fires, delay_ms, delay)
@@ -128,14 +135,16 @@ class Queue(QueueAdmin):
                 backoff=backoff,
                 job_id=job_id,
                 missed_fires=missed_fires,
+                durable=durable,
             )
         options = (delay_ms, delay, attempts, backoff, job_id)
-        if options == NO_OPTIONS and (
-            unchecked := self._producer.add_unchecked(now_ms(), name, data)
-        ):
-            await self._server.run(unchecked[1])
-            return unchecked[0]
-        return await self._server.follow(self._producer.add(now_ms(), name, data, *options))
+        sender = self._sender(durable)
+        if options == NO_OPTIONS and sender is self._store:
+            unchecked = self._producer.add_unchecked(now_ms(), name, data)
+            if unchecked:
+                await sender.run(unchecked[1])
+                return unchecked[0]
+        return await sender.follow(self._producer.add(now_ms(), name, data, *options))
 
     async def add_unique(  # noqa: PLR0913  (options, all by keyword)
         self,
@@ -150,6 +159,7 @@ class Queue(QueueAdmin):
         repeat: RepeatLike | None = None,
         debounce_s: float | None = None,
         throttle_s: float | None = None,
+        durable: str | None = None,
     ) -> Job:
         """Add a job unless *job_id* is in use; ``job.added`` says whether it was added.
 
@@ -161,20 +171,28 @@ class Queue(QueueAdmin):
         if repeat is not None:
             pattern = check_together(repeat, None, delay_ms, delay, debounce_s, throttle_s)
             return await self.upsert_repeatable_job(
-                name, data, repeat=pattern, attempts=attempts, backoff=backoff, job_id=job_id
+                name,
+                data,
+                repeat=pattern,
+                attempts=attempts,
+                backoff=backoff,
+                job_id=job_id,
+                durable=durable,
             )
         options = (delay_ms, delay, attempts, backoff, job_id)
         spacing = {"debounce_s": debounce_s, "throttle_s": throttle_s}
         plan = self._producer.add_unique(now_ms(), name, data, *options, **spacing)
-        return await self._server.follow(plan)
+        return await self._sender(durable).follow(plan)
 
-    async def add_bulk(self, jobs: Iterable[dict[str, Any]]) -> list[Job]:
+    async def add_bulk(
+        self, jobs: Iterable[dict[str, Any]], *, durable: str | None = None
+    ) -> list[Job]:
         """Add jobs in one round trip: dicts with ``name``, ``data`` and the options of `add`.
 
         Nothing is sent if one of them is invalid. Raises `BatchIncomplete` if the server
-        accepted only some.
+        accepted only some. With *durable* above memory the batch waits once.
         """
-        return await self._server.follow(self._producer.add_bulk(now_ms(), jobs))
+        return await self._sender(durable).follow(self._producer.add_bulk(now_ms(), jobs))
 
     async def cancel_delayed(self, job_id: str) -> bool:
         """Delete the delayed job *job_id*; false if there is none."""
@@ -215,26 +233,6 @@ class Queue(QueueAdmin):
         """Return the log lines of a job, the oldest first."""
         return await self._server.run(event_ops.log_lines(self._keys, job_id, limit))
 
-    # ── dead letters ─────────────────────────────────────────────────────────
-
-    async def peek_dlq(self, limit: int = 20) -> list[DeadLetter]:
-        """Return the oldest dead letters, without changing them."""
-        return await self._server.run(dlq_ops.peek(self._keys, limit))
-
-    async def replay_dlq(
-        self,
-        limit: int = 100,
-        *,
-        ids: Collection[str] | None = None,
-        where: LetterFilter | None = None,
-    ) -> int:
-        """Move up to *limit* dead letters back to the queue, the oldest first; return how many.
-
-        *ids* and *where* select. Letters that are not valid jobs stay.
-        """
-        plan = dlq_ops.replay(self._keys, self._policy, now_ms(), limit=limit, ids=ids, where=where)
-        return await self._server.follow(plan)
-
     # ── repeatable jobs ──────────────────────────────────────────────────────
 
     async def upsert_repeatable_job(  # noqa: PLR0913  (options, all by keyword)
@@ -251,6 +249,7 @@ class Queue(QueueAdmin):
         job_id: str | None = None,
         missed_fires: MissedFiresLike | None = None,
         unless_queued: bool = False,
+        durable: str | None = None,
     ) -> Job:
         """Create a repeatable job, or replace the one of its key, which is the returned ``id``.
 
@@ -270,7 +269,7 @@ class Queue(QueueAdmin):
             missed=missed_fires,
             unless_queued=unless_queued,
         )
-        return await self._server.follow(plan)
+        return await self._sender(durable).follow(plan)
 
     async def get_repeatable_jobs(self, limit: int = 100) -> list[RepeatableMeta]:
         """Return the repeatable jobs, the next to fire first."""
@@ -287,4 +286,6 @@ class Queue(QueueAdmin):
             await self._results.close()
             self._results = None
         await self._store.close()
+        for store in self._senders.durable:
+            await store.close()
         await self._event_store.close()

@@ -6,17 +6,21 @@ Its twin `BlockingQueueAdmin` has the same methods.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 
-from tambomq.chasqui.job import JobCounts
+from tambomq.chasqui.job import DeadLetter, JobCounts
 from tambomq.chasqui.job_info import JobInfo, WorkerInfo
 from tambomq.chasqui.keys import Keys
 from tambomq.chasqui.ops import admin as admin_ops
 from tambomq.chasqui.ops import cancel as cancel_ops
+from tambomq.chasqui.ops import dlq as dlq_ops
 from tambomq.chasqui.ops import jobs as job_ops
 from tambomq.chasqui.ops import worker as worker_ops
 from tambomq.chasqui.ops.add import Policy
+from tambomq.chasqui.ops.dlq import LetterFilter
 from tambomq.clock import now_ms
 from tambomq.store.aio import AsyncStore
+from tambomq.store.durability.stores import StoresByLevel
 
 
 class QueueAdmin(ABC):
@@ -25,11 +29,18 @@ class QueueAdmin(ABC):
     _keys: Keys
     _group: str
     _policy: Policy
+    _closed: bool
+    _senders: StoresByLevel[AsyncStore]
 
     @property
     @abstractmethod
     def _server(self) -> AsyncStore:
         """The store that runs calls."""
+
+    def _sender(self, durable: str | None) -> AsyncStore:
+        """Return the store that adds jobs as *durable* as asked for, or as the queue's default."""
+        self._closed = False
+        return self._senders.default if durable is None else self._senders.at(durable)
 
     # ── one job ──────────────────────────────────────────────────────────────
 
@@ -49,7 +60,7 @@ class QueueAdmin(ABC):
         """End a delayed, waiting or running job as cancelled; false if it is none of these.
 
         True means that it has ended: no retry, no dead letter, no result, and an event
-        ``cancelled``. A handler that runs it is stopped within a quarter of a second: a coroutine
+        ``cancelled``. A handler that runs it is stopped at once: a coroutine
         is cancelled, a plain function has to look at `Job.is_cancelled`. Raises `JobBusy` if a
         Spark query or a worker of another implementation runs it.
         """
@@ -67,6 +78,26 @@ class QueueAdmin(ABC):
     async def get_workers(self, limit: int = 100) -> list[WorkerInfo]:
         """Return the workers of the group, each with up to *limit* of its pending jobs."""
         return await self._server.follow(job_ops.workers(self._keys, self._group, limit))
+
+    # ── dead letters ─────────────────────────────────────────────────────────
+
+    async def peek_dlq(self, limit: int = 20) -> list[DeadLetter]:
+        """Return the oldest dead letters, without changing them."""
+        return await self._server.run(dlq_ops.peek(self._keys, limit))
+
+    async def replay_dlq(
+        self,
+        limit: int = 100,
+        *,
+        ids: Collection[str] | None = None,
+        where: LetterFilter | None = None,
+    ) -> int:
+        """Move up to *limit* dead letters back to the queue, the oldest first; return how many.
+
+        *ids* and *where* select. Letters that are not valid jobs stay.
+        """
+        plan = dlq_ops.replay(self._keys, self._policy, now_ms(), limit=limit, ids=ids, where=where)
+        return await self._server.follow(plan)
 
     # ── the queue as a whole ─────────────────────────────────────────────────
 

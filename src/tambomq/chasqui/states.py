@@ -104,6 +104,8 @@ JOB: Final = StateTable(
             ("chasqui/ops/replay", "chasqui/bulk/redrive_move"),
         ),
         Transition("waiting", "dead", "redrive undone", ("chasqui/bulk/redrive_undo",)),
-        Transition("dead", NEW, "removed or cleaned", ("XDEL",)),
+        Transition("dead", NEW, "removed or cleaned", ("XDEL", "chasqui/bulk/discard")),
+        Transition(NEW, "dead", "deletion undone", ("chasqui/bulk/restore",)),
+        Transition("delayed", "delayed", "edited in the console", ("chasqui/ops/edit_delayed",)),
     ),
 )

@@ -48,7 +48,9 @@ def test_a_batch_that_is_one_job_too_large_is_refused_whole(
     assert db.xlen(keys.stream) == 3
 
 
-def test_a_job_that_ends_makes_room(connect: Connect, db: redis.Redis, keys: Keys) -> None:
+def test_a_job_that_ends_frees_a_slot_of_a_full_queue(
+    connect: Connect, db: redis.Redis, keys: Keys
+) -> None:
     queue = connect(max_stream_len=1)
     queue.add("n", 1)
     with pytest.raises(QueueFull):
@@ -67,7 +69,7 @@ def test_jobs_that_run_count_as_well(connect: Connect, db: redis.Redis, keys: Ke
         queue.add("n", 2)
 
 
-def test_delayed_jobs_and_specs_need_no_room_yet(
+def test_delayed_jobs_and_specs_can_be_added_to_a_full_queue(
     connect: Connect, db: redis.Redis, keys: Keys
 ) -> None:
     queue = connect(max_stream_len=1)
@@ -87,7 +89,7 @@ def test_the_cap_is_each_producers_own(connect: Connect, db: redis.Redis, keys: 
     assert db.xlen(keys.stream) == 5
 
 
-def test_a_queue_that_trims_takes_all_and_loses_the_oldest(
+def test_a_queue_that_trims_accepts_all_jobs_and_drops_the_oldest(
     connect: Connect, db: redis.Redis, keys: Keys
 ) -> None:
     queue = connect(max_stream_len=NODE, overflow="trim")
@@ -97,7 +99,7 @@ def test_a_queue_that_trims_takes_all_and_loses_the_oldest(
     assert added[-len(kept) :] == kept
 
 
-def test_what_is_trimmed_is_counted(connect: Connect, db: redis.Redis, keys: Keys) -> None:
+def test_trimmed_jobs_are_counted(connect: Connect, db: redis.Redis, keys: Keys) -> None:
     queue = connect(max_stream_len=NODE, overflow="trim")
     queue.add_bulk([{"name": "n", "data": 1}] * (3 * NODE))
     for _ in range(2 * NODE):
@@ -135,7 +137,7 @@ def test_a_strict_id_trims_as_well(connect: Connect, db: redis.Redis, keys: Keys
         ({"overflow": ""}, InvalidFormat),
     ],
 )
-def test_a_cap_that_makes_no_sense_is_refused(
+def test_an_invalid_cap_is_refused(
     connect: Connect, options: dict[str, Any], error: type[Exception]
 ) -> None:
     with pytest.raises(error):

@@ -48,7 +48,7 @@ def adds_unchecked(producer: Producer, now_ms: int) -> bool:
 # ── the cached count ─────────────────────────────────────────────────────────
 
 
-def test_what_was_seen_of_a_queue_is_relied_on_for_a_fifth_of_a_second() -> None:
+def test_a_count_of_free_slots_is_valid_for_200_ms() -> None:
     producer = producer_with_count(NOW, 1)
     assert COUNT_VALID_MS == 200
     assert adds_unchecked(producer, NOW)
@@ -58,7 +58,7 @@ def test_what_was_seen_of_a_queue_is_relied_on_for_a_fifth_of_a_second() -> None
     assert adds_unchecked(producer, NOW + 100), "the count itself stays valid"
 
 
-def test_a_clock_that_goes_back_makes_nothing_fresh_again() -> None:
+def test_a_count_is_not_valid_before_its_own_time() -> None:
     assert not adds_unchecked(producer_with_count(NOW, 1), NOW - 1)
 
 

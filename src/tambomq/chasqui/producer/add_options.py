@@ -24,10 +24,10 @@ from tambomq.errors import InvalidFormat, InvalidValue
 def check_together(repeat: Any, missed_fires: object, *delays: object) -> Any:
     """Return *repeat*; raise `InvalidFormat` for options of `add` that exclude each other."""
     if repeat is None and missed_fires is not None:
-        raise InvalidFormat("missed_fires", missed_fires, "left out where nothing repeats")
+        raise InvalidFormat("missed_fires", missed_fires, "left out where repeat is not given")
     for delay in delays:
         if repeat is not None and delay is not None:
-            raise InvalidFormat("delay", delay, "left out where the job repeats")
+            raise InvalidFormat("delay", delay, "left out where repeat is given")
     return repeat
 
 
@@ -79,14 +79,14 @@ def repeat_spec(  # noqa: PLR0913  (the options of upsert_repeatable_job)
     missed: MissedFiresLike | None = None,
     unless_queued: bool = False,
 ) -> RepeatSpec:
-    """Return the repeatable job that the options describe; raise what is wrong with them."""
+    """Return the repeatable job that the options describe; raises if they are invalid."""
     pattern = repeat_pattern(repeat)
     retry = retry_override(attempts, backoff)
     if not isinstance(unless_queued, bool):
         raise InvalidFormat("unless_queued", unless_queued, "true or false")
     if retry is not None and dialect == "engine":
         raise InvalidValue(
-            "attempts and backoff", retry, "left out for what recurs in the engine's dialect"
+            "attempts and backoff", retry, "left out for a repeatable job in the engine's dialect"
         )
     return RepeatSpec(
         spec_key(None if job_id is None else check_job_id(job_id), check_name(name), pattern),

@@ -142,7 +142,7 @@ class Producer:
     def _made(
         self, now_ms: int, drafts: _Drafts, jobs: Iterable[dict[str, Any]], made: list[Job]
     ) -> Iterator[Call[Any]]:
-        """Make no call, but fill *made*: last, while the server works on the calls before."""
+        """Make no call, but fill *made*: comes last, while the server works on earlier calls."""
         for job, given in zip(drafts, jobs, strict=True):
             id = job.key if isinstance(job, RepeatSpec) else job.id
             made.append(make_job(id, given["name"], given["data"], 0, now_ms, self._owner))
