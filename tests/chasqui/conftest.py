@@ -73,7 +73,7 @@ def work(keys: Keys, server: Server) -> Work:
 
 @asynccontextmanager
 async def working(worker: Worker) -> AsyncIterator[Worker]:
-    """Let *worker* run inside the block, and close it in order."""
+    """Run *worker* inside the block, and close it in order."""
     task = asyncio.create_task(worker.run())
     try:
         yield worker

@@ -220,7 +220,7 @@ def cut_all(db: redis.Redis) -> None:
 
 @contextmanager
 def frozen(pid: int) -> Iterator[None]:
-    """Let a process stand still inside the block."""
+    """Stop a process (SIGSTOP) inside the block."""
     os.kill(pid, signal.SIGSTOP)
     try:
         yield

@@ -41,7 +41,7 @@ def main() -> None:
 
 @contextmanager
 def forked_workers(url: str, queue: str, count: int) -> Iterator[None]:
-    """Let so many processes, forked from one worker, run inside the block."""
+    """Run so many processes, forked from one worker, inside the block."""
     command = [sys.executable, "-m", __name__, url, queue, str(count)]
     with Popen(command, stdin=PIPE) as process:
         guard = threading.Timer(60, process.kill)

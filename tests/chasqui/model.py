@@ -78,6 +78,10 @@ class Queue:
     def owns(self, consumer: str, entry: str) -> bool:
         return entry in self.held and self.held[entry].consumer == consumer
 
+    def may_end(self, consumer: str, entry: str) -> bool:
+        """Also what nobody received: a failover may have lost the delivery to *consumer*."""
+        return entry not in self.held or self.owns(consumer, entry)
+
     def is_led_by_a_stranger(self) -> bool:
         return self.leader is not None and not self.leader.startswith("tambo-")
 
@@ -135,7 +139,7 @@ class Queue:
 
     def end(self, entry: str) -> None:
         """Delete a job from the stream."""
-        del self.held[entry]
+        self.held.pop(entry, None)
         self.stream = [each for each in self.stream if each.id != entry]
 
     def bury(self, fields: list[bytes]) -> None:

@@ -15,28 +15,37 @@ async def stalling(port: int, hold: Hold) -> AsyncIterator[str]:
 
     Replies are not held back. Requests of one connection keep their order.
     """
-    tasks: set[asyncio.Task[None]] = set()
+    connections: set[asyncio.Task[None] | None] = set()
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, to = await asyncio.open_connection("127.0.0.1", port)
-        ways = [
-            asyncio.create_task(_pass_on(reader, to, hold)),
-            asyncio.create_task(_pass_on(there, writer)),
-        ]
-        tasks.update(ways)
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        for each in (writer, to):
-            each.transport.abort()
+        connections.add(asyncio.current_task())
+        opened, ways = [writer], list[asyncio.Task[None]]()
+        try:
+            with suppress(asyncio.CancelledError):
+                there, to = await asyncio.open_connection("127.0.0.1", port)
+                opened.append(to)
+                ways = [
+                    asyncio.create_task(_pass_on(reader, to, hold)),
+                    asyncio.create_task(_pass_on(there, writer)),
+                ]
+                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for way in ways:
+                way.cancel()
+            for each in opened:
+                each.transport.abort()
 
     proxy = await asyncio.start_server(connected, "127.0.0.1", 0)
     try:
         yield f"redis://127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
     finally:
         proxy.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        running = [each for each in connections if each is not None]
+        for each in running:
+            each.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        # Aborted transports close their sockets in the next turn of the loop.
+        await asyncio.sleep(0)
 
 
 async def _pass_on(

@@ -29,7 +29,7 @@ def test_an_attempt_is_a_whole_number(attempt: Any) -> None:
         Job("a", "mail", 1, attempt=attempt, created_at_ms=5)
 
 
-def test_an_attempt_is_said_once() -> None:
+def test_attempt_and_attempts_made_exclude_each_other() -> None:
     with pytest.raises(InvalidValue, match="attempts_made"):
         Job("a", "mail", 1, attempts_made=1, attempt=1, created_at_ms=5)
     with pytest.raises(InvalidValue, match="attempts_made"):

@@ -16,7 +16,7 @@ from tests.servers import Server
 pytestmark = pytest.mark.interop
 
 PROGRAMS = sorted((Path(__file__).parent / "their_examples").glob("*.py"))
-TIMEOUT_S = 25
+TIMEOUT_S = 120
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ ODD: tuple[tuple[dict[Any, Any], str, bytes], ...] = (
 
 
 @pytest.mark.parametrize("engine", ["ours", "theirs"])
-def test_what_is_no_job_is_buried_alike(scene: Scene, engine: str) -> None:
+def test_invalid_entries_are_dead_lettered_alike(scene: Scene, engine: str) -> None:
     sources: list[Any] = [scene.db.xadd(scene.keys.stream, fields) for fields, _, _ in ODD]
     scene.get(engine).work(max_payload_bytes=500)
     eventually(lambda: len(letters(scene)) == len(ODD))

@@ -80,12 +80,16 @@ def test_a_mixed_fleet_loses_no_job_though_one_of_each_is_killed(scene: Scene) -
 
     completed, dead = outcomes(scene)
     poisoned = {id for n, id in enumerate(ids) if dies(n)}
-    assert completed == {*ids, *also} - poisoned
+    runs = scene.ran()
+    # The engine acknowledges a job and writes its event in two steps: killed between them, it has
+    # run the job and left no event.
+    by_killed_engine = {run.id for run in runs if run.worker == KILLED[2_500]}
+    assert completed <= {*ids, *also} - poisoned
+    assert {*ids, *also} - poisoned - completed <= by_killed_engine
     assert dead.keys() == poisoned
     assert set(dead.values()) == {1}
     pending: Any = scene.db.xpending(scene.keys.stream, "default")
     assert pending["pending"] == 0
-    runs = scene.ran()
     assert {run.worker for run in runs} == set(WORKERS)
     # Jobs of killed workers ran again; no others did.
     assert lost >= 10

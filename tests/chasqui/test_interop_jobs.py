@@ -167,7 +167,7 @@ def test_a_delayed_job_runs_when_it_is_due(scene: Scene, pair: Pair) -> None:
     assert scene.db.exists(scene.keys.marker("mine"))
 
 
-def test_a_job_is_scheduled_once_whoever_asks(scene: Scene, pair: Pair) -> None:
+def test_a_job_is_scheduled_once_by_both_implementations(scene: Scene, pair: Pair) -> None:
     pair.producer.add("first", 1, delay_ms=60_000, job_id="once")
     for party in pair:
         assert party.add("second", 2, delay_ms=100, job_id="once") == "once"

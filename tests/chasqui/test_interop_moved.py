@@ -141,7 +141,9 @@ def test_a_queue_filled_by_the_engine_is_finished_without_the_new_commands(
     check(elsewhere, elsewhere.get("ours"))
 
 
-def test_a_job_in_dead_hands_moves_with_its_deliveries(scene: Scene, elsewhere: Scene) -> None:
+def test_a_job_of_a_dead_worker_moves_with_its_delivery_count(
+    scene: Scene, elsewhere: Scene
+) -> None:
     party, stream = elsewhere.get("ours"), scene.keys.stream
     ids = [party.add("held", n, attempts=2) for n in range(2)]
     elsewhere.db.xgroup_create(stream, "default", "0")

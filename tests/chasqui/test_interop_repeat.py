@@ -133,7 +133,7 @@ MISSED: tuple[tuple[dict[str, Any] | None, int], ...] = (
     [{"kind": "every", "interval_ms": DAY_MS}, {"kind": "cron", "expression": "0 3 * * *"}],
     ids=["every", "cron"],
 )
-def test_missed_fires_are_made_up_for_as_the_spec_says(
+def test_missed_fires_are_caught_up_by_the_policy_of_the_spec(
     scene: Scene, pair: Pair, pattern: dict[str, Any]
 ) -> None:
     due: dict[Any, Any] = {}

@@ -23,7 +23,7 @@ async def handler(job: Job) -> Any:
 
 
 @pytest.mark.parametrize("data", ["plain", "returns"])
-async def test_how_often_a_job_stalled_is_forgotten_when_it_is_done(
+async def test_the_stall_count_is_deleted_when_the_job_completes(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys, data: str
 ) -> None:
     job = await queue.add("mail", data)
@@ -33,7 +33,7 @@ async def test_how_often_a_job_stalled_is_forgotten_when_it_is_done(
     assert db.mget(keys.stalls(job.id), keys.stalls("another")) == [None, b"1"]
 
 
-async def test_it_is_kept_through_a_retry_and_forgotten_by_death_and_replay(
+async def test_the_stall_count_survives_a_retry_and_is_deleted_by_burying_and_replay(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys
 ) -> None:
     fails = await queue.add("mail", "fails", backoff=3_600_000)
@@ -48,7 +48,7 @@ async def test_it_is_kept_through_a_retry_and_forgotten_by_death_and_replay(
     assert not db.exists(keys.stalls(dead.id))
 
 
-async def test_the_limiter_of_newer_engines_is_left_alone(
+async def test_the_limiter_of_newer_engines_is_not_changed(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys
 ) -> None:
     theirs = f"{{chasqui:{keys.queue}}}:limiter"
@@ -109,7 +109,9 @@ async def test_lines_of_newer_engines_are_read(
     assert await queue.get_job_logs("a") == blocking.get_job_logs("a") == ["theirs", ""]
 
 
-async def test_what_is_no_line_fails_the_job(queue: Queue, work: Work, db: redis.Redis) -> None:
+async def test_a_log_line_that_is_not_text_fails_the_job(
+    queue: Queue, work: Work, db: redis.Redis
+) -> None:
     async def handler(job: Job) -> None:
         await job.log(job.data)
 

@@ -42,7 +42,7 @@ class Party:
         return self.name.startswith("ours")
 
     def open(self, url: str, queue: str, **options: Any) -> None:
-        """Turn to *queue*; ours uses the engine's dialect by default."""
+        """Open *queue*; ours uses the engine's dialect by default."""
         self._ask("open", url, queue, **self._speaking(options))
 
     def do(self, method: str, *args: Any, **options: Any) -> Any:
@@ -62,7 +62,7 @@ class Party:
         return str(self._ask("raw_add", payload, opts))
 
     def work(self, **options: Any) -> None:
-        """Let a worker run."""
+        """Start a worker."""
         self._ask("work", **self._speaking(SOON | options))
 
     def stop(self) -> None:
@@ -70,7 +70,7 @@ class Party:
         self._ask("stop")
 
     def listen(self, **options: Any) -> None:
-        """Hear events."""
+        """Subscribe to events."""
         self._ask("listen", **options)
 
     def heard(self) -> list[tuple[str, str | None, str, dict[str, Any]]]:
@@ -79,7 +79,7 @@ class Party:
         return events
 
     def close(self) -> None:
-        """Turn to nothing."""
+        """Close the queue and all that runs on it."""
         self._ask("close")
 
     def kill(self) -> None:
@@ -162,6 +162,10 @@ class Scene:
         rows: Any = self.db.lrange(f"ran:{self.keys.queue}", 0, -1)
         runs = (Ran(*ast.literal_eval(row.decode())) for row in rows)
         return [run for run in runs if condition(run)]
+
+    def let_go(self) -> None:
+        """Let one run end that holds its handler: that of a job with ``{"hold": True}``."""
+        self.db.rpush(f"let-go:{self.keys.queue}", "")
 
     def is_empty(self) -> bool:
         """Whether no job waits, runs or is delayed."""

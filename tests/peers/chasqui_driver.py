@@ -21,7 +21,7 @@ from typing import Any
 
 import redis.asyncio
 
-_STOP_WITHIN_S = 8.0
+_STOP_WITHIN_S = 60.0
 _SERVER_LOOKS_S = 0.1
 
 
@@ -41,7 +41,7 @@ class Driver:
         self._db: redis.asyncio.Redis | None = None
 
     async def open(self, url: str, queue: str, **options: Any) -> None:
-        """Turn to *queue*; whatever was open is closed."""
+        """Open *queue*; close what was open."""
         await self.close()
         self._url, self._name = url, queue
         self._queue = self._lib.Queue(queue, redis_url=url, **options)
@@ -78,7 +78,7 @@ class Driver:
         return id
 
     async def work(self, **options: Any) -> None:
-        """Let a worker run, until `stop`."""
+        """Run a worker until `stop`."""
         await self.stop()
         self._block_s = options.get("read_block_ms", 5_000) / 1000
         self._worker = self._lib.Worker(self._name, self._handle, redis_url=self._url, **options)
@@ -97,7 +97,7 @@ class Driver:
                 await asyncio.sleep(self._block_s + 2 * _SERVER_LOOKS_S)
 
     async def listen(self, **options: Any) -> None:
-        """Hear events from now on."""
+        """Subscribe to events."""
         self._heard = []
         self._listener = self._lib.QueueEvents(self._name, redis_url=self._url, **options)
         self._listening = asyncio.ensure_future(self._hear())
@@ -120,6 +120,8 @@ class Driver:
         await self._db.rpush(f"ran:{self._name}", repr(row))
         options = job.data if isinstance(job.data, dict) else {}
         await asyncio.sleep(options.get("for_s", 0))
+        if options.get("hold"):
+            await self._db.blpop([f"let-go:{self._name}"], 0)
         if job.attempts_made < options.get("fail", 0):
             raise ValueError("fails as told")
         if options.get("poison"):

@@ -30,14 +30,14 @@ async def main() -> None:
         running = asyncio.create_task(worker.run())
         values = [1, "two", [3, {"four": b"4"}], 5.5, False, 0, "", [], {}]
         jobs = await queue.add_bulk([{"name": "echo", "data": value} for value in values])
-        print(await asyncio.gather(*(job.wait_for_result(timeout=10.0) for job in jobs)))
+        print(await asyncio.gather(*(job.wait_for_result(timeout=60) for job in jobs)))
         ids = [job.id for job in jobs]
         print(await queue.get_job_result_bulk([*ids, "unknown"]))
         print(await queue.get_job_result(ids[2]), await queue.get_job_result("unknown"))
         print(await queue.get_job_result_bulk([]))
 
         twice = await queue.add("twice", None, backoff=1)
-        print(await twice.wait_for_result(timeout=10.0))
+        print(await twice.wait_for_result(timeout=60))
 
         absent = await queue.add("later", 1, delay_ms=60_000)
         try:

@@ -31,19 +31,19 @@ async def main() -> None:
         running = asyncio.ensure_future(worker.run())
         job = await queue.add("welcome", {"to": "ana@home"})
         print(type(job).__name__, job.name, job.data, job.attempts_made)
-        print(await job.wait_for_result(timeout=10.0))
+        print(await job.wait_for_result(timeout=60))
 
         unique = await queue.add_unique("welcome", {"to": "bo@home"}, job_id="welcome:bo")
         await queue.add_unique("welcome", {"to": "bo@home"}, job_id="welcome:bo")
-        print(unique.id, await unique.wait_for_result(timeout=10.0))
+        print(unique.id, await unique.wait_for_result(timeout=60))
 
         backoff = BackoffSpec.exponential(5, multiplier=2.0, max_ms=50, jitter_ms=0)
         busy = await queue.add("hello", {"to": "cy@busy"}, attempts=3, backoff=backoff)
-        print(await busy.wait_for_result(timeout=10.0, poll_interval=0.02))
+        print(await busy.wait_for_result(timeout=60, poll_interval=0.02))
 
         later = await queue.add("digest", {"to": "di@home"}, delay_ms=150)
         print(await queue.get_job_result(later.id))
-        print(await later.wait_for_result(timeout=10.0))
+        print(await later.wait_for_result(timeout=60))
 
         await queue.add("hello", {"to": "ed@nowhere"}, attempts=5)
         while not (entries := await queue.peek_dlq()):
