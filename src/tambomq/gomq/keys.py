@@ -55,6 +55,9 @@ UNSUBSCRIBED: Final = "UNSUBSCRIBED_"
 LEFT: Final = "LEFT_"
 LEAVERS: Final = "LEAVERS_"
 
+DEAD_SUFFIX: Final = "-dead"
+"""A key gets its dead letters as messages of the key with this suffix."""
+
 CHANNEL: Final = "gomq:"
 """Prefix of the pub/sub channel that notifies the watchers of a consumer; not a key."""
 
@@ -62,6 +65,12 @@ CHANNEL: Final = "gomq:"
 def queue(key: str) -> str:
     """The main queue."""
     return QUEUE + key
+
+
+def dead_letters(key: str) -> str | None:
+    """The key that gets the dead letters of *key*; `None` if they have none of their own."""
+    dead = key + DEAD_SUFFIX
+    return dead if is_key(dead) and not key.endswith(DEAD_SUFFIX) else None
 
 
 def consumers(key: str) -> str:
@@ -164,6 +173,11 @@ def check_lease(lease: str) -> str:
     if not isinstance(lease, str) or _LEASE.fullmatch(lease) is None:
         raise InvalidFormat("lease", lease, "1 to 160 of A-Z a-z 0-9 _ - .")
     return lease
+
+
+def is_key(key: str) -> bool:
+    """Whether *key* may name a queue."""
+    return 0 < len(key) <= NAME_CHARS
 
 
 def check_key(key: str) -> None:

@@ -1,14 +1,15 @@
-"""The values of GOMQ: records, and the options of a service with their limits."""
+"""The values of GOMQ: records, and a service's options with their limits, and its counters."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
 from tambomq.errors import InvalidValue
 from tambomq.journal.policy import DEFAULT_BOUNDS, JournalBounds, JournalPolicy
+from tambomq.store.durability.level import MEMORY, TIMEOUT_S, durability
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -37,6 +38,8 @@ MAX_RECORDS: Final = 10_000
 MAX_PEERS: Final = 1000
 MAX_KEYS: Final = 1000
 MAX_BACKLOG: Final = 1_000_000
+MAX_TTL_S: Final = 10 * 365 * 86_400
+OVERFLOWS: Final = ("refuse", "dead-letter")
 RECORD_BYTES: Final = 128
 """The size of a record without its payload and key: id, timestamp, field numbers."""
 
@@ -51,7 +54,7 @@ _MAXIMA: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Limits of a service, and the keys that it journals; raises `LocalProtocolError`."""
+    """Limits of a service, what it journals, and how durably; raises `LocalProtocolError`."""
 
     peer_timeout_s: float = PEER_TIMEOUT_S
     """A peer that has neither observed nor watched for this long is disconnected."""
@@ -67,10 +70,20 @@ class Options:
     """Peer names that one connection may use within `peer_timeout_s`."""
     max_backlog: int = MAX_BACKLOG
     """The limit of a main queue and of a dedicated queue; slightly more if many publish at once."""
+    max_backlog_bytes: int = 0
+    """The memory of a main queue; 0 for no limit."""
+    message_ttl_s: float = 0.0
+    """Seconds that a message may wait in a main queue; 0 for no limit."""
+    overflow: Literal["refuse", "dead-letter"] = "refuse"
+    """What becomes of a message that exceeds `max_backlog` or `max_backlog_bytes`."""
     journal: tuple[str, ...] = ()
     """Names and patterns of the keys that have a journal."""
     journal_bounds: JournalBounds = DEFAULT_BOUNDS
     """How much each of them holds."""
+    durable: str = MEMORY
+    """The level of durability of messages whose publisher asks for none."""
+    durable_timeout_s: float = TIMEOUT_S
+    """How long to wait until a level is confirmed."""
 
     @property
     def journal_policy(self) -> JournalPolicy | None:
@@ -88,4 +101,35 @@ class Options:
         for name, maximum in _MAXIMA.items():
             if not 1 <= getattr(self, name) <= maximum:
                 raise InvalidValue(name, getattr(self, name), f"from 1 to {maximum}")
+        if self.max_backlog_bytes < 0:
+            raise InvalidValue("max_backlog_bytes", self.max_backlog_bytes, "0 or more")
+        if not 0 <= self.message_ttl_s <= MAX_TTL_S:
+            raise InvalidValue("message_ttl_s", self.message_ttl_s, f"from 0 to {MAX_TTL_S}")
+        if self.overflow not in OVERFLOWS:
+            raise InvalidValue("overflow", self.overflow, f"one of {', '.join(OVERFLOWS)}")
         JournalPolicy("gomq", self.journal)
+        durability(self.durable, self.durable_timeout_s)
+
+
+@dataclass(frozen=True, slots=True)
+class GomqStats:
+    """Counters of a service since its start."""
+
+    published: int
+    """Messages accepted."""
+    copies: int
+    """Messages put into dedicated queues, once for each peer."""
+    observed: int
+    """Messages delivered to peers."""
+    watchers: int
+    """Calls to Watch in progress."""
+    disconnected: int
+    """Peers disconnected for silence."""
+    returned: int
+    """Their messages that were requeued."""
+    refused: int = 0
+    """Messages refused because of an alarm."""
+    overflowed: int = 0
+    """Messages dead-lettered because their key was full."""
+    expired: int = 0
+    """Messages dead-lettered because they had expired."""

@@ -29,6 +29,7 @@ MESSAGE: Final = StateTable(
         ),
         Transition("queued", "dispatched", "copied to every peer", ("gomq/ops/dispatch",)),
         Transition("queued", NEW, "moved to another queue", ("gomq/bulk/move_take",)),
+        Transition("queued", "queued", "expired: a dead letter of its key", ("gomq/ops/expire",)),
         Transition(
             "dispatched",
             "delivered",

@@ -86,13 +86,13 @@ def test_keys_of_another_type_are_shown_as_unknown(
     assert "d" in store.follow(admin_ops.all_consumers())
 
 
-def test_a_set_of_keys_that_is_no_set_is_an_error(store: Store, db: redis.Redis) -> None:
+def test_subscribed_keys_of_another_type_are_an_error(store: Store, db: redis.Redis) -> None:
     db.set("SUBSCRIBED_KEYS", "no set")
     with pytest.raises(WrongType):
         store.follow(admin_ops.all_consumers())
 
 
-def test_names_that_are_no_text_are_left_out(store: Store, db: redis.Redis) -> None:
+def test_names_that_are_not_utf8_are_skipped(store: Store, db: redis.Redis) -> None:
     join(store, "k", "c", P)
     db.sadd("SUBSCRIBED_KEYS", b"QUEUE_\xff")
     db.sadd("CONSUMERS_k", b"\xff")

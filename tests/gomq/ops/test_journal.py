@@ -150,7 +150,7 @@ async def test_the_error_of_a_full_journal_says_what_to_do(server: Server) -> No
 
 
 @pytest.mark.parametrize("journal", ["orders", ("",)])
-def test_what_is_no_pattern_is_refused(journal: Any) -> None:
+def test_an_invalid_pattern_is_refused(journal: Any) -> None:
     with pytest.raises(InvalidFormat):
         Options(journal=journal)
 

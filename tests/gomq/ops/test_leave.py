@@ -21,7 +21,7 @@ def names(db: redis.Redis) -> set[bytes]:
 
 
 def be_silent(db: redis.Redis, *peers: str) -> None:
-    """Let the last action of *peers* be long ago."""
+    """Set the last action of *peers* to long ago."""
     for peer in peers:
         db.set(f"LASTACTION_{peer}", 1)
 
@@ -187,7 +187,7 @@ def test_the_data_of_departed_peers_is_bounded(store: Store, db: redis.Redis) ->
 # ── reap ─────────────────────────────────────────────────────────────────────
 
 
-def test_a_silent_peer_goes_and_what_only_it_was_owed_stays(
+def test_a_silent_peer_is_disconnected_and_its_undelivered_messages_are_kept(
     each: Store, each_db: redis.Redis
 ) -> None:
     join(each, "k", "c", P)
@@ -297,6 +297,6 @@ def test_no_message_waits_for_a_peer_that_no_longer_receives_its_key(
     assert names(each_db) == {b"QUEUE_b"}
 
 
-def test_nothing_to_give_back_is_nothing(each: Store) -> None:
+def test_giving_back_no_messages_changes_nothing(each: Store) -> None:
     join(each, "k", "c", P)
     assert each.run(message_ops.give_back("c", P, ObserveResult(1, is_due=False, messages=[]))) == 0

@@ -144,7 +144,7 @@ def unsettled(cursor: bytes = b"0") -> Call[tuple[bytes, list[str]]]:
 
 
 def settle_all(due: Iterable[str]) -> Plan[int]:
-    """Settle each key; return how many messages went back."""
+    """Settle each key; return how many messages were requeued."""
     returned = 0
     for key in due:
         returned += yield from settle(key)
@@ -165,7 +165,7 @@ def settle(key: str) -> Plan[int]:
 
 
 def settle_some(key: str, receivers: ReceiverState) -> Call[tuple[int, int]]:
-    """Settle a key by one step; return what to do next, and how many messages went back.
+    """Settle a key by one step; return what to do next, and how many messages were requeued.
 
     With empty *receivers* only the part that does not depend on them is done.
     """

@@ -15,12 +15,15 @@ import msgspec
 from tambomq.errors import LimitReached
 from tambomq.gomq import keys
 from tambomq.gomq.model import MAX_BACKLOG, Options
-from tambomq.store.call import Arg, Call, load_script
+from tambomq.store.call import Arg, Call, Plan, Script, load_script, results
 
 MAX_COPIES: Final = 20_000
 """Copies made by one dispatch, approximately: about 5 ms in which Redis is blocked."""
 MAX_DISPATCH_BYTES: Final = 4 << 20
 """Bytes of the main queue read by one dispatch, approximately."""
+FULL_COPIES: Final = 64
+"""Copies made by a dispatch while memory is full, and the most that wait for a receiver then."""
+FULL_BYTES: Final = 256 << 10
 PENDING_PAGE: Final = 500
 """Main queues checked by one call of `pending`, approximately."""
 MAX_RECEIVERS: Final = 5000
@@ -28,17 +31,21 @@ MAX_RECEIVERS: Final = 5000
 BACKLOG_HOLD_MS: Final = 1000
 """A backlog is held for this long after the first Subscribe, so that others can subscribe and share
 it; an Observe ends this."""
+TRIM_CHUNK: Final = 5000
+"""Messages that one script removes at most: a script blocks the server."""
 KEEP_TIMEOUTS: Final = 10
 """The time of a peer's last action expires after this many peer timeouts."""
 
 
 _DISPATCH = load_script("tambomq.gomq.ops", "dispatch")
+_DISPATCH_WHEN_FULL = load_script("tambomq.gomq.ops", "dispatch", when_full=True)
 _PUBLISH_ALL = load_script("tambomq.gomq.ops", "publish_all")
 _SUBSCRIBE = load_script("tambomq.gomq.ops", "subscribe")
 _OBSERVE = load_script("tambomq.gomq.ops", "observe")
 _OBSERVE_KEPT = load_script("tambomq.gomq.ops", "observe_kept")
 _GIVE_BACK = load_script("tambomq.gomq.ops", "give_back")
 _PENDING = load_script("tambomq.gomq.ops", "pending")
+_TRIM = load_script("tambomq.gomq.ops", "trim_backlog")
 
 
 class DispatchResult(msgspec.Struct, frozen=True):
@@ -85,6 +92,21 @@ def backlog(key: str) -> Call[int]:
     return Call("LLEN", (keys.queue(key),), (), decode=int, repeatable=True)
 
 
+def trim_backlog(key: str, count: int) -> Plan[int]:
+    """Remove up to *count* messages of the main queue, the oldest first; return how many.
+
+    Copies that were dispatched to peers stay.
+    """
+    removed = 0
+    while removed < count:
+        args = (min(TRIM_CHUNK, count - removed),)
+        some: int = results((yield (Call(_TRIM, (keys.queue(key),), args, decode=int),)))[0]
+        removed += some
+        if not some:
+            break
+    return removed
+
+
 def dispatch(
     key: str, *, observed: bool = False, max_backlog: int = MAX_BACKLOG
 ) -> Call[DispatchResult]:
@@ -94,19 +116,23 @@ def dispatch(
     *max_backlog* messages wait for one receiver.
     """
     hold_ms = 0 if observed else BACKLOG_HOLD_MS
+    return _dispatch(_DISPATCH, key, MAX_COPIES, MAX_DISPATCH_BYTES, hold_ms, max_backlog)
+
+
+def dispatch_when_full(key: str) -> Call[DispatchResult]:
+    """Move a few messages of *key* although memory is full: receivers free what they observe."""
+    return _dispatch(
+        _DISPATCH_WHEN_FULL, key, FULL_COPIES, FULL_BYTES, BACKLOG_HOLD_MS, FULL_COPIES
+    )
+
+
+def _dispatch(
+    script: Script, key: str, copies: int, size: int, hold_ms: int, max_backlog: int
+) -> Call[DispatchResult]:
     return Call(
-        _DISPATCH,
+        script,
         (keys.queue(key), keys.consumers(key), keys.tally(key), keys.HELD),
-        (
-            keys.PEERS,
-            keys.lists(key),
-            keys.CHANNEL,
-            MAX_COPIES,
-            MAX_DISPATCH_BYTES,
-            key,
-            hold_ms,
-            max_backlog,
-        ),
+        (keys.PEERS, keys.lists(key), keys.CHANNEL, copies, size, key, hold_ms, max_backlog),
         decode=lambda reply: DispatchResult(reply[0], reply[1], reply[2], bool(reply[3])),
     )
 

@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- subscribe: subscribe a consumer to a key, and add the calling peer.
 --
 -- KEYS  consumers       set     CONSUMERS_<key>
