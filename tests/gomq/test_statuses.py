@@ -78,7 +78,7 @@ def test_names_that_are_empty_or_too_long_are_refused(
     [b"\xff\xff\xff\xff", b"\x0a\x7fshort", b"\x0a\x02\xff\xfe", b"\x07", b"{}" * 500],
     ids=["bits", "short", "no-utf8", "no-type", "json"],
 )
-def test_bytes_that_are_no_message_are_refused(
+def test_an_unparsable_request_is_refused(
     name: str, garbage: bytes, client: Client, db: redis.Redis
 ) -> None:
     call = client.start(name, garbage)
@@ -275,7 +275,7 @@ def test_a_dedicated_queue_of_another_type_is_a_failed_precondition_until_it_is_
     [b"", b"no json", b"[]", b'{"payload": 7}', b'{"payload": "?"}', b"\xff", b"[" * 10_000],
     ids=["empty", "text", "list", "number", "no-base64", "no-utf8", "deep"],
 )
-def test_an_element_that_is_no_message_is_handed_out_as_an_empty_one(
+def test_an_invalid_element_is_delivered_as_an_empty_record(
     element: bytes, client: Client, db: redis.Redis
 ) -> None:
     client.publish("FOO", b"before")

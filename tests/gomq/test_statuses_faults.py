@@ -37,7 +37,7 @@ def client(broker: Broker, dial: Dial) -> Client:
 
 @contextmanager
 def standing_still(server: Server) -> Iterator[None]:
-    """Let the server do nothing; what it is sent waits."""
+    """Freeze the server (SIGSTOP); what is sent to it waits."""
     os.kill(server.pid, signal.SIGSTOP)
     try:
         yield
@@ -150,7 +150,7 @@ def test_watches_of_a_stopping_server_end_and_later_messages_wait(
     assert other.observe("BAR", **ME) == [b"1"]
 
 
-def test_a_redis_that_is_full_takes_nothing_and_still_gives(
+def test_with_a_full_redis_publishes_are_refused_and_messages_still_delivered(
     serve: Serve, dial: Dial, private_server: Server
 ) -> None:
     client = dial(serve(private_server.url))
@@ -169,7 +169,7 @@ def test_a_redis_that_is_full_takes_nothing_and_still_gives(
 
 
 @pytest.mark.slow
-def test_while_redis_is_away_calls_are_unavailable_and_then_all_goes_on(
+def test_calls_are_unavailable_while_redis_is_down_and_succeed_afterwards(
     brokers: Brokers, private_server: Server
 ) -> None:
     with ExitStack() as stack:

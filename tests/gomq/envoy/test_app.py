@@ -246,7 +246,9 @@ async def test_client_that_goes_away_ends_its_call(
     assert service.ended
 
 
-async def test_client_that_stays_is_left_alone(listening: GomqApp, service: FakeService) -> None:
+async def test_the_call_of_a_connected_client_is_not_ended(
+    listening: GomqApp, service: FakeService
+) -> None:
     service.hanging = True
     call = Exchange(listening, PUBLISH, chatty=True)
     task = call.start([grpc_framing.frame(b"")])

@@ -30,7 +30,7 @@ def test_frame_is_a_flag_four_bytes_of_length_and_the_message() -> None:
 
 
 @given(st.binary(max_size=MAX))
-def test_message_comes_out_of_its_frame_as_it_went_in(message: bytes) -> None:
+def test_unframing_a_frame_returns_the_message(message: bytes) -> None:
     assert grpc_framing.unframe(grpc_framing.frame(message), max_bytes=MAX) == message
     assert grpc_framing.unframe(zipped(message), max_bytes=MAX, encoding="gzip") == message
 
@@ -69,7 +69,7 @@ def test_too_long_a_message_is_refused_by_its_announced_length_alone() -> None:
     grpc_framing.check(b"\0" + MAX.to_bytes(4, "big"), max_bytes=MAX)
 
 
-def test_start_of_a_message_is_no_mistake_yet() -> None:
+def test_an_incomplete_message_is_not_an_error() -> None:
     whole = grpc_framing.frame(b"abc")
     for size in range(len(whole) + 1):
         grpc_framing.check(whole[:size], max_bytes=MAX)
@@ -123,7 +123,7 @@ def test_timeout_is_a_number_and_a_unit(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "S", "10", "10s", "-1S", "123456789S", "1.5S", "١S", "1S\n"])
-def test_anything_else_is_no_timeout(text: str) -> None:
+def test_an_invalid_timeout_is_refused(text: str) -> None:
     with pytest.raises(BrokerRefused, match="grpc-timeout") as caught:
         grpc_framing.timeout_s(text)
     assert caught.value.status == "INVALID_ARGUMENT"

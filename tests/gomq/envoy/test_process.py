@@ -60,7 +60,7 @@ def test_envoy_does_not_outlive_its_keeper(server: Server) -> None:
         pid, _ = pid_and_port(owner)
         os.kill(parent_of(pid), signal.SIGKILL)
         eventually(lambda: not alive(pid), within_s=20)
-        assert owner.wait(20) != 0
+        assert owner.wait(60) != 0
 
 
 @needs_envoy

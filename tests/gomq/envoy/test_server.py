@@ -258,7 +258,7 @@ async def test_store_that_refuses_us_is_logged(caplog: pytest.LogCaptureFixture)
 
 @pytest.mark.slow
 @needs_envoy
-async def test_store_that_is_away_fails_the_check(private_server: Server) -> None:
+async def test_the_check_fails_while_redis_is_unreachable(private_server: Server) -> None:
     async with EnvoyGomqServer(private_server.url, port=0) as envoy:
         await envoy.check()
         private_server.kill()

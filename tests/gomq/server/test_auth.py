@@ -21,7 +21,7 @@ def test_a_caller_is_known_by_the_name_it_gives() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a:1", "a_b", ADDRESS, "a\nb", "\x7f", "x" * 129])
-def test_a_name_that_is_none_or_could_be_an_address_is_refused(name: str) -> None:
+def test_an_invalid_peer_name_is_refused(name: str) -> None:
     with pytest.raises(InvalidFormat, match="no colon"):
         Authenticator().admit(ADDRESS, {"x-gomq-peer": name})
 

@@ -41,7 +41,7 @@ async def dispatcher(aio: AsyncStore) -> AsyncIterator[Dispatcher]:
 
 @pytest.fixture
 async def looking(dispatcher: Dispatcher) -> AsyncIterator[None]:
-    """Let it look."""
+    """Run the dispatcher during the test."""
     task = asyncio.create_task(dispatcher.run())
     yield
     task.cancel()
@@ -179,7 +179,7 @@ async def test_a_publish_larger_than_one_dispatch_is_emptied_behind_it(
     assert items(db, "k") == bodies
 
 
-async def test_nothing_to_dispatch_is_nothing(dispatcher: Dispatcher) -> None:
+async def test_dispatching_without_messages_does_nothing(dispatcher: Dispatcher) -> None:
     await dispatcher.dispatch()
     await dispatcher.dispatch("k")
     assert dispatcher.copies == 0
@@ -222,17 +222,18 @@ async def test_one_key_that_cannot_be_dispatched_keeps_no_other_waiting(
     assert db.llen("QUEUE_bad") == 4
     logged = [record for record in caplog.records if record.levelno >= logging.WARNING]
     (line,) = [record.getMessage() for record in logged]
-    assert line.startswith("key 'bad' waits in its main queue: one of the keys QUEUE_bad, ")
+    assert line.startswith("messages of key 'bad' are not dispatched yet, ")
+    assert ": one of the keys QUEUE_bad, " in line
 
 
-async def test_looking_goes_on_after_an_absence_of_redis(
+async def test_polling_continues_after_redis_was_down(
     private_server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = AsyncStore(private_server.url, patience_s=0)
     await join(store, "k")
     looking = asyncio.create_task(Dispatcher(store).run())
     private_server.kill()
-    await eventually_async(lambda: "messages wait in their main queues" in caplog.text)
+    await eventually_async(lambda: "messages are not dispatched yet" in caplog.text)
     private_server.restart()
     with redis.Redis.from_url(private_server.url) as db:
         db.rpush("QUEUE_k", b"0")

@@ -135,7 +135,7 @@ def test_a_client_over_ipv6_has_its_address_in_brackets(
     assert service.requests[0][1].peer.startswith("[::1]:")
 
 
-def test_a_client_over_ipv4_of_a_server_on_all_addresses_is_no_ipv6_peer(
+def test_an_ipv4_client_of_a_server_on_all_addresses_has_an_ipv4_peer_name(
     service: FakeService, dial: Callable[[Served], Raw]
 ) -> None:
     with serving(service=service, host="0.0.0.0") as served:
@@ -212,7 +212,7 @@ def test_a_call_that_does_not_exist_is_unimplemented(path: str, raw: Raw) -> Non
 
 
 @pytest.mark.parametrize("name", ["Publish", "PublishMany", "Subscribe", "Observe", "Watch"])
-def test_bytes_that_are_no_message_are_an_invalid_argument(
+def test_an_unparsable_request_is_an_invalid_argument(
     name: str, raw: Raw, service: FakeService, caplog: pytest.LogCaptureFixture
 ) -> None:
     code, details = raw.status(name, b"\xff\xff\xff\xff")
@@ -222,7 +222,7 @@ def test_bytes_that_are_no_message_are_an_invalid_argument(
     assert not warnings(caplog)
 
 
-def test_text_that_is_no_utf8_is_an_invalid_argument(raw: Raw) -> None:
+def test_text_that_is_not_utf8_is_an_invalid_argument(raw: Raw) -> None:
     assert raw.status("Publish", b"\x0a\x02\xff\xfe")[0] is Status.INVALID_ARGUMENT
 
 
@@ -272,7 +272,9 @@ def test_a_call_that_is_cancelled_is_not_worked_on_any_longer(
     assert not warnings(caplog)
 
 
-def test_watching_ends_well_when_the_service_has_no_more(raw: Raw, service: FakeService) -> None:
+def test_watching_ends_with_ok_when_the_service_ends_the_stream(
+    raw: Raw, service: FakeService
+) -> None:
     service.batches = [pb.RecordSet(records=[pb.Record(key=key)]) for key in "abc"]
     call = raw.start("Watch", CONSUMER)
     assert [each.records[0].key for each in call] == ["a", "b", "c"]

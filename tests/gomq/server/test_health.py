@@ -183,7 +183,7 @@ def test_with_the_token_calls_reach_the_service(kind: str, service: FakeService)
     assert len(service.requests) == 3
 
 
-def test_a_client_that_left_before_its_reply_is_nothing_for_the_log(
+def test_a_client_that_disconnects_before_its_reply_is_not_logged(
     service: FakeService, caplog: pytest.LogCaptureFixture
 ) -> None:
     grpcs = logging.getLogger("grpc._cython.cygrpc")

@@ -77,7 +77,7 @@ async def test_a_consumer_that_cannot_be_checked_affects_no_other(
     reaper = Reaper(aio, OPTIONS)
     await reaper.check()
     assert reaper.peers == 2
-    assert "the peers of consumer 'b' stay" in caplog.text
+    assert "silent peers of consumer 'b' are not disconnected yet" in caplog.text
 
 
 async def test_an_unavailable_store_ends_a_check(private_server: Server) -> None:
@@ -88,7 +88,7 @@ async def test_an_unavailable_store_ends_a_check(private_server: Server) -> None
     await store.close()
 
 
-async def test_a_service_disconnects_a_silent_peer_and_keeps_what_only_it_was_owed(
+async def test_a_service_disconnects_a_silent_peer_and_keeps_its_undelivered_messages(
     serve: Serve, db: redis.Redis
 ) -> None:
     service = await serve(peer_timeout_s=1.5)

@@ -10,8 +10,10 @@ import pytest
 import redis
 import redis.asyncio
 
-from tambomq.errors import SettingsError, StoreUnavailable
+from tambomq.errors import SettingsError, StoreUnavailable, TamboError
 from tambomq.gomq import gomq_pb2 as pb
+from tambomq.gomq import wire
+from tambomq.gomq.model import Options
 from tambomq.gomq.server.auth import Caller
 from tambomq.gomq.server.service import Service
 from tambomq.store.aio import AsyncStore
@@ -263,3 +265,63 @@ async def test_a_record_is_empty_where_the_list_holds_no_such_json(
     values = [(each.key, each.value.id, each.value.payload) for each in found]
     assert values == [("k", "", b""), ("k", "", b""), ("k", "x", b"A"), ("k", "", b"")]
     assert payloads(pb.RecordSet(records=found)) == [b"", b"", b"A", b""]
+
+
+async def test_errors_that_are_not_of_redis_end_no_publish_and_no_background_work(
+    server: Server, db: redis.Redis
+) -> None:
+    class Tokens:
+        fails = False
+
+        def __call__(self) -> tuple[str, str]:
+            if self.fails:
+                raise RuntimeError("no token today")
+            return "", ""
+
+    tokens = Tokens()
+    with Proxy(server.port) as proxy:
+        store = AsyncStore(proxy.url, credentials=tokens, patience_s=0)
+        service = Service(store, Options(peer_timeout_s=1))
+        await service.start()
+        try:
+            peer = Peer(service)
+            await peer.subscribe("k")
+            tokens.fails = True
+            proxy.hang_up()
+            # The first may still use the connection that has ended, and be unknown.
+            with pytest.raises(StoreUnavailable):
+                await asyncio.wait_for(publish_on(service), 60)
+            tokens.fails = False
+            # The reaper goes on, and so does what dispatches messages of others.
+            await eventually_async(lambda: not db.exists("PEERS_c"), within_s=20)
+            assert await peer.observe() == []
+            await eventually_async(lambda: db.llen("MESSAGES_k_c_" + peer.name) == pushed(db))
+            assert await peer.observe() == [b"of another"]
+        finally:
+            await service.stop()
+            await store.close()
+
+
+async def publish_on(service: Service) -> None:
+    while True:
+        await publish(service, "other", b"x")
+
+
+def pushed(db: redis.Redis) -> int:
+    """Push a message as others do, once; return how many there are."""
+    if not db.exists("pushed"):
+        db.set("pushed", 1)
+        db.rpush("QUEUE_k", wire.encode("a" * 20, "today", b"of another"))
+    return 1
+
+
+async def test_a_publish_that_fails_unexpectedly_ends_with_the_error(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> dict[str, TamboError]:
+        raise RuntimeError("nobody expected this")
+
+    monkeypatch.setattr(service._bounds, "refused", broken)
+    async with asyncio.timeout(60):
+        with pytest.raises(RuntimeError, match="nobody expected this"):
+            await publish(service, "k", b"1")

@@ -21,6 +21,7 @@ def test_a_code_has_its_number_in_grpc(code: Code) -> None:
         (errors.InvalidValue("n", 0, "more"), Code.INVALID_ARGUMENT),
         (errors.MessageTooLong("k", 9, 8), Code.RESOURCE_EXHAUSTED),
         (errors.StoreFull("out of memory"), Code.RESOURCE_EXHAUSTED),
+        (errors.AlarmRaised("memory is nearly full"), Code.RESOURCE_EXHAUSTED),
         (errors.WrongType(("QUEUE_k",)), Code.FAILED_PRECONDITION),
         (errors.SettingsError("a cluster"), Code.FAILED_PRECONDITION),
         (errors.StoreUnavailable("gone"), Code.UNAVAILABLE),

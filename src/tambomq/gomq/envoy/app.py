@@ -19,10 +19,13 @@ from google.protobuf.message import DecodeError, Message
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
+from tambomq.access.identities import of_envoy
 from tambomq.errors import BrokerRefused
 from tambomq.gomq.envoy import grpc_framing
 from tambomq.gomq.envoy.app_call import AsgiCall, ClientDisconnected, Receive, Send
 from tambomq.gomq.server.auth import Authenticator, Caller
+from tambomq.gomq.server.durability import trailers
+from tambomq.gomq.server.guarded_service import GuardedService
 from tambomq.gomq.server.health import HealthServicer
 from tambomq.gomq.server.methods import METHODS, SERVICE
 from tambomq.gomq.server.service import Service
@@ -34,6 +37,8 @@ Scope: TypeAlias = MutableMapping[str, Any]
 HEALTH: Final[str] = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 REFLECTION: Final[str] = reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"].full_name
 
+CERTIFICATE: Final = "x-forwarded-client-cert"
+"""Header in which Envoy names the verified certificate of the client."""
 # A client that disconnects without waiting for the reply is noticed after this time.
 _POLL_EVERY_S: Final = 1.0
 # Calls that were cancelled need a moment to finish.
@@ -53,7 +58,11 @@ class GomqApp:
     """
 
     def __init__(
-        self, service: Service, authenticator: Authenticator, *, max_message_bytes: int
+        self,
+        service: Service | GuardedService,
+        authenticator: Authenticator,
+        *,
+        max_message_bytes: int,
     ) -> None:
         self._authenticator, self._max_bytes = authenticator, max_message_bytes
         self._routes = _routes(service)
@@ -80,7 +89,7 @@ class GomqApp:
         except ClientDisconnected:
             pass
         except Exception as error:  # noqa: BLE001  (the status says which, the log what)
-            await call.finish(*_status(scope["path"], error))
+            await call.finish(*_status(scope["path"], error), trailers(error))
         finally:
             call.close()
             self._calls.discard(call)
@@ -124,7 +133,12 @@ class GomqApp:
         grpc_framing.check_encoding(encoding := headers.get("grpc-encoding", "identity"))
         caller = Caller("")
         if route.is_authenticated:
-            caller = self._authenticator.admit(format_address(*scope["client"]), headers)
+            # Envoy removes this header from requests, and sets it for verified certificates.
+            caller = self._authenticator.admit(
+                format_address(*scope["client"]),
+                headers,
+                lambda: of_envoy(headers.get(CERTIFICATE, "")),
+            )
         request: Any
         if route.takes_many:
             request = route.parse_all(call.requests(encoding))
@@ -165,7 +179,7 @@ class _Route:
             raise BrokerRefused("call", "INVALID_ARGUMENT", text) from None
 
 
-def _routes(service: Service) -> dict[str, _Route]:
+def _routes(service: Service | GuardedService) -> dict[str, _Route]:
     routes = {
         path: _Route(method.request, getattr(service, method.handler), method.streams)
         for path, method in METHODS.items()

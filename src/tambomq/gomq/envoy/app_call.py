@@ -8,7 +8,7 @@ one call at a time, and never cancels it, which Envoy's does not survive.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableMapping
 from contextlib import suppress
 from typing import Any, Final, TypeAlias, cast
 
@@ -142,12 +142,13 @@ class AsgiCall:
         except OSError:
             raise ClientDisconnected from None
 
-    async def finish(self, code: int, text: str) -> None:
-        """Send the status that ends it, unless the client has disconnected."""
+    async def finish(self, code: int, text: str, metadata: Iterable[tuple[str, str]] = ()) -> None:
+        """Send the status that ends it, with *metadata*, unless the client has disconnected."""
         self._is_final = True
         status = [(b"grpc-status", b"%d" % code)]
         if text:
             status.append((b"grpc-message", grpc_framing.escaped(text)))
+        status += [(name.encode(), word.encode()) for name, word in metadata]
         with suppress(OSError):
             if not self._is_started:
                 headers = [*_HEADERS, *status]
@@ -169,7 +170,7 @@ class AsgiCall:
         if poll.cancelled() or self._is_final:
             return
         if poll.exception() or poll.result()["type"] == "http.disconnect":
-            self.end(Code.CANCELLED, "the client has gone away")
+            self.end(Code.CANCELLED, "the client has disconnected")
 
 
 def _start(metadata: Mapping[str, str]) -> Event:

@@ -21,12 +21,15 @@ from typing import Any, Final
 import msgspec
 
 from tambomq import log
+from tambomq.access.denials import Denial
+from tambomq.access.directory import NO_ACCESS, AccessOptions, UserDirectory
 from tambomq.errors import TamboError
 from tambomq.gomq.envoy.app import GomqApp, Scope
 from tambomq.gomq.envoy.app_call import Receive, Send
-from tambomq.gomq.model import Options
+from tambomq.gomq.model import GomqStats, Options
 from tambomq.gomq.server.auth import Authenticator
-from tambomq.gomq.server.service import GomqStats, Service
+from tambomq.gomq.server.guarded_service import GuardedService
+from tambomq.gomq.server.service import Service
 from tambomq.store.aio import AsyncStore
 
 APP: Final = f"{__name__}:app"
@@ -50,6 +53,7 @@ class ChildConfig:
     control_fd: int
     """The file descriptor of the control socket."""
     log_level: str
+    access: AccessOptions = NO_ACCESS
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,7 @@ class ControlReply:
 
     id: int = 0
     stats: GomqStats | None = None
+    denials: list[Denial] = field(default_factory=list)
     failed: str | None = None
     """Why the request, or with id 0 the start, has failed."""
 
@@ -109,7 +114,13 @@ class Child:
         self._store = AsyncStore(config.url)
         self._service = Service(self._store, config.options)
         limit = config.options.max_message_bytes
-        self._app = GomqApp(self._service, Authenticator(config.token), max_message_bytes=limit)
+        access, self._users = config.access, None
+        service: Service | GuardedService = self._service
+        if access.is_on:
+            self._users = UserDirectory("GOMQ", access, self._store)
+            service = GuardedService(self._service, self._store)
+        authenticator = Authenticator(config.token, self._users)
+        self._app = GomqApp(service, authenticator, max_message_bytes=limit)
         self._control = socket.socket(fileno=config.control_fd)
         self._writer: asyncio.StreamWriter | None = None
         self._tasks: list[asyncio.Task[Any]] = []
@@ -118,6 +129,8 @@ class Child:
         """Start the service; return the application that answers calls."""
         asyncio.get_running_loop().set_exception_handler(_handle)
         reader, self._writer = await asyncio.open_connection(sock=self._control)
+        if self._users:
+            await self._users.start()
         await self._service.start()
         tasks = (self._serve_control(reader), self._report(), self._app.poll_disconnects())
         self._tasks += map(asyncio.ensure_future, tasks)
@@ -138,11 +151,13 @@ class Child:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._app.close(0)
         await self._service.stop()
+        if self._users:
+            await self._users.stop()
         await self._store.close()
 
     async def _report(self) -> None:
         while True:
-            await self._send(ControlReply(stats=self._service.stats))
+            await self._send(ControlReply(stats=self._service.stats, denials=self._denials()))
             await asyncio.sleep(_REPORT_EVERY_S)
 
     async def _serve_control(self, reader: asyncio.StreamReader) -> None:
@@ -164,7 +179,11 @@ class Child:
             failed = str(error)
         except TimeoutError:
             failed = "Redis does not answer"
-        await self._send(ControlReply(request.id, self._service.stats, failed))
+        reply = ControlReply(request.id, self._service.stats, self._denials(), failed)
+        await self._send(reply)
+
+    def _denials(self) -> list[Denial]:
+        return self._users.denials.list() if self._users else []
 
     async def _send(self, reply: ControlReply) -> None:
         if self._writer:

@@ -29,7 +29,7 @@ def command(host: str, port: int, tls: ServerTls | None) -> list[str]:
         APP, address=host, port=port, lifespan=True, tls_enable_http3=False, **keys
     )
     options = {
-        "--config-yaml": json.dumps(_adjusted(server.get_envoy_config())),
+        "--config-yaml": json.dumps(_adjusted(server.get_envoy_config(), tls)),
         # Python runs in one thread; more threads of Envoy would wait for it.
         "--concurrency": "1",
         "--log-level": "error",
@@ -54,7 +54,7 @@ def _extra(module: str) -> Any:
         ) from error
 
 
-def _adjusted(config: dict[str, Any]) -> dict[str, Any]:
+def _adjusted(config: dict[str, Any], tls: ServerTls | None) -> dict[str, Any]:
     # The admin port could stop the server.
     config.pop("admin", None)
     config["layered_runtime"] = {"layers": [{"name": "ours", "static_layer": _LIMITS}]}
@@ -69,6 +69,7 @@ def _adjusted(config: dict[str, Any]) -> dict[str, Any]:
         # A Watch may be idle for days.
         "stream_idle_timeout": "0s",
         "server_header_transformation": "PASS_THROUGH",
+        **_certificates(tls),
         "http2_protocol_options": {
             "max_concurrent_streams": _STREAMS,
             # A client that vanished without closing its connection is noticed within 40 s.
@@ -76,3 +77,15 @@ def _adjusted(config: dict[str, Any]) -> dict[str, Any]:
         },
     }
     return config
+
+
+def _certificates(tls: ServerTls | None) -> dict[str, Any]:
+    """Return how the application learns the names in a client's certificate."""
+    if tls is None or tls.client_ca is None:
+        # No certificate was verified: what a client says about one is removed.
+        return {"forward_client_cert_details": "SANITIZE"}
+    names = {"subject": True, "dns": True, "uri": True}
+    return {
+        "forward_client_cert_details": "SANITIZE_SET",
+        "set_current_client_cert_details": names,
+    }

@@ -9,8 +9,9 @@ from typing import Final
 
 import msgspec
 
+from tambomq.access.denials import Denial
 from tambomq.gomq.envoy.child import ControlReply, ControlRequest
-from tambomq.gomq.server.service import GomqStats
+from tambomq.gomq.model import GomqStats
 
 NO_STATS: Final = GomqStats(0, 0, 0, 0, 0, 0)
 
@@ -21,6 +22,8 @@ class ControlChannel:
     def __init__(self) -> None:
         self.stats = NO_STATS
         """As the child has reported them last."""
+        self.denials: list[Denial] = []
+        """The same, of calls that were denied."""
         self.failed: str | None = None
         """Why the child has failed to start."""
         self.is_up = asyncio.Event()
@@ -64,7 +67,7 @@ class ControlChannel:
 
     def _on_reply(self, reply: ControlReply) -> None:
         if reply.stats:
-            self.stats = reply.stats
+            self.stats, self.denials = reply.stats, reply.denials
         if not reply.id and reply.failed:
             self.failed = reply.failed
             return

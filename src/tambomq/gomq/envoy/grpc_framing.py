@@ -46,14 +46,14 @@ def check(start: bytes | bytearray, *, max_bytes: int) -> None:
     if size > max_bytes:
         raise _too_long(f"{size}", max_bytes)
     if len(start) > PREFIX_BYTES + size:
-        raise _refused("UNIMPLEMENTED", "this call takes one message, and more came")
+        raise _refused("UNIMPLEMENTED", "this call takes one message, and received more")
 
 
 def unframe(body: bytes | bytearray, *, max_bytes: int, encoding: str = "identity") -> bytes:
     """Return the message that is the whole *body*. Raises `BrokerRefused`."""
     check(body, max_bytes=max_bytes)
     if not body:
-        raise _refused("UNIMPLEMENTED", "this call takes one message, and none came")
+        raise _refused("UNIMPLEMENTED", "this call takes one message, and received none")
     if len(body) < PREFIX_BYTES or len(body) - PREFIX_BYTES < int.from_bytes(body[1:5], "big"):
         raise _refused("INTERNAL", "the request ends within its message")
     message = bytes(body[PREFIX_BYTES:])
@@ -97,7 +97,7 @@ def escaped(text: str) -> bytes:
 
 def _decompressed(message: bytes, encoding: str, max_bytes: int) -> bytes:
     if encoding not in _WINDOWS:
-        raise _refused("INTERNAL", "a compressed message came, but no grpc-encoding names how")
+        raise _refused("INTERNAL", "a message is compressed, but grpc-encoding does not say how")
     unzip = zlib.decompressobj(_WINDOWS[encoding])
     wrong = f"the message is not compressed with {encoding}"
     try:

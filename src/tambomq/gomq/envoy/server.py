@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
+from tambomq.access.denials import Denial
+from tambomq.access.directory import NO_ACCESS, AccessOptions
 from tambomq.embedded import ports
 from tambomq.errors import BrokerUnavailable, ComponentFailed, EmbeddedError, SettingsError
 from tambomq.gomq.envoy import config as envoy_config
 from tambomq.gomq.envoy.child import ChildConfig
 from tambomq.gomq.envoy.control import NO_STATS
 from tambomq.gomq.envoy.process import EnvoyProcess
-from tambomq.gomq.model import Options
+from tambomq.gomq.model import GomqStats, Options
 from tambomq.gomq.server.grpc_server import HOST, PORT
 from tambomq.gomq.server.probe import probe
-from tambomq.gomq.server.service import GomqStats
 from tambomq.store.endpoint import URL, endpoint
 from tambomq.text import format_address
 from tambomq.tls import ServerTls
@@ -50,6 +52,7 @@ class EnvoyGomqServer:
         options: Options | None = None,
         tls: ServerTls | None = None,
         token: str | None = None,
+        access: AccessOptions = NO_ACCESS,
     ) -> None:
         if not isinstance(url, str):
             raise SettingsError(
@@ -57,7 +60,7 @@ class EnvoyGomqServer:
             )
         endpoint(url)
         self._url, self._options, self._token = url, options or Options(), token
-        self._host, self._port, self._tls = host, port, tls
+        self._host, self._port, self._tls, self._access = host, port, tls, access
         self._envoy: EnvoyProcess | None = None
 
     @property
@@ -69,6 +72,11 @@ class EnvoyGomqServer:
     def stats(self) -> GomqStats:
         """Counters since the start, at most a second old, or as of the last `check`."""
         return self._envoy.control.stats if self._envoy else NO_STATS
+
+    @property
+    def denials(self) -> Sequence[Denial]:
+        """The calls that were denied since the start, by user and right."""
+        return self._envoy.control.denials if self._envoy else ()
 
     @property
     def pid(self) -> int:
@@ -167,7 +175,7 @@ class EnvoyGomqServer:
 
     async def _starts(self, host: str) -> bool:
         """Start Envoy; false if another program has taken the port meanwhile."""
-        config = ChildConfig(self._url, self._options, self._token, -1, _level())
+        config = ChildConfig(self._url, self._options, self._token, -1, _level(), self._access)
         command = envoy_config.command(host, self._port, self._tls)
         self._envoy = envoy = await EnvoyProcess.start(command, config)
         try:

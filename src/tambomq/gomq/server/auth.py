@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from tambomq.errors import BrokerRefused, InvalidFormat, LimitReached
+from tambomq.errors import BrokerRefused, InvalidFormat, LimitReached, NotAuthenticated
+
+if TYPE_CHECKING:
+    # Clients use this module too, and need no users.
+    from tambomq.access.directory import UserDirectory, UserSession
+
+Identities = Callable[[], tuple[str, ...]]
+"""Returns the names in the verified certificate of a client."""
 
 PEER: Final = "x-gomq-peer"
 """Request metadata: the name of the peer, instead of its address."""
@@ -20,6 +27,8 @@ BATCH: Final = "x-gomq-batch"
 """Metadata of Observe's reply: the batch to acknowledge."""
 TIMEOUT: Final = "x-gomq-timeout"
 """Metadata of Observe's reply with a batch: the peer timeout in seconds."""
+DURABLE: Final = "x-gomq-durable"
+"""The level of durability: as asked for in a request, as confirmed or missed in a reply."""
 _MAX_NAME_CHARS: Final = 128
 
 
@@ -35,6 +44,10 @@ class Caller:
     """Metadata to send with the reply."""
     address: str = ""
     """The connection of a peer with a name; empty for others."""
+    session: UserSession | None = field(default=None, compare=False, repr=False)
+    """The user that calls; `None` where access control is off."""
+    durable: str | None = None
+    """The level of durability that it asks for; `None` for the server's default."""
 
 
 class PeerNameLimit:
@@ -71,28 +84,70 @@ def _forget(names: dict[str, float], before: float) -> None:
         del names[name]
 
 
+def no_certificate() -> tuple[str, ...]:
+    """Return no names: the client has no certificate."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Authenticator:
-    """Admits calls: all, or with a *token* those that send it as a bearer token."""
+    """Admits calls: all, or with a *token* those that send it as a bearer token.
+
+    With a *directory* each call needs one of its users, by token or client certificate; *token*
+    then is a user with all rights.
+    """
 
     token: str | None = field(default=None, repr=False)
+    directory: UserDirectory | None = field(default=None, repr=False)
 
-    def admit(self, address: str, metadata: Mapping[str, str]) -> Caller:
+    def admit(
+        self,
+        address: str,
+        metadata: Mapping[str, str],
+        identities: Identities = no_certificate,
+    ) -> Caller:
         """Return the caller at *address*, ``host:port``.
 
-        Keys of *metadata* are in lower case. Raises `BrokerRefused` and `InvalidFormat`.
+        Keys of *metadata* are in lower case. Raises `BrokerRefused`, `NotAuthenticated` and
+        `InvalidFormat`.
         """
-        if self.token is not None:
-            given = metadata.get("authorization", "").removeprefix("Bearer ")
-            if not hmac.compare_digest(given.encode(), self.token.encode()):
-                raise BrokerRefused("call", "UNAUTHENTICATED", "a valid bearer token is required")
-        name = metadata.get(PEER)
-        if name is not None:
-            _check(name)
+        session = None
+        if self.directory is not None:
+            session = self._log_in(self.directory, address, metadata, identities)
+        elif self.token is not None and not self._is_token(_given_token(metadata)):
+            raise BrokerRefused("call", "UNAUTHENTICATED", "a valid bearer token is required")
+        name, durable = metadata.get(PEER), metadata.get(DURABLE)
         # Batches are kept only for peers with a name: these can reconnect from another port.
         if name is None:
-            return Caller(address, None, _limit(metadata))
-        return Caller(name, metadata.get(ACK), _limit(metadata), address=address)
+            return Caller(address, None, _limit(metadata), session=session, durable=durable)
+        _check(name)
+        limit = _limit(metadata)
+        kept = metadata.get(ACK), limit
+        return Caller(name, *kept, address=address, session=session, durable=durable)
+
+    def _log_in(
+        self,
+        directory: UserDirectory,
+        address: str,
+        metadata: Mapping[str, str],
+        identities: Identities,
+    ) -> UserSession:
+        try:
+            if "authorization" not in metadata:
+                return directory.log_in_by(identities())
+            # A wrong token is an error, whatever the certificate says.
+            token = _given_token(metadata)
+            return directory.everything() if self._is_token(token) else directory.log_in(token)
+        except NotAuthenticated as error:
+            directory.denials.count(error, address)
+            raise
+
+    def _is_token(self, given: str) -> bool:
+        return self.token is not None and hmac.compare_digest(given.encode(), self.token.encode())
+
+
+def _given_token(metadata: Mapping[str, str]) -> str:
+    return metadata.get("authorization", "").removeprefix("Bearer ")
 
 
 def _limit(metadata: Mapping[str, str]) -> int | None:

@@ -17,8 +17,11 @@ from google.protobuf.message import DecodeError, Message
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
-from tambomq.errors import BrokerRefused
+from tambomq.access.identities import of_grpc
+from tambomq.errors import AccessError, BrokerRefused
 from tambomq.gomq.server.auth import Authenticator, Caller
+from tambomq.gomq.server.durability import trailers
+from tambomq.gomq.server.guarded_service import GuardedService
 from tambomq.gomq.server.health import HealthServicer
 from tambomq.gomq.server.methods import METHODS, SERVICE, Method
 from tambomq.gomq.server.service import Service
@@ -40,7 +43,7 @@ _STATUSES: Final = {status.value[0]: status for status in grpc.StatusCode}
 class Handlers:
     """The handlers of a server: the service's own, health and reflection."""
 
-    def __init__(self, service: Service, authenticator: Authenticator) -> None:
+    def __init__(self, service: Service | GuardedService, authenticator: Authenticator) -> None:
         self._service, self._authenticator, self._health = (
             service,
             authenticator,
@@ -140,7 +143,8 @@ class Handlers:
     def _admit(self, context: Context) -> Caller:
         metadata = context.invocation_metadata() or ()
         texts = {name: value for name, value in metadata if isinstance(value, str)}
-        return self._authenticator.admit(address_of(context.peer()), texts)
+        address = address_of(context.peer())
+        return self._authenticator.admit(address, texts, lambda: of_grpc(context.auth_context()))
 
     def _health_methods(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
         parse = health_pb2.HealthCheckRequest.FromString
@@ -156,8 +160,9 @@ class Handlers:
         async def reflect(requests: Any, context: Context) -> AsyncGenerator[Any, None]:
             try:
                 self._admit(context)
-            except BrokerRefused as error:
-                await context.abort(_STATUSES[Code[error.status]], error.details)
+            except (BrokerRefused, AccessError) as error:
+                code, details = status_of(error)
+                await context.abort(_STATUSES[code], details)
             async for reply in self._reflection.ServerReflectionInfo(requests, context):
                 yield reply
 
@@ -192,4 +197,4 @@ async def _refuse(method: Method, error: Exception, context: Context) -> NoRetur
     code, details = status_of(error)
     if code is Code.INTERNAL:
         _log.error("%s failed", method.name, exc_info=error)
-    await context.abort(_STATUSES[code], details)
+    await context.abort(_STATUSES[code], details, trailers(error))

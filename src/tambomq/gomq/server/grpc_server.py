@@ -6,17 +6,21 @@ import asyncio
 import errno
 import logging
 import socket
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
 import grpc
 
+from tambomq.access.denials import Denial
+from tambomq.access.directory import NO_ACCESS, AccessOptions, UserDirectory
 from tambomq.errors import BrokerUnavailable, StoreError
-from tambomq.gomq.model import Options
+from tambomq.gomq.model import GomqStats, Options
 from tambomq.gomq.server.auth import Authenticator
 from tambomq.gomq.server.grpc_handlers import Handlers
+from tambomq.gomq.server.guarded_service import GuardedService
 from tambomq.gomq.server.probe import probe
-from tambomq.gomq.server.service import GomqStats, Service
+from tambomq.gomq.server.service import Service
 from tambomq.store.aio import AsyncStore
 from tambomq.store.endpoint import URL
 from tambomq.text import format_address
@@ -45,7 +49,8 @@ class GomqServer:
     """A GOMQ server on *host* and *port*; port 0 is any that is free.
 
     *url* is the Redis server, or a store, which is then left open. With *token* every call but a
-    health check needs it as a bearer token. Use ``async with``, or `start` and `stop`.
+    health check needs it as a bearer token. With *access* calls need a user with the right to make
+    them. Use ``async with``, or `start` and `stop`.
     """
 
     def __init__(
@@ -57,17 +62,15 @@ class GomqServer:
         options: Options | None = None,
         tls: ServerTls | None = None,
         token: str | None = None,
+        access: AccessOptions = NO_ACCESS,
     ) -> None:
         self._store = url if isinstance(url, AsyncStore) else AsyncStore(url)
         self._owns_store = self._store is not url
         self._options = options or Options()
         self._service = Service(self._store, self._options)
-        self._host, self._port, self._tls, self._authenticator = (
-            host,
-            port,
-            tls,
-            Authenticator(token),
-        )
+        self._users = UserDirectory("GOMQ", access, self._store) if access.is_on else None
+        self._host, self._port, self._tls = host, port, tls
+        self._authenticator = Authenticator(token, self._users)
         self._server: grpc.aio.Server | None = None
         self._handlers: Handlers | None = None
 
@@ -81,10 +84,17 @@ class GomqServer:
         """Counters since the start."""
         return self._service.stats
 
+    @property
+    def denials(self) -> Sequence[Denial]:
+        """The calls that were denied since the start, by user and right."""
+        return self._users.denials.list() if self._users else ()
+
     async def start(self) -> None:
         """Listen. Raises `BrokerUnavailable` (a taken port), `StoreError`, `SettingsError`."""
         try:
             await self._check_port()
+            if self._users:
+                await self._users.start()
             await self._service.start()
             logging.getLogger(_GRPC).addFilter(_is_worth_logging)
             # Last: gRPC does not release the port of a server that was bound but never started.
@@ -105,6 +115,8 @@ class GomqServer:
         if server:
             await server.stop(grace_s)
         await self._service.stop()
+        if self._users:
+            await self._users.stop()
         if self._owns_store:
             await self._store.close()
 
@@ -138,7 +150,8 @@ class GomqServer:
 
     def _bound(self) -> grpc.aio.Server:
         limit = ("grpc.max_receive_message_length", self._options.max_message_bytes)
-        self._handlers = Handlers(self._service, self._authenticator)
+        service = GuardedService(self._service, self._store) if self._users else self._service
+        self._handlers = Handlers(service, self._authenticator)
         self._server = grpc.aio.server(handlers=self._handlers.all(), options=(*_CHANNEL, limit))
         try:
             if self._tls:

@@ -37,7 +37,7 @@ class Reaper:
         self.peers = 0
         """Peers disconnected so far."""
         self.returned = 0
-        """Messages that went back to their main queues so far."""
+        """Messages that were requeued so far."""
 
     async def run(self) -> None:
         """Check, for ever. Retries if Redis is unavailable."""
@@ -96,7 +96,7 @@ class Reaper:
                     raise
                 except TamboError as error:
                     _log.warning(
-                        "what leavers of key %r were owed stays aside: %s",
+                        "messages of peers that left key %r are not requeued yet: %s",
                         key,
                         error,
                         extra={"key": key},
@@ -115,7 +115,10 @@ class Reaper:
             raise
         except TamboError as error:
             _log.warning(
-                "the peers of consumer %r stay: %s", consumer, error, extra={"consumer": consumer}
+                "silent peers of consumer %r are not disconnected yet: %s",
+                consumer,
+                error,
+                extra={"consumer": consumer},
             )
             return
         self.peers += reaped.peers

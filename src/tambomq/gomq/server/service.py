@@ -7,24 +7,28 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from tambomq.alarms.watch import AlarmWatch
 from tambomq.clock import now_s, unix_date
 from tambomq.errors import LimitReached, MessageTooLong, SettingsError, StoreError
 from tambomq.gomq import gomq_pb2 as pb
 from tambomq.gomq import keys, wire
-from tambomq.gomq.model import MAX_RECORDS, RECORD_BYTES, Options
+from tambomq.gomq.model import MAX_RECORDS, RECORD_BYTES, GomqStats, Options
 from tambomq.gomq.ops import admin as admin_ops
 from tambomq.gomq.ops import leave as leave_ops
 from tambomq.gomq.ops import messages as message_ops
 from tambomq.gomq.ops.journal import record_deliveries
 from tambomq.gomq.ops.messages import ObserveResult
 from tambomq.gomq.server.auth import BATCH, TIMEOUT, Caller, PeerNameLimit
+from tambomq.gomq.server.backlog_bounds import BacklogBounds
 from tambomq.gomq.server.dispatcher import Dispatcher
+from tambomq.gomq.server.durability import confirm
+from tambomq.gomq.server.expirer import Expirer
 from tambomq.gomq.server.reaper import Reaper
 from tambomq.ids import Xids, letters
+from tambomq.runtime.background import keep_running
 from tambomq.store.aio import AsyncStore
 from tambomq.store.aio_pubsub import Subscription
 from tambomq.store.call import Call
@@ -38,24 +42,6 @@ _DONE = pb.Result(code=0)
 _BATCH_CHARS = 12
 
 
-@dataclass(frozen=True, slots=True)
-class GomqStats:
-    """Counters of a service since its start."""
-
-    published: int
-    """Messages accepted."""
-    copies: int
-    """Messages put into dedicated queues, once for each peer."""
-    observed: int
-    """Messages delivered to peers."""
-    watchers: int
-    """Calls to Watch in progress."""
-    disconnected: int
-    """Peers disconnected for silence."""
-    returned: int
-    """Their messages that went back to a main queue."""
-
-
 class Service:
     """Implements GOMQ's calls on one Redis; any number of services may share it."""
 
@@ -63,15 +49,18 @@ class Service:
         """Store the settings; `start` starts the background work."""
         self._store, self._options = store, options
         self._journal = options.journal_policy
-        self._dispatcher = Dispatcher(store, self._journal, options.max_backlog)
-        self._reaper = Reaper(store, options)
+        self._bounds = BacklogBounds(store, options)
+        levels = options.durable, options.durable_timeout_s
+        self._dispatcher = Dispatcher(store, self._journal, self._bounds, *levels)
+        self._expirer = Expirer(store, options.message_ttl_s, options.journal_bounds)
+        self._reaper, self._watch = Reaper(store, options), AlarmWatch(store, "gomq")
         self._peer_names = PeerNameLimit(options.max_connection_peers, options.peer_timeout_s)
         self._timeout = f"{options.peer_timeout_s:g}"
         self._xids = Xids()
         self._tasks: list[asyncio.Task[None]] = []
         self._background = set[asyncio.Task[None]]()
         self._watching = set[Subscription]()
-        self._stopping, self._published, self._observed, self._turn = False, 0, 0, 0
+        self._stopping, self._observed, self._turn = False, 0, 0
 
     async def start(self) -> None:
         """Start dispatching. Raises `StoreError`, or `SettingsError` on a cluster."""
@@ -80,8 +69,10 @@ class Service:
                 "GOMQ cannot use a Redis Cluster, since its keys have no hash tags: use one server"
             )
         self._stopping = False
-        for duty in (self._dispatcher, self._reaper):
-            self._tasks.append(asyncio.ensure_future(duty.run()))
+        await self._dispatcher.check()
+        await self._watch.look()
+        for each in (self._dispatcher, self._reaper, self._watch, self._expirer):
+            self._tasks.append(asyncio.ensure_future(keep_running(each.run)))
 
     async def stop(self) -> None:
         """End every `watch`, finish background work, and stop dispatching."""
@@ -104,30 +95,39 @@ class Service:
     def stats(self) -> GomqStats:
         """The counters so far."""
         return GomqStats(
-            self._published,
+            self._dispatcher.published,
             self._dispatcher.copies,
             self._observed,
             len(self._watching),
             self._reaper.peers,
             self._reaper.returned,
+            self._watch.refused,
+            self._bounds.overflowed,
+            self._expirer.expired,
         )
 
-    async def publish(self, request: pb.PublishRecord, _: Caller) -> pb.Result:
+    async def publish(self, request: pb.PublishRecord, caller: Caller) -> pb.Result:
         """Append a payload to the main queue of its key."""
-        await self._dispatcher.publish(request.key, self._element(request))
-        self._published += 1
+        if self._watch.alarms:
+            self._watch.check(request.key)
+        element = self._element(request)
+        await self._dispatcher.publish(request.key, element, caller.durable)
+        confirm(caller)
         return _DONE
 
-    async def publish_many(self, request: pb.PublishRecords, _: Caller) -> pb.Result:
+    async def publish_many(self, request: pb.PublishRecords, caller: Caller) -> pb.Result:
         """Append all payloads, or none."""
         if len(request.records) > MAX_RECORDS:
             raise LimitReached("this call", MAX_RECORDS, "records")
         batches: dict[str, list[bytes]] = {}
         for record in request.records:
             batches.setdefault(record.key, []).append(self._element(record))
+        if self._watch.alarms:
+            for key in batches:
+                self._watch.check(key, len(request.records))
         if batches:
-            await self._dispatcher.publish_all(batches)
-            self._published += len(request.records)
+            await self._dispatcher.publish_all(batches, caller.durable)
+        confirm(caller)
         return _DONE
 
     async def subscribe(self, request: pb.Subscription, caller: Caller) -> pb.Result:

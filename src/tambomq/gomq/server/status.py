@@ -5,11 +5,15 @@ from __future__ import annotations
 from enum import IntEnum
 
 from tambomq.errors import (
+    AccessDenied,
     BrokerRefused,
+    DurabilityUnsupported,
     JournalFull,
     LimitReached,
     LocalProtocolError,
     MessageTooLong,
+    NotAuthenticated,
+    NotDurable,
     SettingsError,
     StoreError,
     StoreFull,
@@ -24,6 +28,7 @@ class Code(IntEnum):
     CANCELLED = 1
     INVALID_ARGUMENT = 3
     DEADLINE_EXCEEDED = 4
+    PERMISSION_DENIED = 7
     RESOURCE_EXHAUSTED = 8
     FAILED_PRECONDITION = 9
     UNIMPLEMENTED = 12
@@ -40,8 +45,13 @@ _CODES: tuple[tuple[type[Exception], Code], ...] = (
     (LocalProtocolError, Code.INVALID_ARGUMENT),
     (StoreFull, Code.RESOURCE_EXHAUSTED),
     (WrongType, Code.FAILED_PRECONDITION),
+    (DurabilityUnsupported, Code.FAILED_PRECONDITION),
+    # Not UNAVAILABLE, after which many clients send again by themselves: the message is stored.
+    (NotDurable, Code.DEADLINE_EXCEEDED),
     (SettingsError, Code.FAILED_PRECONDITION),
     (StoreError, Code.UNAVAILABLE),
+    (NotAuthenticated, Code.UNAUTHENTICATED),
+    (AccessDenied, Code.PERMISSION_DENIED),
 )
 
 
