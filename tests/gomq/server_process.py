@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,10 +15,7 @@ from typing import Any
 
 from tambomq.gomq.model import Options
 from tambomq.gomq.server.grpc_server import GomqServer
-
-# Below the range that outgoing connections take theirs from: a client that comes back while no
-# server runs could else be given the server's own port, and speak with itself.
-_PORTS = range(20_000, 32_000)
+from tests.servers.ports import free_port
 
 
 class GomqProcess:
@@ -30,7 +25,7 @@ class GomqProcess:
         """Choose a free port; *options* are those of `Options`."""
         self._url, self._options = url, options
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = _free_port()
+        self.port = free_port()
 
     @property
     def address(self) -> str:
@@ -64,17 +59,6 @@ def gomq_process(url: str, **options: Any) -> Iterator[GomqProcess]:
         yield process
     finally:
         process.kill()
-
-
-def _free_port() -> int:
-    for port in random.sample(_PORTS, 50):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise RuntimeError("no port is free")
 
 
 async def _serve(url: str, port: int, options: dict[str, Any]) -> None:

@@ -54,7 +54,7 @@ async def test_names_beyond_all_measure_are_refused(service: Service, db: redis.
     assert db.dbsize() == 0
 
 
-async def test_a_payload_that_no_reply_has_room_for_is_refused(
+async def test_a_payload_that_does_not_fit_into_a_reply_is_refused(
     serve: Serve, db: redis.Redis
 ) -> None:
     service = await serve(max_message_bytes=65_536)
@@ -98,7 +98,7 @@ def damage(db: redis.Redis, name: str) -> None:
 
 
 async def attempt(work: Awaitable[Any]) -> None:
-    """Let it work, or find a value of another type; nothing else."""
+    """Pass if the call works or finds a value of another type; nothing else."""
     try:
         await work
     except WrongType:
@@ -158,7 +158,10 @@ async def test_a_failed_subscribe_changes_nothing(
     assert list(db.scan_iter()) == [name.encode()]
 
 
-@pytest.mark.parametrize("batch", [b"", b"no batch", b"\xc1", b"\x01", b"\x92\xa1b", b"\x90"])
+INVALID = [b"", b"no batch", b"\xc1", b"\x01", b"\x92\xa1b", b"\x90", b"\x92\x01\x90"]
+
+
+@pytest.mark.parametrize("batch", INVALID)
 async def test_an_invalid_batch_is_ignored(service: Service, db: redis.Redis, batch: bytes) -> None:
     peer = Peer(service, "p")
     for _ in range(2):
@@ -191,7 +194,7 @@ async def test_names_that_are_not_utf_8_do_no_harm(service: Service, db: redis.R
 # ── a server that is full ────────────────────────────────────────────────────
 
 
-async def test_a_full_server_takes_nothing_more_but_hands_out_what_it_has(serve: Serve) -> None:
+async def test_a_full_server_refuses_publishes_and_still_delivers(serve: Serve) -> None:
     with (
         Server(binaries.valkey(), "--maxmemory", "100mb") as full,
         redis.Redis.from_url(full.url) as db,
@@ -207,8 +210,7 @@ async def test_a_full_server_takes_nothing_more_but_hands_out_what_it_has(serve:
         many = pb.PublishRecords(records=[pb.PublishRecord(key="k"), pb.PublishRecord(key="l")])
         with pytest.raises(StoreFull):
             await service.publish_many(many, CALLER)
-        with pytest.raises(StoreFull):
-            await one.subscribe("l")
+        await one.subscribe("l")
         assert await one.observe_kept("", limit=1) == [b"1"]
         assert await one.observe_kept(one.batch) == [b"2", b"3"]
         await one.unsubscribe("k", one.batch)

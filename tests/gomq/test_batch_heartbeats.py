@@ -17,6 +17,7 @@ from tambomq.gomq.batch_heartbeats import BatchHeartbeats
 from tambomq.gomq.model import Options
 from tambomq.gomq.server.auth import Caller
 from tests.gomq.conftest import Peer, Serve, publish
+from tests.gomq.server_process import gomq_process
 from tests.servers import Server, eventually, eventually_async
 from tests.store.proxy import Proxy
 
@@ -81,6 +82,23 @@ async def test_a_batch_handled_longer_than_the_peer_timeout_is_delivered_once(
     await asyncio.to_thread(client.close)
 
 
+async def test_a_blocked_event_loop_costs_an_async_client_no_batch(
+    server: Server, db: redis.Redis
+) -> None:
+    with gomq_process(server.url, peer_timeout_s=TIMEOUT_S) as process:
+        async with AsyncGomqClient(process.address, peer="slow") as client:
+            await client.subscribe("k", "c")
+            await client.publish("k", "one")
+            assert [record.text for record in await client.observe("c")] == ["one"]
+            with GomqClient(process.address, peer="silent") as silent:
+                silent.subscribe("other", "silent")
+                # The loop of the client does nothing else until then.
+                eventually(lambda: not db.exists("PEERS_silent"), within_s=30)
+            assert db.smembers("PEERS_c") == {b"slow"}
+            assert await client.observe("c") == []
+            assert not db.exists("HANDED_c_slow")
+
+
 @pytest.mark.slow
 async def test_a_dead_connection_costs_an_async_client_no_batch(
     patient: GomqServer, db: redis.Redis
@@ -106,6 +124,8 @@ async def test_a_dead_connection_costs_a_client_no_batch(
         await asyncio.to_thread(client.subscribe, "k", "c")
         await asyncio.to_thread(client.publish, "k", "one")
         assert len(await asyncio.to_thread(client.observe, "c")) == 1
+        # Until then it has sent heartbeats: their connection goes silent too.
+        await a_silent_peer_is_disconnected(patient, db)
         proxy.stall()
         await a_silent_peer_is_disconnected(patient, db)
         assert db.smembers("PEERS_c") == {b"slow"}
@@ -150,7 +170,7 @@ async def test_after_an_error_no_heartbeats_are_sent_and_the_batch_is_delivered_
     await eventually_async(lambda: db.llen("QUEUE_k") == 1, within_s=30)
 
 
-async def test_a_batch_that_a_watcher_did_not_finish_goes_back(
+async def test_a_batch_that_a_watcher_did_not_finish_is_delivered_again(
     broker: GomqServer, db: redis.Redis
 ) -> None:
     client = GomqClient(address(broker), peer="left")
@@ -167,7 +187,7 @@ async def test_a_batch_that_a_watcher_did_not_finish_goes_back(
     await asyncio.to_thread(client.close)
 
 
-async def test_a_batch_that_an_async_watcher_did_not_finish_goes_back(
+async def test_a_batch_that_an_async_watcher_did_not_finish_is_delivered_again(
     broker: GomqServer, db: redis.Redis
 ) -> None:
     async with AsyncGomqClient(address(broker), peer="left") as client:

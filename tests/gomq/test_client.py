@@ -142,7 +142,7 @@ def test_a_client_without_metadata_lives_in_the_keys_of_the_page(
         def call(name: str, message: Any, reply: Any) -> Any:
             path = f"/routeguide.RouteGuide/{name}"
             stub = channel.unary_unary(path, type(message).SerializeToString, reply.FromString)
-            return stub(message, timeout=20)
+            return stub(message, timeout=60)
 
         call("Subscribe", pb.Subscription(key="FOO", consumerID="BAR"), pb.Result)
         call("Publish", pb.PublishRecord(key="FOO", payload=b"one"), pb.Result)
@@ -271,7 +271,7 @@ def test_watching_ends_when_the_client_is_closed(client: GomqClient) -> None:
     thread = Thread(target=lambda: rest.append(list(records)))
     thread.start()
     client.close()
-    thread.join(20)
+    thread.join(60)
     assert rest == [[]]
 
 
@@ -340,7 +340,7 @@ def test_a_name_that_no_server_takes_is_refused_here(client: GomqClient, name: A
 
 
 @pytest.mark.parametrize("payload", [None, 7, "\ud800", ["one"]])
-def test_a_payload_that_is_no_text_and_no_bytes_is_refused_here(
+def test_a_payload_that_is_neither_text_nor_bytes_is_refused_by_the_client(
     client: GomqClient, payload: Any
 ) -> None:
     with pytest.raises(InvalidBody):

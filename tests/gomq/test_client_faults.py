@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Iterator
 from threading import Thread
 from typing import Any
@@ -16,6 +15,7 @@ from tambomq.gomq.async_client import AsyncGomqClient
 from tambomq.gomq.model import Options
 from tests.gomq.fakes import KINDS, FakeService, Served, connected, serving
 from tests.servers import eventually, eventually_async
+from tests.servers.ports import free_port
 
 
 @pytest.fixture(params=KINDS)
@@ -40,8 +40,7 @@ def served(service: FakeService) -> Iterator[Served]:
 @pytest.fixture
 def unused_address() -> str:
     """An address without a listener."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return f"127.0.0.1:{taken.getsockname()[1]}"
+    return f"127.0.0.1:{free_port()}"
 
 
 def test_a_server_that_is_not_there_is_unavailable(kind: str, unused_address: str) -> None:
@@ -61,14 +60,13 @@ def test_a_host_that_is_not_known_is_unavailable(kind: str) -> None:
 
 
 def test_with_patience_a_server_that_comes_is_waited_for(kind: str, service: FakeService) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = free_port()
     with connected(kind, f"127.0.0.1:{port}", patience_s=20) as client:
         thread = Thread(target=lambda: client.publish("k", "x"))
         thread.start()
         with serving(service=service, port=port):
             eventually(lambda: service.requests, within_s=20)
-            thread.join(20)
+            thread.join(60)
 
 
 def test_patience_has_an_end(kind: str, unused_address: str) -> None:
@@ -90,7 +88,7 @@ def test_a_server_that_does_not_answer_is_unavailable(
         assert len(service.requests) == 1
 
 
-def test_a_server_that_comes_back_is_found_again(kind: str, served: Served) -> None:
+def test_a_client_reconnects_to_a_restarted_server(kind: str, served: Served) -> None:
     with connected(kind, served.address, patience_s=20) as client:
         client.publish("k", "x")
         served.run(served.server.stop(0))
@@ -98,7 +96,9 @@ def test_a_server_that_comes_back_is_found_again(kind: str, served: Served) -> N
         client.publish("k", "x")
 
 
-def test_a_closed_client_connects_anew(kind: str, served: Served, service: FakeService) -> None:
+def test_a_closed_client_reconnects_at_the_next_call(
+    kind: str, served: Served, service: FakeService
+) -> None:
     with connected(kind, served.address) as client:
         client.publish("k", "x")
         client.close()
@@ -124,7 +124,7 @@ def test_a_call_that_closing_cuts_off_raises(
         thread.start()
         eventually(lambda: service.requests)
         client.close()
-        thread.join(20)
+        thread.join(60)
     (error,) = caught
     assert "closed" in str(error)
 

@@ -90,7 +90,7 @@ async def test_of_two_servers_on_one_redis_one_can_be_killed(server: Server) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("goodbye", [True, False])
-async def test_a_peer_that_comes_back_from_a_new_port_two_hundred_times_misses_nothing(
+async def test_a_peer_that_reconnects_two_hundred_times_misses_nothing(
     server: Server, db: redis.Redis, goodbye: bool
 ) -> None:
     account, received = Published("publisher"), Received()

@@ -151,7 +151,9 @@ def test_messages_published_after_the_last_unsubscribe_are_kept(
     assert client.observe("BAR") == [b"1", b"2"]
 
 
-def test_unsubscribing_without_a_subscription_is_no_error(client: Client, db: redis.Redis) -> None:
+def test_unsubscribing_without_a_subscription_raises_nothing(
+    client: Client, db: redis.Redis
+) -> None:
     client.unsubscribe("FOO", "BAR")
     assert db.dbsize() == 0
 
@@ -260,7 +262,7 @@ def test_messages_that_others_observed_are_dropped_with_a_silent_peer(
     assert not db.exists("QUEUE_FOO")
 
 
-def test_a_silent_peer_that_comes_back_receives_again(
+def test_a_disconnected_peer_that_observes_again_receives_again(
     serve: Serve, dial: Dial, db: redis.Redis
 ) -> None:
     broker = serve(peer_timeout_s=0.5)

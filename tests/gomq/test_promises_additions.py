@@ -77,7 +77,7 @@ def test_of_records_one_of_which_is_refused_none_is_published(
     assert db.keys() == [b"QUEUE_broken"]
 
 
-def test_no_records_are_published_gladly(client: Client, db: redis.Redis) -> None:
+def test_publishing_no_records_succeeds(client: Client, db: redis.Redis) -> None:
     assert client.status("PublishMany", pb.PublishRecords()) is Status.OK
     assert db.dbsize() == 0
 

@@ -144,7 +144,7 @@ async def test_only_the_last_batch_of_a_watch_waits_again(peer: Peer, db: redis.
     assert await peer.observe() == [b"2"]
 
 
-async def test_a_watcher_that_is_cancelled_while_it_waits_takes_nothing_with_it(
+async def test_a_watcher_that_is_cancelled_while_it_waits_loses_no_message(
     peer: Peer, db: redis.Redis
 ) -> None:
     watching = asyncio.create_task(rest(peer.watch()))
@@ -154,10 +154,15 @@ async def test_a_watcher_that_is_cancelled_while_it_waits_takes_nothing_with_it(
         await watching
     await begun(peer.service, 0)
     await publish(peer.service, "k", b"1")
-    assert await peer.observe() == [b"1"]
+
+    async def came() -> bool:
+        return await peer.observe() == [b"1"]
+
+    # Its last look at the queue may still be on the way, and take the message and put it back.
+    await eventually_async(came)
 
 
-async def test_a_watcher_that_is_cancelled_at_any_time_takes_nothing_with_it(peer: Peer) -> None:
+async def test_a_watcher_that_is_cancelled_at_any_time_loses_no_message(peer: Peer) -> None:
     got: list[bytes] = []
     for turn in range(30):
         reading = asyncio.create_task(_read(peer.watch(), got))

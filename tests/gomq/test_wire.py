@@ -37,7 +37,9 @@ def test_an_element_has_these_bytes(message: tuple[str, str, bytes], element: by
 
 
 @given(st.text(), st.text(), st.binary())
-def test_what_was_written_is_read(id: str, timestamp: str, payload: bytes) -> None:
+def test_decoding_an_encoded_element_returns_the_same_values(
+    id: str, timestamp: str, payload: bytes
+) -> None:
     element = wire.encode(id, timestamp, payload)
     assert wire.decode(element) == Element(id, timestamp, payload)
 

@@ -3,43 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-import time
-import weakref
 from asyncio import Lock
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing, suppress
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import grpc
 
 from tambomq.errors import BrokerError
 from tambomq.gomq import requests
-from tambomq.gomq.batch_heartbeats import BatchHeartbeats
+from tambomq.gomq.client_config import ADDRESS, OPTIONS, TIMEOUT_S, ClientConfig
+from tambomq.gomq.client_heartbeat import ClientHeartbeat
 from tambomq.gomq.model import Record
-from tambomq.gomq.requests import (
-    ADDRESS,
-    OPTIONS,
-    TIMEOUT_S,
-    ClientConfig,
-    Metadata,
-    ObservedBatch,
-    Payload,
-    Request,
-)
+from tambomq.gomq.replies import ObservedBatch, batch_of, require_confirmed
+from tambomq.gomq.requests import Metadata, Payload, Request
+from tambomq.store.durability.level import MEMORY
 from tambomq.store.endpoint import Tls
 
 T = TypeVar("T")
-
-_MAX_PAUSE_S: Final = 0.25
 
 
 class AsyncGomqClient:
     """An asyncio GOMQ client, for any number of tasks.
 
-    The server knows it by *peer*, a random name unless given; a client that comes back with the
+    The server knows it by *peer*, a random name unless given; a client that reconnects with the
     same name finds the messages that wait for it. *token* is sent as a bearer token. *timeout_s*
     bounds each call. If the server cannot be reached, a call keeps trying for *patience_s* more.
+    *durable* is what a publish that returns without an error means, unless it says otherwise: the
+    message is in Redis's ``"memory"``, on its ``"disk"``, or on ``"replicas:N"``; by default what
+    the server is set to. `NotDurable` if that is not confirmed in time.
 
     Raises `BrokerUnavailable` when no reply came: a message may have been published all the same,
     since a request that may have been sent is never repeated. Any other status is `BrokerRefused`.
@@ -54,33 +47,38 @@ class AsyncGomqClient:
         tls: Tls | None = None,
         timeout_s: float = TIMEOUT_S,
         patience_s: float = 0.0,
+        durable: str | None = None,
     ) -> None:
         """Store the settings; the first call connects."""
-        self._config = ClientConfig(address, peer, token, tls, timeout_s, patience_s)
+        self._config = ClientConfig(address, peer, token, tls, timeout_s, patience_s, durable)
         self._credentials = self._config.credentials()
         self._channel: grpc.aio.Channel | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._heartbeat: asyncio.Task[None] | None = None
         self._stubs: dict[str, Any] = {}
         self._batches: dict[str, str] = {}
         self._observe_locks: dict[str, Lock] = {}
-        self._heartbeats = BatchHeartbeats()
+        self._heartbeats = ClientHeartbeat(self, self._config, self._credentials)
 
     @property
     def peer(self) -> str:
         """The peer name of this client."""
         return self._config.peer
 
-    async def publish(self, key: str, payload: Payload) -> None:
-        """Append *payload* to the queue of *key*, whether or not it has subscribers."""
-        await self._run(requests.publish(key, payload))
+    async def publish(self, key: str, payload: Payload, *, durable: str | None = None) -> None:
+        """Append *payload* to the queue of *key*, whether or not it has subscribers.
 
-    async def publish_many(self, records: Iterable[tuple[str, Payload]]) -> int:
+        *durable* overrides the client's level. Raises `NotDurable`, `DurabilityUnsupported`.
+        """
+        await self._run(requests.publish(key, payload, self._config.level(durable)))
+
+    async def publish_many(
+        self, records: Iterable[tuple[str, Payload]], *, durable: str | None = None
+    ) -> int:
         """Publish pairs of key and payload, all or none, and return how many.
 
-        They go in one message, which servers limit to 4 MiB by default.
+        They go in one message, which servers limit to 4 MiB by default. *durable*: see `publish`.
         """
-        return await self._run(requests.publish_many(records))
+        return await self._run(requests.publish_many(records, self._config.level(durable)))
 
     async def subscribe(self, key: str, consumer: str) -> None:
         """Subscribe *consumer* to *key*, and add this client to the peers of *consumer*.
@@ -145,8 +143,7 @@ class AsyncGomqClient:
             metadata = self._config.observe_metadata(self._batches.get(consumer, ""))
             result, batch = await self._exchange(request, metadata)
             self._batches[consumer] = batch.name
-            if self._heartbeats.observed(consumer, batch.name, batch.timeout_s, time.monotonic()):
-                self._ensure_heartbeat()
+            self._heartbeats.observed(consumer, batch)
         return result
 
     async def _exchange(self, request: Request[T], metadata: Metadata) -> tuple[T, ObservedBatch]:
@@ -159,11 +156,11 @@ class AsyncGomqClient:
             )
             reply = await call
             result = request.decode(reply)
-            return result, requests.batch_of(
-                await call.initial_metadata()
-            ) if result else ObservedBatch()
+            if request.durable != MEMORY:
+                require_confirmed(request.durable, await call.initial_metadata(), result)
+            return result, batch_of(await call.initial_metadata()) if result else ObservedBatch()
         except grpc.RpcError as error:
-            raise self._config.failure(request.method, error) from error
+            raise self._config.failure(request, error) from error
         except asyncio.CancelledError as error:
             if _is_cancelled():
                 raise
@@ -198,7 +195,7 @@ class AsyncGomqClient:
             async for _ in call:
                 yield
         except grpc.RpcError as error:
-            raise self._config.failure(request.method, error) from error
+            raise self._config.failure(request, error) from error
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
@@ -210,7 +207,7 @@ class AsyncGomqClient:
         if self._channel is None or self._loop is not loop:
             # A channel of another event loop cannot be used in this one.
             self._channel, self._loop = self._open(), loop
-            self._stubs, self._observe_locks, self._heartbeat = {}, {}, None
+            self._stubs, self._observe_locks = {}, {}
         if request.path not in self._stubs:
             make = self._channel.unary_stream if request.streams else self._channel.unary_unary
             self._stubs[request.path] = make(request.path, *request.codecs)
@@ -222,56 +219,12 @@ class AsyncGomqClient:
             return grpc.aio.insecure_channel(address, OPTIONS)
         return grpc.aio.secure_channel(address, self._credentials, OPTIONS)
 
-    def _ensure_heartbeat(self) -> None:
-        """Start the sender of heartbeats unless it is running."""
-        if self._heartbeat is None or self._heartbeat.done():
-            # A weak reference: a client that is garbage-collected sends no more heartbeats.
-            self._heartbeat = asyncio.ensure_future(_run_heartbeats(weakref.ref(self)))
-
-    async def _send_heartbeats(self) -> float | None:
-        """Send heartbeats that are due; return the time to the next, `None` without batches."""
-        pause_s = self._heartbeats.next_in_s(time.monotonic())
-        for consumer in self._heartbeats.due(time.monotonic()):
-            request = requests.heartbeat(consumer, self._heartbeats.reply_timeout_s(consumer))
-            opened = self._channel
-            if (
-                opened
-                and not await self._send_heartbeat(opened, request)
-                and self._channel is opened
-            ):
-                # The connection may be dead (a NAT dropped it), which gRPC notices too late.
-                async with self._open() as another:
-                    await self._send_heartbeat(another, request)
-        return pause_s
-
-    async def _send_heartbeat(self, opened: grpc.aio.Channel, request: Request[Any]) -> bool:
-        """Return whether it was answered on *opened*. A lost one is repeated soon."""
-        metadata = (*self._config.metadata, *request.metadata)
-        with suppress(grpc.RpcError, grpc.aio.UsageError):
-            stub = opened.unary_unary(request.path, *request.codecs)
-            await stub(request.message, metadata=metadata, **self._config.limits(request))
-            return True
-        return False
-
     async def _disconnect(self) -> None:
         self._heartbeats.clear()
-        if self._heartbeat:
-            self._heartbeat.cancel()
-            self._heartbeat = None
         opened, self._channel = self._channel, None
         self._stubs = {}
         if opened:
             await opened.close(None)
-
-
-async def _run_heartbeats(ref: weakref.ref[AsyncGomqClient]) -> None:
-    """Send heartbeats as long as the client exists and handles a batch."""
-    while client := ref():
-        pause_s = await client._send_heartbeats()  # noqa: SLF001  (a part of the same class)
-        del client
-        if pause_s is None:
-            return
-        await asyncio.sleep(min(pause_s, _MAX_PAUSE_S))
 
 
 def _is_cancelled() -> bool:

@@ -2,43 +2,36 @@
 
 from __future__ import annotations
 
-import time
-import weakref
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, suppress
-from threading import Lock, Thread
+from threading import Lock
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import grpc
 
 from tambomq.errors import BrokerError
 from tambomq.gomq import requests
-from tambomq.gomq.batch_heartbeats import BatchHeartbeats
+from tambomq.gomq.client_config import ADDRESS, OPTIONS, TIMEOUT_S, ClientConfig
+from tambomq.gomq.client_heartbeat import ClientHeartbeat
 from tambomq.gomq.model import Record
-from tambomq.gomq.requests import (
-    ADDRESS,
-    OPTIONS,
-    TIMEOUT_S,
-    ClientConfig,
-    Metadata,
-    ObservedBatch,
-    Payload,
-    Request,
-)
+from tambomq.gomq.replies import ObservedBatch, batch_of, require_confirmed
+from tambomq.gomq.requests import Metadata, Payload, Request
+from tambomq.store.durability.level import MEMORY
 from tambomq.store.endpoint import Tls
 
 T = TypeVar("T")
-
-_MAX_PAUSE_S: Final = 0.25
 
 
 class GomqClient:
     """A blocking GOMQ client, for any number of threads.
 
-    The server knows it by *peer*, a random name unless given; a client that comes back with the
+    The server knows it by *peer*, a random name unless given; a client that reconnects with the
     same name finds the messages that wait for it. *token* is sent as a bearer token. *timeout_s*
     bounds each call. If the server cannot be reached, a call keeps trying for *patience_s* more.
+    *durable* is what a publish that returns without an error means, unless it says otherwise: the
+    message is in Redis's ``"memory"``, on its ``"disk"``, or on ``"replicas:N"``; by default what
+    the server is set to. `NotDurable` if that is not confirmed in time.
 
     Raises `BrokerUnavailable` when no reply came: a message may have been published all the same,
     since a request that may have been sent is never repeated. Any other status is `BrokerRefused`.
@@ -53,33 +46,38 @@ class GomqClient:
         tls: Tls | None = None,
         timeout_s: float = TIMEOUT_S,
         patience_s: float = 0.0,
+        durable: str | None = None,
     ) -> None:
         """Store the settings; the first call connects."""
-        self._config = ClientConfig(address, peer, token, tls, timeout_s, patience_s)
+        self._config = ClientConfig(address, peer, token, tls, timeout_s, patience_s, durable)
         self._credentials = self._config.credentials()
         self._channel_lock = Lock()
-        self._heartbeat: Thread | None = None
         self._channel: grpc.Channel | None = None
         self._stubs: dict[str, Any] = {}
         self._batches: dict[str, str] = {}
         self._observe_locks: dict[str, Lock] = {}
-        self._heartbeats = BatchHeartbeats()
+        self._heartbeats = ClientHeartbeat(self, self._config, self._credentials)
 
     @property
     def peer(self) -> str:
         """The peer name of this client."""
         return self._config.peer
 
-    def publish(self, key: str, payload: Payload) -> None:
-        """Append *payload* to the queue of *key*, whether or not it has subscribers."""
-        self._run(requests.publish(key, payload))
+    def publish(self, key: str, payload: Payload, *, durable: str | None = None) -> None:
+        """Append *payload* to the queue of *key*, whether or not it has subscribers.
 
-    def publish_many(self, records: Iterable[tuple[str, Payload]]) -> int:
+        *durable* overrides the client's level. Raises `NotDurable`, `DurabilityUnsupported`.
+        """
+        self._run(requests.publish(key, payload, self._config.level(durable)))
+
+    def publish_many(
+        self, records: Iterable[tuple[str, Payload]], *, durable: str | None = None
+    ) -> int:
         """Publish pairs of key and payload, all or none, and return how many.
 
-        They go in one message, which servers limit to 4 MiB by default.
+        They go in one message, which servers limit to 4 MiB by default. *durable*: see `publish`.
         """
-        return self._run(requests.publish_many(records))
+        return self._run(requests.publish_many(records, self._config.level(durable)))
 
     def subscribe(self, key: str, consumer: str) -> None:
         """Subscribe *consumer* to *key*, and add this client to the peers of *consumer*.
@@ -144,8 +142,7 @@ class GomqClient:
             metadata = self._config.observe_metadata(self._batches.get(consumer, ""))
             result, batch = self._exchange(request, metadata)
             self._batches[consumer] = batch.name
-            if self._heartbeats.observed(consumer, batch.name, batch.timeout_s, time.monotonic()):
-                self._ensure_heartbeat()
+            self._heartbeats.observed(consumer, batch)
         return result
 
     def _exchange(self, request: Request[T], metadata: Metadata) -> tuple[T, ObservedBatch]:
@@ -157,12 +154,14 @@ class GomqClient:
                 **self._config.limits(request),
             )
         except grpc.RpcError as error:
-            raise self._config.failure(request.method, error) from error
+            raise self._config.failure(request, error) from error
         except ValueError as error:
             # gRPC raises this for a channel that was closed a moment ago.
             raise self._config.closed() from error
         result = request.decode(reply)
-        return result, requests.batch_of(call.initial_metadata()) if result else ObservedBatch()
+        if request.durable != MEMORY:
+            require_confirmed(request.durable, call.initial_metadata(), result)
+        return result, batch_of(call.initial_metadata()) if result else ObservedBatch()
 
     def _watch(self, request: Request[list[Record]], consumer: str) -> Iterator[Record]:
         metadata = self._config.observe_metadata(self._batches.get(consumer, ""))
@@ -194,7 +193,7 @@ class GomqClient:
                 yield
         except grpc.RpcError as error:
             if self._channel is opened:
-                raise self._config.failure(request.method, error) from error
+                raise self._config.failure(request, error) from error
         finally:
             call.cancel()
 
@@ -213,41 +212,6 @@ class GomqClient:
             return grpc.insecure_channel(address, OPTIONS)
         return grpc.secure_channel(address, self._credentials, OPTIONS)
 
-    def _ensure_heartbeat(self) -> None:
-        """Start the sender of heartbeats unless it is running."""
-        with self._channel_lock:
-            if self._heartbeat is None or not self._heartbeat.is_alive():
-                # A weak reference: a client that is garbage-collected sends no more heartbeats.
-                args = (weakref.ref(self),)
-                self._heartbeat = Thread(
-                    target=_run_heartbeats, args=args, name="gomq-heartbeat", daemon=True
-                )
-                self._heartbeat.start()
-
-    def _send_heartbeats(self) -> float | None:
-        """Send heartbeats that are due; return the time to the next, `None` without batches."""
-        with self._channel_lock:
-            pause_s = self._heartbeats.next_in_s(time.monotonic())
-            if pause_s is None:
-                self._heartbeat = None
-        for consumer in self._heartbeats.due(time.monotonic()):
-            request = requests.heartbeat(consumer, self._heartbeats.reply_timeout_s(consumer))
-            opened = self._channel
-            if opened and not self._send_heartbeat(opened, request) and self._channel is opened:
-                # The connection may be dead (a NAT dropped it), which gRPC notices too late.
-                with self._open() as another:
-                    self._send_heartbeat(another, request)
-        return pause_s
-
-    def _send_heartbeat(self, opened: grpc.Channel, request: Request[Any]) -> bool:
-        """Return whether it was answered on *opened*. A lost one is repeated soon."""
-        metadata = (*self._config.metadata, *request.metadata)
-        with suppress(grpc.RpcError, ValueError):
-            stub = opened.unary_unary(request.path, *request.codecs)
-            stub(request.message, metadata=metadata, **self._config.limits(request))
-            return True
-        return False
-
     def _disconnect(self) -> None:
         self._heartbeats.clear()
         with self._channel_lock:
@@ -255,13 +219,3 @@ class GomqClient:
             self._stubs.clear()
         if opened:
             opened.close()
-
-
-def _run_heartbeats(ref: weakref.ref[GomqClient]) -> None:
-    """Send heartbeats as long as the client exists and handles a batch."""
-    while client := ref():
-        pause_s = client._send_heartbeats()  # noqa: SLF001  (a part of the same class)
-        del client
-        if pause_s is None:
-            return
-        time.sleep(min(pause_s, _MAX_PAUSE_S))

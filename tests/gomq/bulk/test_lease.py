@@ -55,7 +55,7 @@ def bench(each_server: Server) -> Iterator[GomqLeaseBench]:
     bench.close()
 
 
-def test_what_is_claimed_is_kept_until_it_is_acknowledged(bench: GomqLeaseBench) -> None:
+def test_claimed_messages_are_kept_until_they_are_acknowledged(bench: GomqLeaseBench) -> None:
     bench.publish(b"a", b"b", b"c")
     request = bench.attached()
     assert bench.claim(request, count=2) == Claim(2, 2, "m")
@@ -113,7 +113,7 @@ def test_a_lease_that_is_renewed_is_not_disconnected(bench: GomqLeaseBench) -> N
     assert bench.members(request) == [b"a"]
 
 
-def test_a_dead_query_s_claim_goes_back_and_nothing_is_lost(bench: GomqLeaseBench) -> None:
+def test_the_claim_of_a_dead_query_is_requeued_and_nothing_is_lost(bench: GomqLeaseBench) -> None:
     bench.publish(b"a", b"b", b"c")
     dead = bench.attached()
     bench.claim(dead, count=2)
@@ -226,7 +226,7 @@ def test_a_lease_without_holder_and_claim_can_be_forgotten(
     assert left == {keys.queue("q").encode()}
 
 
-def test_what_waited_for_a_lease_alone_is_in_the_main_queue_once_it_is_forgotten(
+def test_deleting_a_lease_requeues_messages_that_only_it_was_to_receive(
     bench: GomqLeaseBench,
 ) -> None:
     bench.publish(b"a", b"b", b"c")

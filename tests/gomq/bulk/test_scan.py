@@ -47,7 +47,7 @@ def test_keys_with_messages_and_with_subscribers_are_found(each: Store) -> None:
     assert last % 1000 == 0
 
 
-def test_what_is_no_queue_of_gomqs_is_left_out(each: Store, each_db: redis.Redis) -> None:
+def test_keys_that_are_not_gomq_queues_are_skipped(each: Store, each_db: redis.Redis) -> None:
     each_db.set("QUEUE_text", "no list")
     each_db.rpush("QUEUE_", "a list without a key")
     each_db.rpush(b"QUEUE_\xff", "no text")
@@ -70,7 +70,7 @@ def test_pages_go_by_index(each: Store) -> None:
 
 
 @pytest.mark.parametrize("value", ["soon", "nan", "inf", ""])
-def test_a_last_action_that_is_no_time_is_none(store: Store, db: redis.Redis, value: str) -> None:
+def test_an_invalid_last_action_is_none(store: Store, db: redis.Redis, value: str) -> None:
     db.set(keys.last_action(P), value)
     assert store.run(scan_ops.last_action(P)) is None
 

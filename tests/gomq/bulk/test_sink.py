@@ -61,7 +61,7 @@ def test_a_large_chunk_keeps_its_order(each: Store, each_db: redis.Redis) -> Non
 
 
 @pytest.mark.parametrize("key", [keys.queue("FOO"), FENCE])
-def test_a_key_of_another_type_keeps_the_whole_chunk_out(
+def test_a_key_of_another_type_refuses_the_whole_chunk(
     each: Store, each_db: redis.Redis, key: str
 ) -> None:
     each_db.set(key, "no such thing")
@@ -70,7 +70,7 @@ def test_a_key_of_another_type_keeps_the_whole_chunk_out(
     assert each_db.keys() == [key.encode()]
 
 
-def test_a_lost_reply_is_asked_for_again() -> None:
+def test_a_call_is_repeated_after_a_lost_reply() -> None:
     assert sink_ops.push("FOO", "query", FIRST, [b"a"]).repeatable
 
 

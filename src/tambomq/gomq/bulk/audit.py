@@ -23,12 +23,12 @@ _KEEP_S: Final = 3600
 
 UNREADABLE: Final = Rule(
     "gomq.undecodable-message",
-    "an element of a queue is no message; it reaches its observers as an empty one",
+    "an element of a queue is not a message; peers receive an empty message for it",
 )
 NO_PEER: Final = Rule(
     "gomq.queue-without-peer",
     "messages wait for an unknown peer; they are neither observed nor requeued",
-    "know it again: it is disconnected if it stays silent, and what only it had goes back",
+    "list it again: if it stays silent, it is disconnected, and its messages are requeued",
 )
 NO_SUBSCRIPTION: Final = Rule(
     "gomq.queue-without-subscription",
@@ -42,16 +42,16 @@ UNLISTED: Final = Rule(
 EMPTY: Final = Rule(
     "gomq.subscribed-key-without-consumers",
     "a key is listed for dispatch, but has no consumers",
-    "take the key off the list",
+    "remove the key from the list",
 )
 FORGOTTEN: Final = Rule(
     "gomq.consumer-without-subscription",
-    "a consumer gets messages of a key that it does not know it is subscribed to",
+    "a consumer receives messages of a key that is not in its subscriptions",
     "note the subscription",
 )
 HALF: Final = Rule(
     "gomq.subscription-without-consumer",
-    "a consumer believes to be subscribed to a key, and gets nothing",
+    "a key is in the subscriptions of a consumer that receives no messages of it",
     "make it a consumer of the key",
 )
 
@@ -96,7 +96,7 @@ def space() -> Plan[KeySpace]:
 
 
 def everything(found: KeySpace) -> Plan[list[Finding]]:
-    """Return what is wrong with the keys that were found."""
+    """Return the violations among the keys that were found."""
     subscribed = set(results((yield (_members(keys.SUBSCRIBED_KEYS),)))[0])
     consumers = yield from _sets(keys.CONSUMERS, found.consumers)
     subscriptions = yield from _sets(keys.SUBSCRIPTIONS, found.subscriptions)
@@ -114,7 +114,7 @@ def everything(found: KeySpace) -> Plan[list[Finding]]:
 
 
 def _confirmed(suspects: list[Finding]) -> Plan[list[Finding]]:
-    """Return those that hold at a second look; of a list with several readings, if all do."""
+    """Return those that a second check confirms: of a list with an ambiguous name, each reading."""
     wrong: dict[tuple[str, bytes, str], Finding] = {}
     sound = set()
     for first in range(0, len(suspects), _PAGE):
@@ -150,7 +150,7 @@ def _suspect(
 def _suspects(
     subscribed: set[str], consumers: dict[str, list[str]], subscriptions: dict[str, list[str]]
 ) -> Iterator[Finding]:
-    """Yield what looks wrong; it may have been caught between two looks."""
+    """Yield possible violations; some may only be changes between two reads."""
     every = keys.SUBSCRIBED_KEYS
     for key, members in consumers.items():
         own = keys.consumers(key)
