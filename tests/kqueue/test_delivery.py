@@ -41,6 +41,9 @@ class FakePeer:
     def buffered_bytes(self) -> int:
         raise AssertionError
 
+    def describe(self) -> None:
+        raise AssertionError
+
     def close(self) -> None:
         raise AssertionError
 

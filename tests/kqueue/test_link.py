@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +16,7 @@ from tambomq.store.endpoint import Tls
 from tambomq.tls import ServerTls
 from tests.kqueue.serving import Served
 from tests.kqueue.twins import consuming, has_subscriptions, producing, silent_server
+from tests.servers.ports import free_port
 from tests.servers.tls import certificate
 
 
@@ -30,8 +30,7 @@ def served() -> Iterator[Served]:
 
 
 def test_without_a_server_every_call_raises(kind: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
+    port = free_port()
     with consuming(kind, port) as consumer, producing(kind, port) as producer:
         for call in (
             lambda: producer.send("a", "1"),

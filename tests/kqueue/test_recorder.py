@@ -9,11 +9,17 @@ import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tambomq.errors import BrokerUnavailable, InvalidFormat, StoreUnavailable
+from tambomq.errors import (
+    BrokerUnavailable,
+    DurabilityUnsupported,
+    InvalidFormat,
+    StoreUnavailable,
+)
 from tambomq.journal.keys import JournalKeys
-from tambomq.journal.policy import JournalBounds
+from tambomq.journal.policy import JournalBounds, JournalPolicy
 from tambomq.kqueue import KqueueServer, recorder
 from tambomq.kqueue.frames import encode_message, messages_in
+from tambomq.kqueue.model import Counters
 from tests.journal.looking import bodies, commit_all, records, state
 from tests.kqueue.conftest import Serve
 from tests.kqueue.naive import message
@@ -113,12 +119,13 @@ def test_a_slow_redis_loses_entries_and_no_messages(
     ):
         producer.send((b"q", b"first"))
         served.comes_to(lambda stats: stats.recorded == 1)
-        db.execute_command("CLIENT", "PAUSE", 2000, "WRITE")
+        db.execute_command("CLIENT", "PAUSE", 60_000, "WRITE")
         for _ in range(10):
             producer.send(*[(b"q", b"x" * 1000)] * 5)
             consumer.messages(5)
+        served.comes_to(lambda stats: stats.unrecorded > 0)
+        db.execute_command("CLIENT", "UNPAUSE")
         served.comes_to(lambda stats: stats.recorded + stats.unrecorded == 51)
-        assert served.stats.unrecorded > 0
         producer.send((b"q", b"last"))
         served.comes_to(lambda stats: stats.recorded + stats.unrecorded == 52)
         found = state(private_server.url, "kqueue", "q")
@@ -173,3 +180,40 @@ def test_a_killed_server_has_recorded_the_first_messages_each_once(server: Serve
             found = bodies(server.url, "kqueue", "q")[before:]
             assert found == half[: len(found)]
             process.restart()
+
+
+# ── durable ──────────────────────────────────────────────────────────────────
+
+
+def test_recorded_messages_that_the_disk_has_survive_a_crash(
+    serve: Serve, private_server: Server
+) -> None:
+    served = serve(journal=("*",), journal_durable="disk", url=private_server.url)
+    with served.producer() as producer:
+        producer.send((b"orders", b"1"), (b"orders", b"2"))
+        served.comes_to(lambda stats: stats.recorded == 2)
+    private_server.kill()
+    private_server.restart()
+    assert bodies(private_server.url, "kqueue", "orders") == [b"1", b"2"]
+
+
+def test_a_recorder_does_not_start_with_a_level_that_redis_cannot_confirm(
+    serve: Serve, server: Server
+) -> None:
+    with pytest.raises(DurabilityUnsupported, match="it keeps no append-only file"):
+        serve(journal=("*",), journal_durable="disk", url=server.url)
+
+
+async def test_what_is_not_confirmed_is_recorded_once_and_logged(
+    private_server: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "WAIT_S", 0.05)
+    counters, policy = Counters(), JournalPolicy("kqueue", ("*",))
+    writes = recorder.Recorder(private_server.url, policy, counters, "replicas:1")
+    await writes.start()
+    data = encode_message(b"orders", b"1")
+    writes.record(data, [(0, len(data), frozenset(), 1)])
+    await writes.close(30)
+    assert (counters.recorded, counters.unrecorded) == (1, 0)
+    assert bodies(private_server.url, "kqueue", "orders") == [b"1"]
+    assert "not confirmed as durable: 0 of 1 replicas" in caplog.text

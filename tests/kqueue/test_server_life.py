@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import ssl
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tambomq.errors import BrokerUnavailable, SettingsError
 from tambomq.kqueue import KqueueServer
+from tambomq.runtime import tls_server
+from tambomq.runtime.tls_server import TlsServer
 from tambomq.tls import ServerTls
 from tests.kqueue.conftest import Serve
 from tests.kqueue.naive import message, subscribe
 from tests.kqueue.serving import Served
+from tests.servers import eventually
 from tests.servers.tls import Certificate, certificate
 
 
@@ -89,6 +94,42 @@ def test_a_client_that_stops_in_the_middle_of_the_tls_handshake_has_limited_time
 ) -> None:
     served = serve(tls=ServerTls(ours.cert, ours.key), handshake_s=0.2)
     with served.connect(b"\x16\x03\x01") as silent:
+        assert silent.is_closed()
+
+
+def test_unfinished_handshakes_count_as_connections(serve: Serve, ours: Certificate) -> None:
+    served = serve(tls=ServerTls(ours.cert, ours.key), max_connections=3, handshake_s=60)
+    with ExitStack() as held:
+        silent = [held.enter_context(served.connect(b"\x16\x03\x01")) for _ in range(3)]
+        with served.connect(b"") as refused:
+            assert refused.is_closed()
+        assert served.stats.refused == 1
+        silent[0].socket.close()
+        eventually(lambda: _answer(served, trusting(ours)) == b"OK")
+
+
+def test_clients_wait_for_their_turn_to_shake_hands(
+    serve: Serve, ours: Certificate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tls_server, "MAX_HANDSHAKES", 1)
+    served = serve(tls=ServerTls(ours.cert, ours.key), handshake_s=60)
+    with served.connect(b"\x16\x03\x01") as silent, ThreadPoolExecutor(1) as thread:
+        answer = thread.submit(_answer, served, trusting(ours))
+        server = served.server._server
+        assert isinstance(server, TlsServer)
+        eventually(lambda: len(server._handshakes) == 2)
+        assert not answer.done()
+        silent.socket.close()
+        assert answer.result(60) == b"OK"
+
+
+def test_stopping_ends_handshakes(serve: Serve, ours: Certificate) -> None:
+    served = serve(tls=ServerTls(ours.cert, ours.key), handshake_s=60)
+    with served.connect(b"\x16\x03\x01") as silent:
+        server = served.server._server
+        assert isinstance(server, TlsServer)
+        eventually(lambda: len(server._handshakes) == 1)
+        served.run(served.server.stop(0))
         assert silent.is_closed()
 
 

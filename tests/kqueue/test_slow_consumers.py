@@ -231,5 +231,5 @@ def _send_until_blocked(served: Served, producer: Raw) -> tuple[int, bytes]:
             rest = rest[producer.socket.send(rest) :]
         except TimeoutError:
             if served.call(lambda: bool(served.server._broker.fanout._blocked_by)):
-                producer.socket.settimeout(20)
+                producer.socket.settimeout(60)
                 return sent, bytes(rest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import logging
 import sys
 import time
@@ -14,13 +15,21 @@ from tambomq.kqueue import budget
 from tambomq.kqueue.delivery import Fanout, PeerConnection, Runs, SlowConsumerPolicy
 from tambomq.kqueue.exchange import Exchange
 from tambomq.kqueue.frames import LIMITS, Limits
-from tambomq.kqueue.model import Counters, Stats
+from tambomq.kqueue.model import (
+    ConnectionInfo,
+    Counters,
+    QueueTraffic,
+    Stats,
+    TrafficCounters,
+)
 
 _log = logging.getLogger(__name__)
 
 # Size of one read. Large, so that the cost of a call is small per byte.
 _READ_BYTES = 256 * 1024
 _LOG_EVERY_S = 1.0
+# A queue without messages and subscribers is shown for at least as long.
+_FORGET_EVERY_S = 600.0
 # Write buffers are measured each time this fraction of the budget has been written.
 _CHECKS_PER_BUDGET = 16
 
@@ -48,6 +57,7 @@ class BrokerState:
     def __init__(self, options: BrokerOptions) -> None:
         self.options, self.counters = options, Counters()
         self.exchange: Exchange[PeerConnection] = Exchange()
+        self.traffic = TrafficCounters()
         self.fanout = Fanout(options.slow, self.counters)
         self.fanout.check_memory = self._disconnect_over_budget
         self.fanout.check_every_bytes = options.max_memory_bytes // _CHECKS_PER_BUDGET
@@ -65,6 +75,7 @@ class BrokerState:
         """Size of all write buffers when they were last measured."""
         self._all_disconnected: asyncio.Future[None] | None = None
         self._logged_at, self._suppressed = -_LOG_EVERY_S, 0
+        self._forgot_at = time.monotonic()
 
     @property
     def stats(self) -> Stats:
@@ -75,7 +86,21 @@ class BrokerState:
             producers=self.producers,
             consumers=self.consumers,
             subscriptions=self.exchange.count,
+            buffered_bytes=sum(peer.buffered_bytes() for peer in self.peers),
         )
+
+    def list_queues(self) -> list[QueueTraffic]:
+        """Return the queues with messages or subscribers, by name; a bounded number."""
+        now = time.monotonic()
+        if now - self._forgot_at >= _FORGET_EVERY_S:
+            self._forgot_at = now
+            self.traffic.forget_idle()
+        return self.traffic.list_queues(self.exchange.subscribers, self.exchange.wildcards)
+
+    def list_connections(self, limit: int) -> list[ConnectionInfo]:
+        """Return up to *limit* connections, those with the fullest write buffers first."""
+        fullest = heapq.nlargest(limit, self.peers, key=lambda peer: peer.buffered_bytes())
+        return [found for peer in fullest if (found := peer.describe()) is not None]
 
     def track_partial_frame(self, peer: PeerConnection, size: int, *, is_new: bool) -> None:
         """Record *size* bytes of an incomplete frame, and enforce the limits of memory and time."""

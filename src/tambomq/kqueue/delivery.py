@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 from tambomq.kqueue.frames import OK, Run
-from tambomq.kqueue.model import Counters
+from tambomq.kqueue.model import ConnectionInfo, Counters
 
 SlowConsumerPolicy: TypeAlias = Literal["disconnect", "drop", "block"]
 """For a slow consumer: disconnect it, drop its messages, or block the producers."""
@@ -46,6 +46,9 @@ class PeerConnection(Protocol):
 
     def buffered_bytes(self) -> int:
         """Return the size of the write buffer."""
+
+    def describe(self) -> ConnectionInfo | None:
+        """Return what the connection is; `None` if it was not admitted, or is closing."""
 
     def close(self) -> None:
         """Write the buffered bytes, then close."""

@@ -6,6 +6,7 @@ Names without subscribers are not stored: messages to unknown queues use no memo
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Final, Generic, TypeVar
 
 from tambomq.errors import RemoteProtocolError
@@ -27,7 +28,7 @@ _STALE = 256
 class Exchange(Generic[Peer]):
     """The subscriptions of all peers. `routes[name]` is the set of targets of a message.
 
-    Equal sets are one object, so that ``is`` tells whether two messages have the same
+    Equal sets are one object, so that ``is`` shows whether two messages have the same
     targets.
     """
 
@@ -103,6 +104,16 @@ class Exchange(Generic[Peer]):
         self._total_name_bytes -= self._name_bytes.pop(peer, 0)
         for name in self._names.pop(peer, ()):
             self._remove(peer, name)
+
+    def list_subscriptions(self, peer: Peer, limit: int) -> list[bytes]:
+        """Return up to *limit* names that *peer* is subscribed to; the empty name is all queues."""
+        names = islice(self._names.get(peer, ()), limit)
+        return [b"", *names] if peer in self._wildcard else list(names)
+
+    @property
+    def wildcards(self) -> int:
+        """The number of peers that are subscribed to all queues."""
+        return len(self._wildcard)
 
     @property
     def held_bytes(self) -> int:

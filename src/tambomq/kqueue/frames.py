@@ -229,6 +229,14 @@ def _same_name(data: bytes, pos: int, prefix: bytes, max_body: int) -> tuple[int
     return pos, count
 
 
+def names_in(data: bytes, pos: int, end: int, count: int) -> Iterator[bytes]:
+    """Yield the queues of the first *count* messages of a run."""
+    while pos < end and count:
+        name_end = pos + HEAD_BYTES + head_at(data, pos)[1]
+        yield data[pos + HEAD_BYTES : name_end]
+        pos, count = name_end + 4 + size_at(data, name_end)[0], count - 1
+
+
 def messages_in(data: bytes, pos: int, end: int) -> Iterator[tuple[bytes, bytes]]:
     """Yield the queue and the body of each message of a run."""
     while pos < end:

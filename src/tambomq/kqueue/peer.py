@@ -5,11 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from typing import Final, Literal
 
 from tambomq.errors import RemoteProtocolError
 from tambomq.kqueue.broker import BrokerState
 from tambomq.kqueue.connection import Connection, Role
 from tambomq.kqueue.frames import OK, SUBSCRIBE, Request
+from tambomq.kqueue.model import ConnectionInfo
+from tambomq.text import format_address
+
+_NAMES_SHOWN: Final = 20
+_ROLES: Final[dict[Role | None, Literal["producer", "consumer"]]] = {
+    Role.PRODUCER: "producer",
+    Role.CONSUMER: "consumer",
+}
 
 
 class Peer(asyncio.BufferedProtocol):
@@ -86,6 +95,7 @@ class Peer(asyncio.BufferedProtocol):
             broker.fanout.deliver(self, received.data, received.runs)
             if broker.on_published is not None:
                 broker.on_published(received.data, received.runs)
+            broker.traffic.count(received.data, received.runs)
         elif received.requests:
             try:
                 self._apply_requests(received.requests)
@@ -151,6 +161,20 @@ class Peer(asyncio.BufferedProtocol):
     def buffered_bytes(self) -> int:
         """Return the size of the write buffer."""
         return self._transport.get_write_buffer_size()
+
+    def describe(self) -> ConnectionInfo | None:
+        """Return what the connection is; `None` if it was not admitted, or is closing."""
+        if not self._is_admitted or self._is_detached:
+            return None
+        names = self._broker.exchange.list_subscriptions(self, _NAMES_SHOWN)
+        address = self._transport.get_extra_info("peername")
+        return ConnectionInfo(
+            format_address(*address[:2]) if address else "",
+            _ROLES.get(self._connection.role, ""),
+            [name.decode("utf-8", "backslashreplace") or "*" for name in names],
+            self.buffered_bytes(),
+            self._is_paused,
+        )
 
     def disconnect_slow(self) -> None:
         """Close now: the client reads too slowly."""

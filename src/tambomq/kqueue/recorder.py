@@ -1,8 +1,9 @@
 """Records published messages in journals, in one round trip per batch of pending messages.
 
 Messages are delivered first, and delivery never waits for the journal. So each message is recorded
-at most once. Messages that are not recorded, because the journal is full or Redis is unreachable
-or too slow, are counted; a killed server loses its pending entries.
+at most once. With a level of durability, the next batch is written once the one before is durable,
+or that is not confirmed in time. Messages that are not recorded, because the journal is full or
+Redis is unreachable or too slow, are counted; a killed server loses its pending entries.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import time
 from collections import defaultdict
 from typing import Final
 
-from tambomq.errors import TamboError
+from tambomq.errors import NotDurable, TamboError
 from tambomq.journal import ops
 from tambomq.journal.keys import JournalKeys
 from tambomq.journal.policy import JournalPolicy
@@ -21,7 +22,9 @@ from tambomq.kqueue.delivery import Runs
 from tambomq.kqueue.frames import messages_in
 from tambomq.kqueue.model import Counters
 from tambomq.store.aio import AsyncStore
-from tambomq.store.call import Call
+from tambomq.store.call import Call, Outcome
+from tambomq.store.durability.aio import AsyncDurableStore, async_stores
+from tambomq.store.durability.level import MEMORY, TIMEOUT_S
 
 MAX_PENDING_BYTES: Final = 64 * 1024 * 1024
 """Limit of the bodies that are pending."""
@@ -32,6 +35,8 @@ MAX_NAME_BYTES: Final = 1024
 # A script blocks Redis: 500 entries, or a megabyte, take a few milliseconds.
 _CHUNK, _CHUNK_BYTES = 500, 1 << 20
 _WARN_EVERY_S: Final = 30.0
+WAIT_S: Final = TIMEOUT_S
+"""How long a batch waits until it is durable."""
 
 _log = logging.getLogger(__name__)
 
@@ -40,10 +45,16 @@ Entries = list[tuple[int, bytes]]
 
 
 class Recorder:
-    """Records messages of the queues that match *recording*, in the Redis at *url*."""
+    """Records messages of the queues that match *journal*, in the Redis at *url*.
 
-    def __init__(self, url: str, journal: JournalPolicy, counters: Counters) -> None:
+    *durable* is the level of durability that each batch waits for.
+    """
+
+    def __init__(
+        self, url: str, journal: JournalPolicy, counters: Counters, durable: str = MEMORY
+    ) -> None:
         self._store, self._journal_policy, self._counters = AsyncStore(url), journal, counters
+        self._sender = async_stores(self._store, durable, WAIT_S).default
         self._journals: dict[bytes, JournalKeys] = {}
         self._pending: defaultdict[bytes, Entries] = defaultdict(list)
         self._missed: defaultdict[bytes, int] = defaultdict(int)
@@ -53,8 +64,10 @@ class Recorder:
         self._warned_at = -_WARN_EVERY_S
 
     async def start(self) -> None:
-        """Check that Redis is reachable. Raises `StoreError`."""
+        """Check that Redis is reachable, and can confirm the level. Raises `StoreError`."""
         await self._store.run(Call("PING", (), (), bool, repeatable=True))
+        if isinstance(self._sender, AsyncDurableStore):
+            await self._sender.check()
 
     def record(self, data: bytes, runs: Runs) -> None:
         """Queue the messages of *runs* of *data* for writing."""
@@ -75,7 +88,8 @@ class Recorder:
             await asyncio.gather(self._task, return_exceptions=True)
             self._counters.unrecorded += sum(map(len, self._pending.values()))
             self._pending.clear()
-        await self._store.close()
+        for store in {self._store, self._sender}:
+            await store.close()
 
     def _has_journal(self, name: bytes) -> bool:
         if name in self._journals:
@@ -117,7 +131,7 @@ class Recorder:
             keys, bounds = self._journals[name], self._journal_policy.bounds
             calls.append(ops.append_bounded(keys, bounds, part, missed[-1]))
         try:
-            outcomes = await self._store.outcomes(calls)
+            outcomes = await self._outcomes(calls)
         except asyncio.CancelledError:
             self._counters.unrecorded += sum(len(part) for _, part in parts)
             raise
@@ -132,17 +146,27 @@ class Recorder:
                 if outcome < len(part):
                     self._warn(f"the journal of {self._journals[name].queue!r} is full")
 
+    async def _outcomes(self, calls: list[Call[int]]) -> list[Outcome]:
+        """Write, and wait until it is durable; warn if that is not confirmed."""
+        try:
+            outcomes = await self._sender.outcomes(calls)
+        except TamboError as error:
+            return [error] * len(calls)
+        if unconfirmed := [each for each in outcomes if isinstance(each, NotDurable)]:
+            self._warn(unconfirmed[0].why, "recorded messages are not confirmed as durable")
+        return [each.result if isinstance(each, NotDurable) else each for each in outcomes]
+
     def _count_missed(self, name: bytes, count: int) -> None:
         """Count messages not recorded, here and with the next write in the journal's state."""
         self._counters.unrecorded += count
         self._missed[name] += count
 
-    def _warn(self, reason: TamboError | str) -> None:
-        """Log why messages are not recorded, at most every 30 s."""
+    def _warn(self, reason: TamboError | str, what: str = "messages are not recorded") -> None:
+        """Log *what* and why, at most every 30 s."""
         now = time.monotonic()
         if now - self._warned_at >= _WARN_EVERY_S:
             self._warned_at = now
-            _log.warning("messages are not recorded: %s", reason)
+            _log.warning("%s: %s", what, reason)
 
 
 def _parts(entries: Entries) -> list[Entries]:

@@ -8,19 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Final, Self, get_args
 
-from tambomq.errors import BrokerUnavailable, InvalidValue
+from tambomq.access.denials import Denial
+from tambomq.access.directory import NO_ACCESS, AccessOptions, UserDirectory
+from tambomq.errors import BrokerUnavailable, InvalidValue, SettingsError
 from tambomq.journal.policy import DEFAULT_BOUNDS, JournalBounds, JournalPolicy
 from tambomq.kqueue.broker import BrokerOptions, BrokerState
 from tambomq.kqueue.delivery import SlowConsumerPolicy
 from tambomq.kqueue.frames import LIMITS, Limits
-from tambomq.kqueue.model import Stats
+from tambomq.kqueue.guard.admission import PeerPolicy
+from tambomq.kqueue.guard.peer import GuardedPeer
+from tambomq.kqueue.model import ConnectionInfo, QueueTraffic, Stats
 from tambomq.kqueue.peer import Peer
 from tambomq.kqueue.probe import probe
 from tambomq.kqueue.recorder import Recorder
+from tambomq.runtime.tls_server import TlsServer
+from tambomq.store.aio import AsyncStore
+from tambomq.store.durability.level import MEMORY, durability
 from tambomq.store.endpoint import URL
 from tambomq.tls import ServerTls
 
@@ -48,7 +55,11 @@ class KqueueServer:
     subscriptions and write buffers. Beyond it, the oldest and largest holders are disconnected.
 
     *journal*: messages to queues of these names or patterns are recorded, within
-    *journal_bounds*, in the Redis at *url*. Redis is used for nothing else.
+    *journal_bounds*, in the Redis at *url*, each batch with the level of durability
+    *journal_durable*.
+
+    *access*: clients are users with rights, recognised by their certificates: *tls* must demand
+    one. Redis, at *url*, is used only for journals and for users that are kept there.
     """
 
     def __init__(  # noqa: PLR0913  (each is a setting of its own)
@@ -67,7 +78,9 @@ class KqueueServer:
         tls: ServerTls | None = None,
         journal: Iterable[str] = (),
         journal_bounds: JournalBounds = DEFAULT_BOUNDS,
+        journal_durable: str = MEMORY,
         url: str = URL,
+        access: AccessOptions = NO_ACCESS,
     ) -> None:
         """Check and store the options; `start` listens."""
         if slow not in get_args(SlowConsumerPolicy):
@@ -83,8 +96,11 @@ class KqueueServer:
         self._host, self._port, self._tls = host, port, tls
         self._broker = BrokerState(options)
         self._journal_policy, self._url = JournalPolicy("kqueue", journal, journal_bounds), url
+        durability(journal_durable)
+        self._journal_durable = journal_durable
         self._recorder: Recorder | None = None
-        self._server: asyncio.Server | None = None
+        self._users = _users(access, tls, url)
+        self._server: asyncio.Server | TlsServer | None = None
         self._bound: tuple[str, int] | None = None
 
     @property
@@ -97,6 +113,27 @@ class KqueueServer:
         """Current gauges, and counters since it was created."""
         return self._broker.stats
 
+    @property
+    def max_buffer_bytes(self) -> int:
+        """How many bytes a consumer may be behind before it counts as slow."""
+        return self._broker.options.max_buffer_bytes
+
+    @property
+    def denials(self) -> Sequence[Denial]:
+        """The connections that were closed for want of a right, by user and right."""
+        return self._users.denials.list() if self._users else ()
+
+    def list_queues(self) -> Sequence[QueueTraffic]:
+        """Return the queues with messages or subscribers lately, by name.
+
+        At most 1,000. Their counts are estimates if many messages arrive in one read.
+        """
+        return self._broker.list_queues()
+
+    def list_connections(self, limit: int) -> Sequence[ConnectionInfo]:
+        """Return up to *limit* connections, those with the fullest write buffers first."""
+        return self._broker.list_connections(limit)
+
     async def start(self) -> None:
         """Listen.
 
@@ -106,20 +143,20 @@ class KqueueServer:
         if self._server is not None:
             return
         await self._start_recording()
+        await self._start_users()
         context = self._tls.context() if self._tls else None
-        loop, broker = asyncio.get_running_loop(), self._broker
+        loop, broker, address = asyncio.get_running_loop(), self._broker, (self._host, self._port)
         try:
-            server = await loop.create_server(
-                lambda: Peer(broker),
-                self._host,
-                self._port,
-                backlog=_BACKLOG,
-                ssl=context,
-                ssl_handshake_timeout=broker.options.handshake_s if context else None,
-                start_serving=False,
+            server = (
+                await TlsServer.bind(address, context, PeerPolicy(broker, self._make_peer))
+                if context is not None
+                else await loop.create_server(
+                    self._make_peer, *address, backlog=_BACKLOG, start_serving=False
+                )
             )
         except (OSError, UnicodeError) as error:
             await self._stop_recording(0)
+            await self._stop_users()
             raise BrokerUnavailable(f"{self._host}:{self._port}", error) from error
         self._server, broker.is_closing = server, False
         for each in server.sockets:
@@ -134,6 +171,8 @@ class KqueueServer:
         self._broker.is_closing = True
         if server is not None:
             server.close()
+        if isinstance(server, TlsServer):
+            await server.wait_closed()
         for peer in list(self._broker.peers):
             peer.close()
         try:
@@ -147,6 +186,7 @@ class KqueueServer:
         await self._broker.wait_disconnected()
         self._broker.stop_timer()
         await self._stop_recording(grace_s)
+        await self._stop_users()
 
     async def check(self) -> None:
         """Probe its own port as a client would. Raises `BrokerUnavailable`."""
@@ -161,7 +201,9 @@ class KqueueServer:
 
     async def _start_recording(self) -> None:
         if self._journal_policy.patterns and self._recorder is None:
-            self._recorder = Recorder(self._url, self._journal_policy, self._broker.counters)
+            self._recorder = Recorder(
+                self._url, self._journal_policy, self._broker.counters, self._journal_durable
+            )
             self._broker.on_published = self._recorder.record
             try:
                 await self._recorder.start()
@@ -173,6 +215,28 @@ class KqueueServer:
         recorder, self._recorder, self._broker.on_published = self._recorder, None, None
         if recorder is not None:
             await recorder.close(within_s)
+
+    def _make_peer(self) -> Peer:
+        return GuardedPeer(self._broker, self._users) if self._users else Peer(self._broker)
+
+    async def _start_users(self) -> None:
+        if self._users is not None:
+            self._users.on_change = self._recheck
+            try:
+                await self._users.start()
+            except BaseException:
+                await self._stop_recording(0)
+                await self._stop_users()
+                raise
+
+    async def _stop_users(self) -> None:
+        if self._users is not None:
+            await self._users.stop()
+
+    def _recheck(self) -> None:
+        for peer in list(self._broker.peers):
+            if isinstance(peer, GuardedPeer):
+                peer.recheck()
 
     async def __aenter__(self) -> Self:
         """Start it."""
@@ -187,6 +251,20 @@ class KqueueServer:
     ) -> None:
         """Stop it."""
         await self.stop()
+
+
+def _users(access: AccessOptions, tls: ServerTls | None, url: str) -> UserDirectory | None:
+    if not access.is_on:
+        return None
+    if tls is None or tls.client_ca is None:
+        raise SettingsError(
+            "KqueueMsgQ has no tokens: with users it needs client certificates "
+            "(--kqueue-tls-cert, --kqueue-tls-key, --kqueue-tls-client-ca), or leave it out "
+            "with --no-kqueue"
+        )
+    # A store connects when it is used first.
+    store = AsyncStore(url) if access.redis else None
+    return UserDirectory("KqueueMsgQ", access, store, owns_store=True)
 
 
 def _check_options(options: BrokerOptions) -> None:

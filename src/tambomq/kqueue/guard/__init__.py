@@ -1,0 +1,1 @@
+"""Connections of users: their rights are checked before anything is forwarded."""
