@@ -1,0 +1,1 @@
+"""Access to what TamboMQ serves: users, their rights to queues, their tokens and certificates."""
