@@ -1,0 +1,1 @@
+"""Alarms: levels of memory, disk and queue length at which producers are stopped."""
