@@ -1,0 +1,1 @@
+"""``tambo backup`` and ``tambo restore``."""
