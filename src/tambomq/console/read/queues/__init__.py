@@ -1,0 +1,1 @@
+"""Samples of queues, protocol by protocol, and which queues there are."""

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from tambomq.chasqui.job import QueueEvent
+from tambomq.console.read.queues.run_events import EVENTS, summary
+
+NOW = 1_000_000_000
+
+
+def event(ago_ms: int, name: str, number: int = 0) -> QueueEvent:
+    return QueueEvent(name, "j", "", {}, f"{NOW - ago_ms}-{number}")
+
+
+def test_failures_of_the_last_ten_seconds_make_the_rate() -> None:
+    events = [event(0, "failed"), event(9000, "failed"), event(11_000, "failed"), event(0, "dlq")]
+    found = summary(events, NOW)
+    assert (found.runs, found.failed, found.failed_per_s) == (3, 3, 0.2)
+
+
+def test_a_page_that_does_not_reach_back_covers_less_time() -> None:
+    events = [event(n * 5, "failed" if n % 2 else "completed") for n in range(EVENTS)]
+    found = summary(events, NOW)
+    assert (found.runs, found.failed) == (EVENTS, EVENTS // 2)
+    assert round(found.failed_per_s) == 101
+
+
+def test_failures_are_counted_once() -> None:
+    first = summary([event(5000, "failed", 1), event(5000, "failed")], NOW)
+    again = summary([event(5000, "failed", 1), event(5000, "failed")], NOW, first)
+    more = [event(100, "failed"), event(5000, "failed", 1), event(5000, "failed")]
+    assert (first.failed_total, again.failed_total) == (0, 0)
+    assert summary(more, NOW, again).failed_total == 1
+
+
+def test_failures_that_were_not_seen_are_estimated() -> None:
+    first = summary([event(8000, "failed")], NOW - 8000)
+    busy = [event(n * 10, "failed") for n in range(EVENTS)]
+    assert summary(busy, NOW, first).failed_total == round(8 * 200 / 1.99)
+
+
+def test_damaged_ids_are_no_reason_to_fail() -> None:
+    assert summary([QueueEvent("failed", None, "", {}, "x")], NOW).failed_per_s == 0

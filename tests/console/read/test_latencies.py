@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from typing import Any
+
+from tambomq.chasqui.job import QueueEvent
+from tambomq.console.read.history import MINUTE_MS
+from tambomq.console.read.latencies import QueueLatencies, percentile, waits_s
+from tambomq.ids import ulid
+
+NOON = 1_000_000 * MINUTE_MS
+
+
+def event(at_ms: int, name: str, job: str = "j", **fields: Any) -> QueueEvent:
+    return QueueEvent(name, job, "", fields, f"{at_ms}-0")
+
+
+def test_percentiles_are_values_that_occurred() -> None:
+    ordered = [float(n) for n in range(1, 101)]
+    assert [percentile(ordered, share) for share in (0.5, 0.95, 0.99)] == [50, 95, 99]
+    assert percentile([7.0], 0.99) == 7
+
+
+def test_runs_are_measured_by_the_minute_in_which_they_ended() -> None:
+    latencies = QueueLatencies()
+    took = [event(NOON + n, "completed", duration_us=n * 1_000_000) for n in (1, 2, 3)]
+    took.append(event(NOON + MINUTE_MS, "failed", duration_us=500_000))
+    latencies.record(took)
+    series = latencies.run_times(NOON + MINUTE_MS)
+    assert series.values["p50"][-2:] == [2, 0.5]
+    assert series.values["p99"][-2:] == [3, 0.5]
+
+
+def test_runs_without_a_duration_are_left_out() -> None:
+    latencies = QueueLatencies()
+    latencies.record([event(NOON, "completed"), event(NOON, "completed", duration_us="soon")])
+    assert set(latencies.run_times(NOON).values["p50"]) == {None}
+
+
+def test_a_job_waits_from_when_it_could_run_until_it_ran() -> None:
+    added = ulid(NOON - 4000)
+    events = [
+        event(NOON, "active", added, attempt=1),
+        event(NOON - 2500, "waiting", "promoted"),
+        event(NOON, "active", "promoted", attempt=1),
+    ]
+    assert waits_s(events) == [(NOON, 4.0), (NOON, 2.5)]
+
+
+def test_the_wait_of_a_delayed_job_is_not_guessed() -> None:
+    delayed = ulid(NOON - 60_000)
+    events = [
+        event(NOON - 60_000, "delayed", delayed),
+        event(NOON, "active", delayed, attempt=1),
+        event(NOON, "active", "an id of its own", attempt=1),
+    ]
+    assert waits_s(events) == []
