@@ -1,0 +1,1 @@
+"""Single messages of each protocol: what Redis says of one, for `explain` to judge."""

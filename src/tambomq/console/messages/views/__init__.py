@@ -1,0 +1,1 @@
+"""Message pages of each protocol, made of what was read. No Redis, no clock."""
