@@ -1,0 +1,1 @@
+"""What the console can change: queues, messages, dead letters, schedules. All audited."""
