@@ -1,0 +1,1 @@
+"""Who may do what: tokens and sessions, the limit of wrong tokens, and where requests come from."""
