@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -15,12 +16,15 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from tambomq.errors import TamboError
+from tambomq.runtime.coalesced import Coalesced
 from tambomq.serve.component import Component, Metric
-from tambomq.serve.health import MAX_AGE_S, Coalesced, ComponentStatus, ProcessHealth
+from tambomq.serve.health import MAX_AGE_S, ComponentStatus, ProcessHealth
+from tambomq.text import spelled_out
 
 _PREFIX: Final = "tambo"
 # Prometheus's default scrape timeout is ten seconds.
 _COUNT_WITHIN_S: Final = 5.0
+_LABEL_CHARS: Final = 200
 
 _log = logging.getLogger(__name__)
 
@@ -117,5 +121,10 @@ def _nested(metrics: Sequence[Metric]) -> dict[str, Any]:
 
 
 def _text(value: str) -> str:
-    """Return a label value with lone surrogates escaped, so that it can be encoded as UTF-8."""
-    return value.encode("utf-8", "backslashreplace").decode()
+    """Return a label value of bounded length, with what cannot be printed escaped."""
+    text = spelled_out(value)
+    if len(text) <= _LABEL_CHARS:
+        return text
+    # Two long names that begin alike must not become one series.
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return f"{text[:_LABEL_CHARS]}…{digest}"

@@ -4,7 +4,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tambomq.serve.component import Metric
 from tambomq.serve.health import ProcessHealth
-from tambomq.serve.metrics import Metrics
+from tambomq.serve.metrics.page import Metrics
 from tests.serve.components import Recorded
 
 
@@ -40,13 +40,21 @@ async def test_the_metrics_of_one_name_are_one_family() -> None:
     exported = metrics(component(*numbers))
     found = await samples(exported)
     assert found["tambo_rsmq_m", "a"] == 1
-    assert found["tambo_rsmq_m", 'b"\n\\'] == 2
+    assert found["tambo_rsmq_m", 'b"\\n\\'] == 2
     assert (await exported.text()).count(b"# TYPE tambo_rsmq_m gauge") == 1
 
 
-async def test_a_name_that_is_no_text_is_spelled_out() -> None:
+async def test_a_label_that_is_not_utf8_is_escaped() -> None:
     odd = Metric("m", "x", 1, labels=(("queue", "a\udcff"),))
     assert (await samples(metrics(component(odd))))["tambo_rsmq_m", "a\\udcff"] == 1
+
+
+async def test_long_label_values_are_cut_and_stay_different() -> None:
+    long = [Metric("m", "x", n, labels=(("queue", "q" * 5000 + str(n)),)) for n in (1, 2)]
+    found = await samples(metrics(component(*long)))
+    names = [key[1] for key in found if key[0] == "tambo_rsmq_m"]
+    assert len(set(names)) == 2
+    assert max(map(len, names)) < 220
 
 
 async def test_the_process_and_each_component_have_metrics() -> None:

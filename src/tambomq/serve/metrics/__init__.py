@@ -1,0 +1,1 @@
+"""The metrics of ``tambo serve``: the page, and the numbers of queues."""
