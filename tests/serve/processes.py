@@ -42,7 +42,7 @@ def parent_of(pid: int) -> int:
 def ask(url: str, *command: str | bytes) -> Any:
     """The server's reply to one command."""
     at = urlsplit(url)
-    with socket.create_connection((at.hostname, at.port), timeout=5) as peer:
+    with socket.create_connection((at.hostname, at.port), timeout=60) as peer:
         reader = hiredis.Reader()
         login = [("AUTH", at.username or "default", at.password)] if at.password else []
         replies = []
@@ -63,7 +63,7 @@ def server_pid(url: str) -> int:
 def get(url: str) -> tuple[int, str]:
     """Status and body of a page, whatever the status is."""
     at = urlsplit(url)
-    asked = http.client.HTTPConnection(str(at.hostname), at.port, timeout=10)
+    asked = http.client.HTTPConnection(str(at.hostname), at.port, timeout=60)
     try:
         asked.request("GET", at.path)
         reply = asked.getresponse()

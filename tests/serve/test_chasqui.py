@@ -86,7 +86,7 @@ async def test_locks_are_given_up_when_it_closes(server: Server, db: redis.Redis
     assert not db.exists(keys.promoter_lock, keys.scheduler_lock)
 
 
-async def test_a_look_is_bounded_and_the_next_goes_on(
+async def test_a_scan_for_queues_is_bounded_and_the_next_one_continues(
     server: Server, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PAGES_PER_SCAN", 1)
@@ -109,23 +109,12 @@ async def test_too_many_queues_are_logged_and_the_first_are_led(
     assert caplog.text.count("there are 3 queues, and the first 2 are led") == 1
 
 
-async def test_its_numbers_are_those_of_the_queues(server: Server, db: redis.Redis) -> None:
+async def test_its_numbers_are_those_of_the_leader(server: Server) -> None:
     with BlockingQueue("emails", redis_url=server.url) as queue:
-        queue.add_bulk([{"name": "x", "data": n} for n in range(2)])
-        queue.add("later", 1, delay_ms=LONG_MS)
-        queue.upsert_repeatable_job("hourly", 1, repeat=RepeatPattern.every(LONG_MS))
-    db.xadd(Keys("emails").dlq, {"d": "x"})
+        queue.add("x", 1)
     async with leading(server) as component:
         found = numbers(await component.metrics())
-    assert found == {
-        ("queues",): 1,
-        ("clock_ahead_seconds",): 0,
-        ("jobs", "emails", "waiting"): 2,
-        ("jobs", "emails", "active"): 0,
-        ("jobs", "emails", "delayed"): 1,
-        ("jobs", "emails", "dlq"): 1,
-        ("jobs", "emails", "repeatable"): 1,
-    }
+    assert found == {("led_queues",): 1, ("clock_ahead_seconds",): 0}
 
 
 async def test_a_damaged_queue_disturbs_no_other(server: Server, db: redis.Redis) -> None:
@@ -137,7 +126,6 @@ async def test_a_damaged_queue_disturbs_no_other(server: Server, db: redis.Redis
     async with leading(server) as component:
         await eventually_async(lambda: db.xlen(good.stream) == 1)
         await component.check()
-        assert ("jobs", "good", "waiting") in numbers(await component.metrics())
 
 
 async def test_a_leader_that_hangs_fails_the_check(
@@ -150,7 +138,7 @@ async def test_a_leader_that_hangs_fails_the_check(
             await component.check()
 
 
-async def test_a_server_that_is_away_fails_the_check_and_leading_goes_on_after(
+async def test_the_check_fails_while_redis_is_unreachable_and_leading_continues_after(
     private_server: Server,
 ) -> None:
     keys = Keys("emails")
@@ -183,7 +171,11 @@ async def test_a_wrong_clock_fails_the_check_and_is_a_number(
         text = await eventually_async(why)
         assert "the scheduler of queue 'a'" in text
         assert "differ by more than 5 s" in text
-        [apart] = [each for each in await component.metrics() if each.name == "clock_ahead_seconds"]
-        assert apart.value < -1e9
+
+        async def is_apart() -> bool:
+            return numbers(await component.metrics())["clock_ahead_seconds",] < -1e9
+
+        # The scheduler looks at the clock by itself, perhaps before the fleet's first renewal.
+        await eventually_async(is_apart)
+        await eventually_async(lambda: db.exists(Keys("a").promoter_lock))
         assert not db.exists(Keys("a").scheduler_lock)
-        assert db.exists(Keys("a").promoter_lock)

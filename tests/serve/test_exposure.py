@@ -30,6 +30,8 @@ def load(component: str, **flags: str) -> settings.Settings:
         ("kqueue", {}),
         ("kqueue", TLS),
         ("http", {}),
+        ("http", {"token": "secret"}),
+        ("http", TLS),
     ],
 )
 def test_an_exposed_component_without_authentication_is_refused(
@@ -45,7 +47,13 @@ def test_an_exposed_component_without_authentication_is_refused(
 
 @pytest.mark.parametrize(
     ("component", "flags"),
-    [("gomq", {**TLS, "token": "secret"}), ("gomq", CLIENTS), ("kqueue", CLIENTS)],
+    [
+        ("gomq", {**TLS, "token": "secret"}),
+        ("gomq", CLIENTS),
+        ("kqueue", CLIENTS),
+        ("http", {**TLS, "token": "secret"}),
+        ("http", {**TLS, "viewer_token": "secret"}),
+    ],
 )
 def test_a_protected_component_may_listen_anywhere(component: str, flags: dict[str, str]) -> None:
     refuse_exposed(load(component, host="0.0.0.0", **flags))
@@ -64,7 +72,7 @@ def test_a_disabled_component_may_have_any_host(component: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
-def test_loopback_needs_no_lock(host: str) -> None:
+def test_loopback_needs_no_authentication(host: str) -> None:
     assert is_loopback(host)
     for component in ("gomq", "kqueue", "http"):
         refuse_exposed(load(component, host=host))

@@ -75,7 +75,7 @@ async def test_a_check_leaves_one_key_that_expires(server: Server, db: redis.Red
     assert 0 < ttl_ms <= 5000
 
 
-async def test_a_login_that_may_not_write_the_key_is_no_sign_of_illness(
+async def test_a_login_that_may_not_write_the_probe_key_is_healthy(
     private_server: Server,
 ) -> None:
     with redis.Redis.from_url(private_server.url) as db:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,7 @@ from tambomq.serve.http_limits import LIMITS, HttpLimits
 from tambomq.settings.load import HttpSettings
 from tests.serve import processes
 from tests.serve.components import opened
+from tests.servers.tls import certificate
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 ASK = b"GET /readyz HTTP/1.1\r\nHost: h\r\n\r\n"
@@ -150,3 +153,28 @@ async def test_health_answers_however_many_connections_are_silent(
             assert await is_ready(url)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_handshakes_that_do_not_end_are_bounded_in_number_and_time(tmp_path: Path) -> None:
+    made, health = certificate(tmp_path), ProcessHealth()
+    health.serving()
+    settings = HttpSettings(port=0, tls_cert=made.cert, tls_key=made.key)
+    limits = HttpLimits(headers_s=2.0, max_connections=3)
+    trusting = ssl.create_default_context(cafile=str(made.cert))
+    async with AsyncExitStack() as stack:
+        component = HttpComponent(settings, health, limits)
+        await stack.enter_async_context(opened(component))
+        address = component.endpoints[0].address.removeprefix("https://")
+        silent = [await connect(stack, address) for _ in range(3)]
+        for _, writer in silent:
+            writer.write(b"\x16\x03\x01")
+        refused, _ = await connect(stack, address)
+        assert await is_closed(refused)
+        # The others are closed when their time is over, and then there is room.
+        for reader, _ in silent:
+            assert await is_closed(reader)
+        host, port = address.split(":")
+        reader, writer = await asyncio.open_connection(host, int(port), ssl=trusting)
+        stack.callback(writer.close)
+        writer.write(ASK)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")

@@ -86,7 +86,7 @@ async def test_all_journals_have_metrics(server: Server) -> None:
     assert found["lag_seconds", "rsmq", "orders", "etl"] >= 0
 
 
-async def test_a_damaged_journal_takes_no_numbers_from_others(
+async def test_a_damaged_journal_does_not_hide_the_metrics_of_others(
     server: Server, db: redis.Redis
 ) -> None:
     store = Store(server.url)

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,10 +13,12 @@ from pathlib import Path
 import pytest
 
 from tambomq.errors import EmbeddedError
+from tambomq.runtime.systemd import SystemdNotifier
 from tambomq.serve.component import ServedEndpoint
 from tambomq.serve.health import ProcessHealth
 from tambomq.serve.process import Process, components
 from tambomq.settings.load import (
+    AlarmsSettings,
     ChasquiSettings,
     GomqSettings,
     HttpSettings,
@@ -95,7 +98,8 @@ def test_ready_file_is_there_only_while_all_components_are_open(tmp_path: Path) 
 
 def test_all_components_are_opened_in_the_order_they_need_each_other() -> None:
     names = [component.name for component in components(Settings(), ProcessHealth())]
-    assert names == ["http", "redis", "rsmq", "chasqui", "journal", "gomq", "kqueue"]
+    order = ["rsmq", "chasqui", "journal", "queue", "alarm", "gomq", "kqueue", "console"]
+    assert names == ["http", "redis", *order]
 
 
 def test_a_component_that_is_not_wanted_is_not_made() -> None:
@@ -104,6 +108,7 @@ def test_a_component_that_is_not_wanted_is_not_made() -> None:
         chasqui=ChasquiSettings(enabled=False),
         gomq=GomqSettings(enabled=False),
         kqueue=KqueueSettings(enabled=False),
+        alarms=AlarmsSettings(enabled=False),
         http=HttpSettings(enabled=False),
     )
     assert [component.name for component in components(settings, ProcessHealth())] == ["redis"]
@@ -145,6 +150,22 @@ def test_it_is_ready_while_all_components_are_open_and_no_signal_came() -> None:
     ]
 
 
+def test_systemd_hears_when_it_is_ready_lives_and_stops(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "s"))
+        systemd.settimeout(60)
+        environ = {"NOTIFY_SOCKET": str(tmp_path / "s"), "WATCHDOG_USEC": "60000000"}
+        notifier, ready = SystemdNotifier(environ), list[bytes]()
+
+        def on_ready(_: object) -> None:
+            ready.append(systemd.recv(100))
+            interrupt(())
+
+        asyncio.run(Process([Recorded("a")], on_ready=on_ready, notifier=notifier).run())
+        assert ready == [b"WATCHDOG=1"]
+        assert [systemd.recv(100) for _ in range(2)] == [b"READY=1", b"STOPPING=1"]
+
+
 def test_it_is_not_ready_when_a_component_breaks() -> None:
     health = ProcessHealth()
     broken = Recorded("a", fails="watch")
@@ -153,7 +174,7 @@ def test_it_is_not_ready_when_a_component_breaks() -> None:
     assert not health.ready
 
 
-def test_as_many_files_as_allowed_may_be_open() -> None:
+def test_the_limit_of_open_files_is_raised_to_the_hard_limit() -> None:
     code = (
         "import resource as r; _, hard = r.getrlimit(r.RLIMIT_NOFILE); most = min(hard, 4000);"
         "r.setrlimit(r.RLIMIT_NOFILE, (256, most));"

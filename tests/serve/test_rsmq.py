@@ -6,73 +6,16 @@ import pytest
 import redis
 
 from tambomq.errors import ComponentFailed, StoreUnavailable
+from tambomq.journal import JournalReader
 from tambomq.rsmq import Rsmq
-from tambomq.rsmq.keys import Keys
-from tambomq.serve import rsmq as module
+from tambomq.rsmq.keys import NAMESPACE
+from tambomq.rsmq.ops.journal import journal_keys
 from tambomq.serve.rsmq import RsmqComponent
-from tests.serve.components import given, numbers, opened
-from tests.servers import Server
+from tests.serve.components import given, opened
+from tests.servers import Server, eventually_async
 
 
-async def test_its_numbers_are_those_of_the_queues(server: Server, rsmq: Rsmq) -> None:
-    rsmq.create_queue("orders")
-    rsmq.create_queue("empty")
-    rsmq.send_messages("orders", ["a", "b", "c"])
-    assert rsmq.receive_message("orders", vt=600) is not None
-    component = RsmqComponent(given(server))
-    async with opened(component):
-        await component.check()
-        found = numbers(await component.metrics())
-    assert found == {
-        ("queues",): 2,
-        ("messages", "orders"): 3,
-        ("hidden", "orders"): 1,
-        ("sent", "orders"): 3,
-        ("received", "orders"): 1,
-        ("messages", "empty"): 0,
-        ("hidden", "empty"): 0,
-        ("sent", "empty"): 0,
-        ("received", "empty"): 0,
-    }
-
-
-async def test_one_sample_serves_concurrent_callers(server: Server, rsmq: Rsmq) -> None:
-    component = RsmqComponent(given(server))
-    async with opened(component):
-        before = await component.metrics()
-        rsmq.create_queue("new")
-        found = await asyncio.gather(*(component.metrics() for _ in range(5)))
-    assert all(each is before for each in found)
-
-
-async def test_only_the_first_queues_have_numbers(
-    server: Server, rsmq: Rsmq, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "MAX_QUEUES", 3)
-    monkeypatch.setattr(module, "_CHUNK", 2)
-    for name in "edcba":
-        rsmq.create_queue(name)
-    component = RsmqComponent(given(server))
-    async with opened(component):
-        found = numbers(await component.metrics())
-    assert found["queues",] == 5
-    assert {key[1] for key in found if key[0] == "messages"} == {"a", "b", "c", "d"}
-
-
-async def test_a_damaged_queue_leaves_the_others_their_numbers(
-    server: Server, rsmq: Rsmq, db: redis.Redis
-) -> None:
-    rsmq.create_queue("good")
-    db.sadd(Keys().queues, "gone", "not a legal name", b"\xff")
-    rsmq.create_queue("bad")
-    db.set(Keys().data("bad"), "no hash")
-    component = RsmqComponent(given(server))
-    async with opened(component):
-        found = numbers(await component.metrics())
-    assert {key[1] for key in found if key[0] == "messages"} == {"good"}
-
-
-async def test_a_server_that_is_away_fails_the_check_and_has_no_numbers(
+async def test_a_server_that_is_away_fails_the_check(
     private_server: Server,
 ) -> None:
     component = RsmqComponent(given(private_server))
@@ -80,11 +23,54 @@ async def test_a_server_that_is_away_fails_the_check_and_has_no_numbers(
         private_server.kill()
         with pytest.raises(StoreUnavailable):
             await component.check()
-        with pytest.raises(StoreUnavailable):
-            await component.metrics()
         private_server.restart()
         await component.check()
-        assert numbers(await component.metrics()) == {("queues",): 0}
+
+
+async def test_expired_messages_are_dead_lettered_without_a_consumer(
+    server: Server, rsmq: Rsmq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tambomq.serve.rsmq.SWEEP_EVERY_S", 0.01)
+    rsmq.create_queue("orders")
+    rsmq.create_queue("plain")
+    rsmq.set_queue_bounds("orders", message_ttl_s=0.05)
+    for queue in ("orders", "plain"):
+        rsmq.send_messages(queue, ["one", "two"])
+    component = RsmqComponent(given(server))
+    async with opened(component):
+        watching = asyncio.create_task(component.watch())
+        await eventually_async(lambda: "orders-dead" in rsmq.list_queues())
+        await eventually_async(lambda: "orders" in component._bounded)
+        metrics = {each.name: each.labels for each in await component.metrics()}
+        watching.cancel()
+    orders = (("queue", "orders"),)
+    assert metrics == {"refused": orders, "overflowed": orders, "expired": orders}
+    assert [each.reason for each in rsmq.peek_messages("orders-dead")] == ["expired"] * 2
+    assert rsmq.get_queue_attributes("plain").msgs == 2
+
+
+async def test_a_damaged_queue_stops_no_other_and_a_journal_records_what_expired(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("tambomq.serve.rsmq.SWEEP_EVERY_S", 0.01)
+    with Rsmq(server.url, journal=("recorded",)) as rsmq, redis.Redis.from_url(server.url) as db:
+        for queue in ("damaged", "plain", "recorded"):
+            rsmq.create_queue(queue)
+            rsmq.set_queue_bounds(queue, message_ttl_s=0.05)
+            rsmq.send_message(queue, "one")
+        db.set("rsmq:damaged-dead", "no queue")
+        component = RsmqComponent(given(server))
+        async with opened(component):
+            watching = asyncio.create_task(component.watch())
+            dead = {"plain-dead", "recorded-dead"}
+            await eventually_async(lambda: dead <= set(rsmq.list_queues()))
+            await component._sweep()
+            watching.cancel()
+        assert rsmq.get_queue_attributes("damaged").msgs == 1
+        assert not db.exists(journal_keys(NAMESPACE, "plain").state)
+    with JournalReader(server.url, "rsmq", "recorded") as journal:
+        assert [each.record.event for each in journal.read()] == ["sent", "dead"]
+    assert len([each for each in caplog.messages if "'damaged' are not swept" in each]) == 1
 
 
 async def test_a_server_that_does_not_run_its_scripts_is_refused(private_server: Server) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Literal, Protocol
 
+from tambomq.access.denials import Denial
 from tambomq.errors import ComponentFailed, TamboError
 from tambomq.serve.component import Metric, ServedEndpoint
 from tambomq.serve.listeners import cannot_open
@@ -16,6 +17,20 @@ GRACE_S: Final = 5.0
 
 StatFields = Mapping[str, tuple[Literal["counter", "gauge"], str]]
 """The metrics of a server: by field of its stats, the kind and the help text."""
+
+
+def denial_metrics(denials: Iterable[Denial]) -> list[Metric]:
+    """Return the calls that a server has denied, by user and right."""
+    return [
+        Metric(
+            "denied",
+            "Calls denied, by user and the right that it lacks.",
+            each.count,
+            "counter",
+            (("user", each.user), ("right", each.right)),
+        )
+        for each in denials
+    ]
 
 
 class Server(Protocol):
@@ -64,7 +79,7 @@ class BrokerComponent:
     @property
     def endpoints(self) -> Sequence[ServedEndpoint]:
         """The address on which it listens."""
-        address = format_address(*self._server.address)
+        address = format_address(*self.server.address)
         try_it = self._try_it.format(address)
         return (ServedEndpoint(self.name, address, self._about, try_it, self._advice),)
 
@@ -84,20 +99,21 @@ class BrokerComponent:
 
     async def watch(self) -> None:
         """Wait for a server that is a process of its own to end; one in this process does not."""
-        watch = getattr(self._server, "watch", None)
+        watch = getattr(self.server, "watch", None)
         await (asyncio.Event().wait() if watch is None else watch())
 
     async def check(self) -> None:
         """Run the server's own check."""
-        await self._server.check()
+        await self.server.check()
 
     async def metrics(self) -> Sequence[Metric]:
         """Return the counters of the server."""
-        stats = self._server.stats
-        return [
+        stats = self.server.stats
+        counted = [
             Metric(name, about, getattr(stats, name), kind)
             for name, (kind, about) in self._counted.items()
         ]
+        return counted + denial_metrics(getattr(self.server, "denials", ()))
 
     async def stop(self) -> None:
         """Let calls in progress finish, and stop."""
@@ -105,7 +121,8 @@ class BrokerComponent:
             await self._made.stop(GRACE_S)
 
     @property
-    def _server(self) -> Server:
+    def server(self) -> Server:
+        """The server, once it is started. Raises `ComponentFailed` before."""
         if self._made is None:
             raise ComponentFailed(self.name, "it is not started")
         return self._made

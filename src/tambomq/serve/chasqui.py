@@ -11,22 +11,20 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from tambomq.chasqui.job import JobCounts
-from tambomq.chasqui.keys import GROUP, Keys
+from tambomq.chasqui.keys import Keys
 from tambomq.chasqui.leader.fleet import Fleet
 from tambomq.chasqui.ops import admin as admin_ops
 from tambomq.chasqui.ops.add import CONSUMER_PREFIX
-from tambomq.errors import ComponentFailed, InvalidFormat, StoreError, StoreUnavailable, TamboError
+from tambomq.errors import ComponentFailed, InvalidFormat, StoreError, TamboError
 from tambomq.log import mask_url
 from tambomq.serve.component import Metric, ServedEndpoint
-from tambomq.serve.health import Coalesced
 from tambomq.serve.store import StoreComponent
 from tambomq.settings.load import ChasquiSettings
 from tambomq.store.aio import AsyncStore
-from tambomq.store.call import Outcome, Plan
+from tambomq.store.paced_plan import PacedPlan
 
 SCAN_EVERY_S: Final = 2.0
 """Interval of the scan for new and deleted queues; longer if the server has very many keys."""
@@ -34,11 +32,9 @@ PAGES_PER_SCAN: Final = 250
 """A scan visits a quarter of a million keys; the next one continues where it ended."""
 MAX_QUEUES: Final = 1000
 """One process leads at most this many queues, the first by name, unless settings name them."""
-SAMPLE_EVERY_S: Final = 5.0
 # Scan for at most a twentieth of the time: a server with very many keys has other work.
 _IDLE_SHARE: Final = 20
 _LONGEST_PAUSE_S: Final = 10.0
-_CHUNK: Final = 50
 # Leaders release their locks at the end; an unavailable server must not delay the stop.
 _RESIGN_WITHIN_S: Final = 3.0
 
@@ -55,9 +51,8 @@ class ChasquiComponent:
         self._store: AsyncStore | None = None
         self._fleet: Fleet | None = None
         self._leading: asyncio.Task[None] | None = None
-        self._queue_scan = _QueueScan()
+        self._queue_scan = PacedPlan(admin_ops.queues, PAGES_PER_SCAN)
         self._warned_of_too_many = False
-        self._sampled = Coalesced(self._sample, SAMPLE_EVERY_S)
 
     @property
     def endpoints(self) -> Sequence[ServedEndpoint]:
@@ -103,8 +98,14 @@ class ChasquiComponent:
             raise ComponentFailed(self.name, problem)
 
     async def metrics(self) -> Sequence[Metric]:
-        """Return the state of the led queues, at most `SAMPLE_EVERY_S` old."""
-        return await self._sampled.get()
+        """Return the state of the leader; the numbers of queues are those of `QueuesComponent`."""
+        fleet = self._open_fleet
+        about = "Queues that this process leads or would lead."
+        ahead = "This machine's clock, ahead of Redis's."
+        return (
+            Metric("led_queues", about, len(fleet.queues)),
+            Metric("clock_ahead_seconds", ahead, fleet.clock_ahead_s),
+        )
 
     async def stop(self) -> None:
         """Release the leader locks, so that others can lead."""
@@ -153,57 +154,3 @@ class ChasquiComponent:
                 fleet.lead(Keys(queue))
             except InvalidFormat as error:
                 _log.debug("%s", error)
-
-    async def _sample(self) -> Sequence[Metric]:
-        store, queues = self._open_store, self._open_fleet.queues
-        metrics = [Metric("queues", "Queues that this process leads or would lead.", len(queues))]
-        ahead_s = self._open_fleet.clock_ahead_s
-        metrics.append(
-            Metric("clock_ahead_seconds", "This machine's clock, ahead of Redis's.", ahead_s)
-        )
-        for first in range(0, len(queues), _CHUNK):
-            chunk = queues[first : first + _CHUNK]
-            plans = [store.follow(admin_ops.counts(Keys(queue), GROUP)) for queue in chunk]
-            found = await asyncio.gather(*plans, return_exceptions=True)
-            for queue, counts in zip(chunk, found, strict=True):
-                if isinstance(counts, JobCounts):
-                    metrics += _numbers(queue, counts)
-                # Skip damaged queues; an unavailable server fails the sample.
-                elif isinstance(counts, StoreUnavailable) or not isinstance(counts, TamboError):
-                    raise counts
-        return metrics
-
-
-class _QueueScan:
-    """Scans for queues, a bounded part of the server's keys at a time."""
-
-    def __init__(self) -> None:
-        self._plan: Plan[list[str]] | None = None
-        self._outcomes: list[Outcome] | None = None
-
-    async def go_on(self, store: AsyncStore) -> list[str] | None:
-        """Continue; return all names at the end of a scan, else `None`. Raises `StoreError`."""
-        for _ in range(PAGES_PER_SCAN):
-            if self._plan is None:
-                self._plan, self._outcomes = admin_ops.queues(), None
-            try:
-                calls = self._plan.send(self._outcomes)  # type: ignore[arg-type]
-            except StopIteration as end:
-                self._plan = None
-                found: list[str] = end.value
-                return found
-            except TamboError:
-                self._plan = None
-                raise
-            self._outcomes = await store.outcomes(list(calls))
-        return None
-
-
-def _numbers(queue: str, found: JobCounts) -> Iterator[Metric]:
-    about = "Jobs of a queue, by where they are."
-    states = {
-        "waiting": found.waiting, "active": found.active, "delayed": found.delayed,
-        "dlq": found.dead, "repeatable": found.repeatable,
-    }  # fmt: skip
-    for state, count in states.items():
-        yield Metric("jobs", about, count, labels=(("queue", queue), ("state", state)))

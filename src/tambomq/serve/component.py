@@ -50,8 +50,11 @@ class Component(Protocol):
     async def watch(self) -> None:
         """Keep it running. Never returns; raises when it cannot be kept running."""
 
-    async def check(self) -> None:
-        """Raise unless it serves requests. Called only while it is started."""
+    async def check(self) -> str | None:
+        """Raise unless it serves requests. Called only while it is started.
+
+        Return why it serves only in part, if so.
+        """
 
     async def metrics(self) -> Sequence[Metric]:
         """Return its numbers. Called only while it is started; may raise `TamboError`."""

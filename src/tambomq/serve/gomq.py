@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
+from tambomq.access.directory import NO_ACCESS, AccessOptions
 from tambomq.errors import ComponentFailed
 from tambomq.extras import how_to_install, is_installed
 from tambomq.journal.policy import JournalPolicy
@@ -23,6 +24,9 @@ STAT_FIELDS: Final[StatFields] = {
     "watchers": ("gauge", "Watch calls in progress."),
     "disconnected": ("counter", "Peers disconnected because they were silent for too long."),
     "returned": ("counter", "Messages of such peers that were requeued."),
+    "refused": ("counter", "Messages refused because of an alarm."),
+    "overflowed": ("counter", "Messages dead-lettered because their key was full."),
+    "expired": ("counter", "Messages dead-lettered because they had expired."),
 }
 
 _log: Final = logging.getLogger(__name__)
@@ -32,9 +36,14 @@ class GomqComponent(BrokerComponent):
     """GOMQ, by Envoy or grpc.aio."""
 
     def __init__(
-        self, settings: GomqSettings, redis: StoreComponent, journal: JournalPolicy
+        self,
+        settings: GomqSettings,
+        redis: StoreComponent,
+        journal: JournalPolicy,
+        access: AccessOptions,
     ) -> None:
         self._settings, self._redis, self._journal = settings, redis, journal
+        self._access = access
         self._tls = tls = server_tls(NAME, settings)
         self._transport: str = settings.transport
         if self._transport == "auto":
@@ -87,23 +96,32 @@ class GomqComponent(BrokerComponent):
                 max_keys=settings.max_keys,
                 max_connection_peers=settings.max_connection_peers,
                 max_backlog=settings.max_backlog,
+                max_backlog_bytes=settings.max_backlog_bytes,
+                message_ttl_s=settings.message_ttl_s,
+                overflow=settings.overflow,
+                durable=settings.durable,
+                durable_timeout_s=settings.durable_timeout_s,
                 journal=self._journal.patterns,
                 journal_bounds=self._journal.bounds,
             ),
             tls=self._tls,
             token=settings.token,
+            access=self._access,
         )
         return served
 
 
 def gomq_component(
-    settings: GomqSettings, redis: StoreComponent, journal: JournalPolicy = NO_JOURNAL
+    settings: GomqSettings,
+    redis: StoreComponent,
+    journal: JournalPolicy = NO_JOURNAL,
+    access: AccessOptions = NO_ACCESS,
 ) -> GomqComponent:
     """Return GOMQ on the server of *redis*; keys that match *journal* are journalled.
 
     Raises `SettingsError` for unusable certificates.
     """
-    return GomqComponent(settings, redis, journal)
+    return GomqComponent(settings, redis, journal, access)
 
 
 def _server_class(transport: str) -> Any:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final
 
 from tambomq.errors import TamboError
 from tambomq.log import mask_url
+from tambomq.runtime.coalesced import Coalesced
 from tambomq.serve.component import Component
-
-T = TypeVar("T")
 
 CHECK_WITHIN_S: Final = 2.0
 """A component whose check takes longer is reported as failing."""
@@ -25,43 +23,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ComponentStatus:
-    """Whether a component serves, and if not, why."""
+    """Whether a component serves, and if not, why.
+
+    One that serves only in part is *degraded*: it is ok, and *why* says what is missing.
+    """
 
     ok: bool
     why: str = ""
-
-
-class Coalesced(Generic[T]):
-    """A costly value, computed once for all concurrent callers and cached for *max_age_s*."""
-
-    def __init__(self, compute: Callable[[], Awaitable[T]], max_age_s: float) -> None:
-        self._compute, self._max_age_s = compute, max_age_s
-        self._result: asyncio.Future[T] | None = None
-        self._computed_at = float("-inf")
-
-    async def get(self) -> T:
-        """Return the value, or raise the error of computing it. Errors are not cached."""
-        result = self._result
-        if result is None or (result.done() and not self._is_fresh(result)):
-            result = self._result = asyncio.ensure_future(self._compute())
-            result.add_done_callback(self._on_done)
-        # A caller that is cancelled must not cancel it for the others.
-        return await asyncio.shield(result)
-
-    def invalidate(self) -> None:
-        """Compute the value again at the next `get`."""
-        self._result = None
-
-    def _on_done(self, result: asyncio.Future[T]) -> None:
-        self._computed_at = time.monotonic()
-        if not result.cancelled():
-            # If all callers were cancelled, the error is never retrieved, and asyncio would warn.
-            result.exception()
-
-    def _is_fresh(self, result: asyncio.Future[T]) -> bool:
-        if result.cancelled() or result.exception():
-            return False
-        return time.monotonic() - self._computed_at < self._max_age_s
+    degraded: bool = False
 
 
 class ProcessHealth:
@@ -123,7 +92,7 @@ class ProcessHealth:
 async def _status(component: Component) -> ComponentStatus:
     try:
         async with asyncio.timeout(CHECK_WITHIN_S):
-            await component.check()
+            why = await component.check()
     except TimeoutError:
         return ComponentStatus(ok=False, why=f"no answer within {CHECK_WITHIN_S:g} s")
     except TamboError as error:
@@ -133,4 +102,4 @@ async def _status(component: Component) -> ComponentStatus:
             "the check of %s failed", component.name, extra={"component": component.name}
         )
         return ComponentStatus(ok=False, why=mask_url(f"{type(error).__name__}: {error}"))
-    return ComponentStatus(ok=True)
+    return ComponentStatus(ok=True, why=mask_url(why or ""), degraded=bool(why))

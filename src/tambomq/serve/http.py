@@ -1,4 +1,4 @@
-"""The HTTP component: health, readiness and metrics of all components, for operators.
+"""The HTTP component: health, readiness and metrics of all components, and the console.
 
 It answers while the others start and stop, so it waits for none of them.
 """
@@ -9,8 +9,8 @@ import asyncio
 import socket
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import asdict
-from typing import Final
+from dataclasses import asdict, replace
+from typing import Any, Final
 
 import uvicorn
 from starlette.applications import Starlette
@@ -18,16 +18,21 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from tambomq.console.http.app import console_app
+from tambomq.console.http.console import Console
+from tambomq.console.http.routes import LIVE, PREFIX
 from tambomq.errors import ComponentFailed
+from tambomq.runtime.tls_server import TlsServer
 from tambomq.serve.component import Metric, ServedEndpoint
 from tambomq.serve.health import ProcessHealth
 from tambomq.serve.http_limits import LIMITS, HttpLimits, limited
-from tambomq.serve.listeners import cannot_open
-from tambomq.serve.metrics import Metrics
+from tambomq.serve.listeners import cannot_open, server_tls
+from tambomq.serve.metrics.page import Metrics
 from tambomq.serve.ready_file import report
 from tambomq.serve.taken_ports import ENDPOINTS
 from tambomq.settings.load import HttpSettings
 from tambomq.text import format_address
+from tambomq.tls import ServerTls
 
 INDEX: Final = """\
 TamboMQ
@@ -37,6 +42,10 @@ TamboMQ
 /metrics   numbers for Prometheus
 /stats     the same numbers of the components as JSON
 /endpoints where everything is, as in the ready file
+"""
+_OF_CONSOLE: Final = """\
+/          the console, in a browser
+/api/v1/   what the console shows and does; described at /api/v1/openapi.json
 """
 _NOT_KEPT: Final = {"Cache-Control": "no-store"}
 _PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -50,10 +59,18 @@ class HttpComponent:
     name = "http"
 
     def __init__(
-        self, settings: HttpSettings, health: ProcessHealth, limits: HttpLimits = LIMITS
+        self,
+        settings: HttpSettings,
+        health: ProcessHealth,
+        limits: HttpLimits = LIMITS,
+        console: Console | None = None,
+        *,
+        is_optional: bool = True,
     ) -> None:
         self._at, self._limits = (settings.host, settings.port), limits
-        self._app = app(health)
+        self._tls = server_tls(self.name, settings)
+        self._has_console, self._is_optional = console is not None, is_optional
+        self._app = app(health, console)
         self._socket: socket.socket | None = None
         self._server: _Server | None = None
         self._running: asyncio.Task[None] | None = None
@@ -61,8 +78,9 @@ class HttpComponent:
     @property
     def endpoints(self) -> Sequence[ServedEndpoint]:
         """The URL at which it listens."""
-        url = f"http://{format_address(*self._at)}"
-        return (ServedEndpoint(self.name, url, "health and metrics", f"curl {url}/healthz"),)
+        url = f"http{'s' if self._tls else ''}://{format_address(*self._at)}"
+        about = "console, health and metrics" if self._has_console else "health and metrics"
+        return (ServedEndpoint(self.name, url, about, f"curl {url}/healthz"),)
 
     async def start(self) -> None:
         """Listen. Raises `ComponentFailed`."""
@@ -71,9 +89,9 @@ class HttpComponent:
         try:
             self._socket = socket.create_server((host, port), family=family)
         except OSError as error:
-            raise cannot_open(self.name, self._at, error) from error
+            raise cannot_open(self.name, self._at, error, is_optional=self._is_optional) from error
         self._at = host, self._socket.getsockname()[1]
-        self._server = _Server(_config(self._app, self._limits))
+        self._server = _Server(_config(self._app, self._limits, self._tls), self._limits)
         self._running = asyncio.ensure_future(self._server.serve([self._socket]))
         opened = asyncio.ensure_future(self._server.opened.wait())
         try:
@@ -106,12 +124,9 @@ class HttpComponent:
             self._socket.close()
 
 
-def app(health: ProcessHealth) -> Starlette:
-    """Return the web application for *health* and the metrics of its components."""
+def app(health: ProcessHealth, console: Console | None = None) -> Starlette:
+    """Return the web application for *health* and metrics; all other paths are *console*'s."""
     metrics = Metrics(health)
-
-    async def index(_: Request) -> Response:
-        return PlainTextResponse(INDEX)
 
     async def healthz(_: Request) -> Response:
         found = await health.look()
@@ -134,35 +149,70 @@ def app(health: ProcessHealth) -> Starlette:
         return JSONResponse(await metrics.stats(), headers=_NOT_KEPT)
 
     paths = {
-        "/": index,
         "/healthz": healthz,
         "/readyz": readyz,
         "/metrics": numbers,
         "/stats": stats,
         ENDPOINTS: endpoints,
     }
-    return Starlette(routes=[Route(path, answer) for path, answer in paths.items()])
+    application = Starlette(routes=[Route(path, answer) for path, answer in paths.items()])
+    if console is None:
+        application.add_route("/", _index)
+    else:
+        # No mount: its pattern does not match all paths that can be sent.
+        application.router.default = console_app(console, plain_index=INDEX + _OF_CONSOLE)
+    return application
+
+
+async def _index(_: Request) -> Response:
+    return PlainTextResponse(INDEX)
 
 
 class _Server(uvicorn.Server):
     """A uvicorn server that runs in our event loop and leaves signals to us."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, limits: HttpLimits) -> None:
         super().__init__(config)
-        self.opened = asyncio.Event()
+        self._limits, self.opened = limits, asyncio.Event()
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]  # no generator is needed
         return nullcontext()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        if self.config.ssl is None or sockets is None:
+            await super().startup(sockets)
+        else:
+            # uvicorn would accept any number of connections whose handshakes never end.
+            server: Any = TlsServer(sockets, self.config.ssl, self)
+            await server.start_serving()
+            self.servers, self.started = [server], True
         self.opened.set()
 
+    # ── the policy of TLS connections ────────────────────────────────────────
 
-def _config(app: Starlette, limits: HttpLimits) -> uvicorn.Config:
+    @property
+    def handshake_s(self) -> float:
+        return self._limits.headers_s
+
+    def make_protocol(self) -> asyncio.BaseProtocol:
+        make: Any = self.config.http_protocol_class
+        made: asyncio.BaseProtocol = make(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return made
+
+    def admits(self, handshakes: int) -> bool:
+        return handshakes < self._limits.max_connections
+
+    def on_timeout(self) -> None:
+        pass
+
+
+def _config(app: Starlette, limits: HttpLimits, tls: ServerTls | None) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=limited(limits),
+        http=limited(replace(limits, streams=frozenset({PREFIX + LIVE}))),
+        ssl_context_factory=(lambda *_: tls.context()) if tls else None,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -13,6 +13,9 @@ from typing import Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from tambomq.access.identities import of_ssl
+from tambomq.console.http.login.certificate import IDENTITIES
+
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
@@ -21,7 +24,10 @@ class HttpLimits:
     headers_s: float = 10.0
     """Between the connect, or the last response, and the end of a request's headers."""
     answer_s: float = 30.0
-    """Between the end of the headers and the end of the response."""
+    """Between the end of the headers and the end of the response; in a stream, between the moment
+    when the reader is behind and the moment when it has caught up."""
+    streams: frozenset[str] = frozenset()
+    """Paths whose responses go on without end."""
     max_connections: int = 1000
 
 
@@ -39,6 +45,9 @@ class LimitedHttp(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # (what a TCP server makes)
         """Wait for a request; with too many connections, close the longest idle one."""
         super().connection_made(transport)
+        if secured := transport.get_extra_info("ssl_object"):
+            # Empty unless the certificate was demanded and verified.
+            self.app_state = {**self.app_state, IDENTITIES: of_ssl(secured.getpeercert())}
         self._wait()
         if len(self.connections) > self.limits.max_connections:
             next(iter(self.waiting)).drop()
@@ -54,7 +63,20 @@ class LimitedHttp(H11Protocol):
         super().handle_events()
         if self.cycle is not before and not self.cycle.response_complete:
             self._stop_waiting()
+            if not self._is_stream:
+                self._timer = self.loop.call_later(self.limits.answer_s, self.drop)
+
+    def pause_writing(self) -> None:
+        """Give the reader of a stream, who is behind, some time to catch up."""
+        super().pause_writing()
+        if self._is_stream and self._timer is None:
             self._timer = self.loop.call_later(self.limits.answer_s, self.drop)
+
+    def resume_writing(self) -> None:
+        """Let a stream go on."""
+        super().resume_writing()
+        if self._is_stream and not self.cycle.response_complete:
+            self._stop_waiting()
 
     def on_response_complete(self) -> None:
         """Wait for the next request."""
@@ -69,6 +91,11 @@ class LimitedHttp(H11Protocol):
         # `connection_lost` runs only later: stop counting this connection now.
         self.connections.discard(self)
         self.transport.abort()
+
+    @property
+    def _is_stream(self) -> bool:
+        cycle = self.cycle
+        return cycle is not None and cycle.scope["path"] in self.limits.streams
 
     def _wait(self) -> None:
         self._stop_waiting()

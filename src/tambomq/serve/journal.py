@@ -11,8 +11,8 @@ from tambomq.journal import ops
 from tambomq.journal.keys import PROTOCOLS, JournalKeys
 from tambomq.journal.ops import State
 from tambomq.journal.policy import JournalBounds, JournalPolicy
+from tambomq.runtime.coalesced import Coalesced
 from tambomq.serve.component import Metric, ServedEndpoint
-from tambomq.serve.health import Coalesced
 from tambomq.serve.store import StoreComponent
 from tambomq.settings.load import Settings
 from tambomq.store.aio import AsyncStore

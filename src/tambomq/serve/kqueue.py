@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
+from tambomq.access.directory import NO_ACCESS, AccessOptions
+from tambomq.errors import ComponentFailed
 from tambomq.journal.policy import JournalPolicy
+from tambomq.kqueue.frames import Limits
+from tambomq.kqueue.model import ConnectionInfo, QueueTraffic
+from tambomq.kqueue.server import KqueueServer
 from tambomq.serve.broker_component import BrokerComponent, Server, StatFields
 from tambomq.serve.listeners import server_tls
 from tambomq.serve.store import StoreComponent
@@ -17,6 +24,7 @@ STAT_FIELDS: Final[StatFields] = {
     "producers": ("gauge", "Connected producers."),
     "consumers": ("gauge", "Connected consumers."),
     "subscriptions": ("gauge", "Subscriptions of all consumers."),
+    "buffered_bytes": ("gauge", "Bytes that consumers have not read yet."),
     "accepted": ("counter", "Connections accepted."),
     "refused": ("counter", "Connections refused because there were too many."),
     "received": ("counter", "Messages from producers."),
@@ -36,10 +44,35 @@ STAT_FIELDS: Final[StatFields] = {
 }
 
 
+class KqueueView:
+    """What the console sees of the server of *component*; nothing while that is not started."""
+
+    def __init__(self, component: BrokerComponent, max_buffer_bytes: int) -> None:
+        self._component, self.max_buffer_bytes = component, max_buffer_bytes
+
+    def list_queues(self) -> Sequence[QueueTraffic]:
+        """Return the queues with messages or subscribers lately, by name."""
+        server = self._server
+        return server.list_queues() if server else ()
+
+    def list_connections(self, limit: int) -> Sequence[ConnectionInfo]:
+        """Return up to *limit* connections, those with the fullest buffers first."""
+        server = self._server
+        return server.list_connections(limit) if server else ()
+
+    @property
+    def _server(self) -> KqueueServer | None:
+        with suppress(ComponentFailed):
+            if isinstance(server := self._component.server, KqueueServer):
+                return server
+        return None
+
+
 def kqueue_component(
     settings: KqueueSettings,
     redis: StoreComponent | None = None,
     journal: JournalPolicy = NO_JOURNAL,
+    access: AccessOptions = NO_ACCESS,
 ) -> BrokerComponent:
     """Return KqueueMsgQ; the journals of queues that match *journal* are in *redis*.
 
@@ -48,9 +81,6 @@ def kqueue_component(
     tls = server_tls(NAME, settings)
 
     def make() -> Server:
-        from tambomq.kqueue.frames import Limits  # noqa: PLC0415  (for those who serve it)
-        from tambomq.kqueue.server import KqueueServer  # noqa: PLC0415  (as above)
-
         return KqueueServer(
             settings.host,
             settings.port,
@@ -65,7 +95,9 @@ def kqueue_component(
             tls=tls,
             journal=journal.patterns,
             journal_bounds=journal.bounds,
+            journal_durable=settings.journal_durable,
             url=redis.url if redis else "",
+            access=access,
         )
 
     return BrokerComponent(

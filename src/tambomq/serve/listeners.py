@@ -42,21 +42,26 @@ def server_tls(section: str, settings: TlsSettings) -> ServerTls | None:
     return None
 
 
-def cannot_open(component: str, address: tuple[str, int], error: Exception) -> ComponentFailed:
-    """Return the error for a *component* that cannot listen on *address*, with flags that help."""
+def cannot_open(
+    component: str, address: tuple[str, int], error: Exception, *, is_optional: bool = True
+) -> ComponentFailed:
+    """Return the error for a *component* that cannot listen on *address*, with flags that help.
+
+    One that *is_optional* has a flag that leaves it out.
+    """
     # A server wraps the OSError that we want to look at.
     reason = error.__cause__ or error
     shown, port = format_address(*address), address[1]
-    without = f"or leave it out with --no-{component}"
+    without = f", or leave it out with --no-{component}" if is_optional else ""
     if _is_taken(reason):
         other = port + 1 if port < LAST_PORT else port - 1
-        advice = f"choose another port with --{component}-port {other}, {without}"
+        advice = f"choose another port with --{component}-port {other}{without}"
         return ComponentFailed(component, f"{shown} is taken: {advice}")
     if isinstance(error, OSError | BrokerUnavailable) and not isinstance(reason, StoreError):
         text = reason.strerror if isinstance(reason, OSError) else None
-        advice = f"change --{component}-host or --{component}-port, {without}"
+        advice = f"change --{component}-host or --{component}-port{without}"
         return ComponentFailed(component, f"cannot listen on {shown}: {text or reason}: {advice}")
-    return ComponentFailed(component, f"{error}, {without}")
+    return ComponentFailed(component, f"{error}{without}")
 
 
 def _is_taken(reason: BaseException) -> bool:

@@ -18,15 +18,19 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from tambomq.runtime import systemd
 from tambomq.runtime.event_loop import loop_factory
+from tambomq.serve.alarms.component import AlarmComponent
 from tambomq.serve.chasqui import ChasquiComponent
 from tambomq.serve.component import Component, ServedEndpoint
-from tambomq.serve.exposure import refuse_exposed
+from tambomq.serve.console import ConsoleComponent, ConsoleSources, PipelineReader, make_console
+from tambomq.serve.exposure import access_options, refuse_exposed
 from tambomq.serve.gomq import gomq_component
 from tambomq.serve.health import ProcessHealth
 from tambomq.serve.http import HttpComponent
 from tambomq.serve.journal import JournalComponent, journal_policies
-from tambomq.serve.kqueue import kqueue_component
+from tambomq.serve.kqueue import KqueueView, kqueue_component
+from tambomq.serve.metrics.queues import QueuesComponent
 from tambomq.serve.ready_file import ready_file
 from tambomq.serve.rsmq import RsmqComponent
 from tambomq.serve.store import store_component
@@ -40,37 +44,76 @@ _FILES: Final = 65_536
 OnReady = Callable[[Sequence[ServedEndpoint]], None]
 
 
-def components(settings: Settings, health: ProcessHealth) -> list[Component]:
+def components(
+    settings: Settings, health: ProcessHealth, pipeline: PipelineReader | None = None
+) -> list[Component]:
     """Return the components that *settings* enable, in the order of starting.
 
-    Raises `SettingsError`.
+    The console shows what *pipeline* returns. Raises `SettingsError`.
     """
     refuse_exposed(settings)
-    redis = store_component(settings.server)
-    journals = journal_policies(settings)
+    access = access_options(settings.access)
+    redis, journals = store_component(settings.server), journal_policies(settings)
+    of_gomq = journals["gomq"]
+    console = make_console(settings.http, access) if settings.http.enabled else None
+    kqueue = None
+    if settings.kqueue.enabled:
+        kqueue = kqueue_component(settings.kqueue, redis, journals["kqueue"], access)
+    view = KqueueView(kqueue, settings.kqueue.max_buffer_bytes) if kqueue else None
+    queues = QueuesComponent(redis, view)
     available: list[tuple[bool, Callable[[], Component]]] = [
-        (settings.http.enabled, lambda: HttpComponent(settings.http, health)),
+        (settings.http.enabled, lambda: HttpComponent(settings.http, health, console=console)),
         (True, lambda: redis),
         (settings.rsmq.enabled, lambda: RsmqComponent(redis)),
         (settings.chasqui.enabled, lambda: ChasquiComponent(settings.chasqui, redis)),
-        # It only reports metrics, so it is useless without HTTP.
+        # They only report what HTTP serves.
         (settings.http.enabled, lambda: JournalComponent(redis)),
-        (settings.gomq.enabled, lambda: gomq_component(settings.gomq, redis, journals["gomq"])),
-        (
-            settings.kqueue.enabled,
-            lambda: kqueue_component(settings.kqueue, redis, journals["kqueue"]),
-        ),
+        (settings.http.enabled or settings.alarms.queue_length > 0, lambda: queues),
+        # Before the servers that refuse messages while an alarm is raised.
+        (settings.alarms.enabled, lambda: AlarmComponent(settings, redis, queues.lengths)),
+        (settings.gomq.enabled, lambda: gomq_component(settings.gomq, redis, of_gomq, access)),
     ]
-    return [make() for enabled, make in available if enabled]
+    parts = [make() for enabled, make in available if enabled]
+    if kqueue is not None:
+        parts.append(kqueue)
+    if console is not None:
+        has_tls = settings.kqueue.tls_cert is not None
+        sources = ConsoleSources(
+            kqueue, queues, sends_to_kqueue=not has_tls, pipeline=pipeline, access=access
+        )
+        # The last to start, so the first to stop: its streams must not outlast what they show.
+        parts.append(ConsoleComponent(console, redis, sources))
+    return parts
 
 
-def run(settings: Settings, *, on_ready: OnReady, ready_path: Path | None = None) -> None:
+def run(
+    settings: Settings,
+    *,
+    on_ready: OnReady,
+    ready_path: Path | None = None,
+    pipeline: PipelineReader | None = None,
+) -> None:
     """Serve until a signal comes. Raises the error of a component that cannot be kept running."""
-    _raise_file_limit()
     health = ProcessHealth()
-    parts = components(settings, health)
+    parts = components(settings, health, pipeline)
     refuse_taken(settings)
-    process = Process(parts, on_ready=on_ready, ready_path=ready_path, health=health)
+    run_components(parts, health, on_ready=on_ready, ready_path=ready_path)
+
+
+def run_components(
+    parts: Sequence[Component],
+    health: ProcessHealth,
+    *,
+    on_ready: OnReady,
+    ready_path: Path | None = None,
+) -> None:
+    """Run *parts* until a signal comes."""
+    _raise_file_limit()
+    # Before anything starts: it takes its variables out of the environment that children inherit.
+    notifier = systemd.SystemdNotifier()
+    process = Process(
+        parts, on_ready=on_ready, ready_path=ready_path, health=health, notifier=notifier
+    )
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(process.run())
 
@@ -79,7 +122,7 @@ class Process:
     """Starts, monitors and stops components together.
 
     Once all are started, *on_ready* gets their endpoints, and *ready_path* holds them as JSON until
-    they stop. *health* is kept up to date.
+    they stop. *health* is kept up to date, and systemd by *notifier*.
     """
 
     def __init__(
@@ -89,9 +132,11 @@ class Process:
         on_ready: OnReady,
         ready_path: Path | None = None,
         health: ProcessHealth | None = None,
+        notifier: systemd.SystemdNotifier | None = None,
     ) -> None:
         self._components, self._health = components, health or ProcessHealth()
         self._on_ready, self._ready_path = on_ready, ready_path
+        self._systemd = notifier or systemd.SystemdNotifier({})
         self._started: list[Component] = []
 
     async def run(self) -> None:
@@ -100,9 +145,10 @@ class Process:
         self._health.expect(self._components)
         with _signals(stop, self._health):
             try:
-                await _first(stop.wait(), self._serve())
+                await _first(stop.wait(), self._serve(), self._systemd.feed_watchdog())
             finally:
                 self._health.stopping()
+                self._systemd.notify(systemd.STOPPING)
                 await self._stop()
 
     async def _serve(self) -> None:
@@ -124,6 +170,7 @@ class Process:
             self._health.serving()
             self._on_ready(endpoints)
             write(endpoints)
+            self._systemd.notify(systemd.READY)
             await _first(*(component.watch() for component in self._components))
 
     async def _stop(self) -> None:

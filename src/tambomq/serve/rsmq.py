@@ -1,37 +1,47 @@
-"""The RSMQ component: checks and metrics only, since clients talk to Redis directly."""
+"""The RSMQ component: checks, and dead-letters expired messages that nobody receives.
+
+Clients talk to Redis directly, so nothing else is served.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+import logging
+import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from tambomq.errors import (
-    ComponentFailed,
-    InvalidFormat,
-    QueueNotFound,
-    StoreUnavailable,
-    TamboError,
-)
+from tambomq.errors import ComponentFailed, QueueNotFound, StoreUnavailable, TamboError
+from tambomq.journal import ops as journal_ops
+from tambomq.journal.policy import DEFAULT_BOUNDS
 from tambomq.log import mask_url
-from tambomq.rsmq.keys import Keys
-from tambomq.rsmq.model import QueueAttributes
+from tambomq.rsmq.keys import NAMESPACE, Keys, is_queue
+from tambomq.rsmq.model import QueueBounds
+from tambomq.rsmq.ops import bounds as bounds_ops
 from tambomq.rsmq.ops import queues as queue_ops
+from tambomq.rsmq.ops.journal import journal_keys, policy_for_queue
 from tambomq.serve.component import Metric, ServedEndpoint
-from tambomq.serve.health import CHECK_WITHIN_S, Coalesced
+from tambomq.serve.health import CHECK_WITHIN_S
+from tambomq.serve.metrics.queue_metrics import MAX_QUEUES
 from tambomq.serve.store import StoreComponent
 from tambomq.store import probe
 from tambomq.store.aio import AsyncStore
-from tambomq.store.call import Call
 from tambomq.store.endpoint import endpoint
 
-SAMPLE_EVERY_S: Final = 5.0
-MAX_QUEUES: Final = 1000
-"""Metrics cover at most this many queues, the first by name."""
-_CHUNK: Final = 100
 # The queue need not exist: QueueNotFound shows that the script works.
 _PROBE: Final = "tambo.probe"
+SWEEP_EVERY_S: Final = 5.0
+"""How often queues are looked at that may have expired messages."""
+# With many queues a look takes long: keep Redis busy for at most a twentieth of the time.
+_IDLE_SHARE: Final = 20
+_COUNTERS: Final = {
+    "refused": "Messages refused because of a bound of their queue.",
+    "overflowed": "Messages dead-lettered because their queue was full.",
+    "expired": "Messages dead-lettered because they had expired.",
+}
+
+_log: Final = logging.getLogger(__name__)
 
 
 class RsmqComponent:
@@ -42,7 +52,9 @@ class RsmqComponent:
     def __init__(self, redis: StoreComponent) -> None:
         self._redis, self._keys = redis, Keys()
         self._store: AsyncStore | None = None
-        self._sampled = Coalesced(self._sample, SAMPLE_EVERY_S)
+        self._bounded: dict[str, QueueBounds] = {}
+        self._unswept = set[str]()
+        """Queues that could not be swept the last time."""
 
     @property
     def endpoints(self) -> Sequence[ServedEndpoint]:
@@ -60,8 +72,60 @@ class RsmqComponent:
             raise ComponentFailed(self.name, f"{error}: leave it out with --no-rsmq") from error
 
     async def watch(self) -> None:
-        """Do nothing: there is nothing to keep running."""
-        await asyncio.Event().wait()
+        """Dead-letter expired messages of all queues, every `SWEEP_EVERY_S` seconds."""
+        pause_s = SWEEP_EVERY_S
+        while True:
+            await asyncio.sleep(pause_s)
+            began = time.monotonic()
+            try:
+                await self._sweep()
+            except TamboError as error:
+                # The health check reports a server that is away.
+                _log.warning("expired messages of RSMQ queues are not swept: %s", error)
+            pause_s = max(SWEEP_EVERY_S, _IDLE_SHARE * (time.monotonic() - began))
+
+    async def _sweep(self) -> None:
+        store = self._open_store
+        queues = [
+            each for each in await store.run(queue_ops.list_queues(self._keys)) if is_queue(each)
+        ]
+        found = await store.outcomes([bounds_ops.read(self._keys, queue) for queue in queues])
+        read = {
+            queue: bounds
+            for queue, bounds in zip(queues, found, strict=True)
+            if isinstance(bounds, QueueBounds) and bounds.any
+        }
+        self._bounded = read
+        self._unswept.intersection_update(read)
+        for queue, bounds in read.items():
+            if bounds.message_ttl_s > 0:
+                await self._sweep_one(queue)
+
+    async def _sweep_one(self, queue: str) -> None:
+        store = self._open_store
+        try:
+            journal = await store.run(journal_ops.state(journal_keys(NAMESPACE, queue)))
+            recorded = policy_for_queue(NAMESPACE, queue, DEFAULT_BOUNDS) if journal else None
+            expired = await store.follow(bounds_ops.sweep(self._keys, queue, journal=recorded))
+        except StoreUnavailable:
+            raise
+        except TamboError as error:
+            # A damaged queue must not stop the others, nor fill the log.
+            if queue not in self._unswept:
+                _log.warning(
+                    "expired messages of queue %r are not swept: %s",
+                    *(queue, error),
+                    extra={"queue": queue},
+                )
+            self._unswept.add(queue)
+            return
+        self._unswept.discard(queue)
+        if expired:
+            _log.info(
+                "dead-lettered %d expired messages of queue %r",
+                *(expired, queue),
+                extra={"queue": queue, "count": expired},
+            )
 
     async def check(self) -> None:
         """Check that the server accepts writes and runs one of the scripts."""
@@ -73,8 +137,15 @@ class RsmqComponent:
             await self._open_store.run(queue_ops.attributes(self._keys, _PROBE))
 
     async def metrics(self) -> Sequence[Metric]:
-        """Return the state of the queues, at most `SAMPLE_EVERY_S` old."""
-        return await self._sampled.get()
+        """Return what bounds have done to the first queues that have any, at most 5 s old.
+
+        The other numbers of queues are those of `QueuesComponent`.
+        """
+        return [
+            Metric(name, about, getattr(bounds, name), "counter", (("queue", queue),))
+            for name, about in _COUNTERS.items()
+            for queue, bounds in sorted(self._bounded.items())[:MAX_QUEUES]
+        ]
 
     async def stop(self) -> None:
         """Disconnect."""
@@ -86,32 +157,3 @@ class RsmqComponent:
         if self._store is None:
             raise ComponentFailed(self.name, "it is not started")
         return self._store
-
-    async def _sample(self) -> Sequence[Metric]:
-        store = self._open_store
-        names = await store.run(queue_ops.list_queues(self._keys))
-        metrics = [Metric("queues", "Number of queues.", len(names))]
-        for first in range(0, min(len(names), MAX_QUEUES), _CHUNK):
-            calls = dict(self._calls(names[first : first + _CHUNK]))
-            found = await store.outcomes(list(calls.values()))
-            for queue, attributes in zip(calls, found, strict=True):
-                if isinstance(attributes, QueueAttributes):
-                    metrics += _numbers(queue, attributes)
-                # Skip queues that were deleted meanwhile or are damaged.
-                elif isinstance(attributes, StoreUnavailable):
-                    raise attributes
-        return metrics
-
-    def _calls(self, names: Sequence[str]) -> Iterator[tuple[str, Call[QueueAttributes]]]:
-        for queue in names:
-            # Other clients may have created queues whose names ours refuse.
-            with suppress(InvalidFormat):
-                yield queue, queue_ops.attributes(self._keys, queue)
-
-
-def _numbers(queue: str, found: QueueAttributes) -> Iterator[Metric]:
-    labels = (("queue", queue),)
-    yield Metric("messages", "Messages in a queue.", found.msgs, labels=labels)
-    yield Metric("hidden", "Messages that are not visible now.", found.hiddenmsgs, labels=labels)
-    yield Metric("sent", "Messages ever sent.", found.totalsent, "counter", labels)
-    yield Metric("received", "Messages ever received.", found.totalrecv, "counter", labels)

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar
 
+from tambomq.alarms.eviction import warn_of_eviction
 from tambomq.embedded.server import LOOK_EVERY_S, Embedded
 from tambomq.errors import EmbeddedError, PortTaken
 from tambomq.log import mask_url
@@ -158,8 +159,9 @@ class ExternalStore:
         return (ServedEndpoint("redis", url, "as given by --redis-url", _try_with(url)),)
 
     async def start(self) -> None:
-        """Check that it answers. Raises `StoreUnavailable` or `StoreRefused`."""
+        """Check that it answers, and warn if it may delete messages. Raises `StoreError`."""
         await self._prober.ping(self._url)
+        await warn_of_eviction(endpoint(self._url).with_timeout(CHECK_WITHIN_S))
 
     async def watch(self) -> None:
         """Do nothing: clients reconnect by themselves."""

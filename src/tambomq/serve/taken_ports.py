@@ -83,7 +83,7 @@ def refuse_taken(settings: Settings) -> None:
 
     A single port that another program has is reported by its component at the start.
     """
-    required = _required(settings)
+    required = required_ports(settings)
     taken, other = _find_taken(required, settings.http)
     has_children = {"redis", "gomq"} & {each.component for each in taken}
     until = time.monotonic() + (_ORPHANS_END_S if has_children and not other else 0)
@@ -96,7 +96,7 @@ def refuse_taken(settings: Settings) -> None:
         )
 
 
-def _required(settings: Settings) -> list[RequiredPort]:
+def required_ports(settings: Settings) -> list[RequiredPort]:
     """Return the ports that *settings* name, in the order in which components start."""
     gomq, kqueue, web = settings.gomq, settings.kqueue, settings.http
     available = [
