@@ -7,16 +7,18 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from enum import Enum
-from typing import TypedDict
+from pathlib import Path
+from typing import Any, TypedDict
 from uuid import UUID
 
 import msgspec
 
-from tambomq.jobs import Context, Jobs
+from tambomq.jobs import INJECTED, Context, Jobs, RetryIn, UnrecoverableError
 
 
 class Tone(Enum):
@@ -78,6 +80,53 @@ async def awaited(number: int) -> int:
     return number + 1
 
 
+class Till:
+    """What a worker has one of, and each process too."""
+
+    def __init__(self) -> None:
+        self.pid, self.sales = os.getpid(), 0
+        self.note: Path | None = None
+
+
+class Sale:
+    """What each run has one of."""
+
+    def __init__(self, till: Till) -> None:
+        self.till = till
+
+
+@shop.provide(scope="worker")
+async def open_till() -> AsyncIterator[Till]:
+    till = Till()
+    yield till
+    if till.note is not None:
+        till.note.with_name("till").write_text(f"{till.pid} {till.sales}")
+
+
+@shop.provide
+def open_sale(till: Till) -> Iterator[Sale]:
+    yield Sale(till)
+    till.sales += 1
+
+
+@shop.on_start
+def open_shop(state: dict[str, Any]) -> None:
+    state["opened_in"] = os.getpid()
+
+
+@shop.on_stop
+async def close_shop(state: dict[str, Any]) -> None:
+    if (note := state.get("note")) is not None:
+        note.with_name("hook").write_text(str(os.getpid()))
+
+
+@shop.job(process=True)
+def sell(ctx: Context, folder: str, sale: Sale = INJECTED) -> tuple[int, int, int]:
+    """Return in which processes the hook, the provider and the function ran."""
+    sale.till.note = ctx.state["note"] = Path(folder, "note")
+    return ctx.state["opened_in"], sale.till.pid, os.getpid()
+
+
 @shop.job(process=True, timeout_s=0.3, attempts=1)
 def hang() -> None:
     threading.Event().wait(600)
@@ -87,6 +136,8 @@ def hang() -> None:
 def leave(how: str) -> None:
     if how == "exit":
         sys.exit(3)
+    if how == "interrupt":
+        raise KeyboardInterrupt
     if how == "_exit":
         os._exit(4)
     if how == "kill":
@@ -108,3 +159,22 @@ class Unpicklable(Exception):
 @shop.job(process=True, attempts=1)
 def fail(kind: str) -> None:
     raise ValueError("no") if kind == "plain" else Unpicklable("not", "pickled")
+
+
+class Declined(UnrecoverableError):
+    def __init__(self, card: str, why: str) -> None:
+        super().__init__(f"card {card}: {why}")
+
+
+class Busy(RetryIn):
+    def __init__(self, line: int, *, seconds: float) -> None:
+        super().__init__(seconds, f"line {line} is busy")
+
+
+@shop.job(process=True, attempts=3, backoff=1)
+def decide(ctx: Context, what: str) -> int:
+    if what == "decline":
+        raise Declined("7", "expired")
+    if ctx.attempt == 1:
+        raise Busy(4, seconds=0.01)
+    return ctx.attempt

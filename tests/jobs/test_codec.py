@@ -49,17 +49,25 @@ def test_a_value_comes_back_from_its_plain_form(kind: Any, value: Any) -> None:
         (
             dict[str, User],
             {"a": {"name": "Ada", "born": "1815-12-10", "friends": [{"name": 5}]}},
-            "$[...].friends[0].name: input should be a valid string",
+            "$['a'].friends[0].name: input should be a valid string",
         ),
+        (
+            dict[str, list[dict[str, int]]],
+            {"a": [{"b": 1}], "c": [{}, {"d": 1, "e": "x", "f": "y"}]},
+            "$['c'][1]['e']: expected int, got str",
+        ),
+        (dict[str, int], {"k" * 100: "x"}, f"$['{'k' * 59}…]: expected int, got str"),
+        (dict[str, dict[int, int]], {"a": {"b": 1}}, "$['a']: a key: expected int, got str"),
         (list[Item], [{"sku": 5, "price": "1"}], "$[0].sku: expected uuid, got int"),
         (Tone, "hot", "$: invalid enum value 'hot'"),
         (Receipt, {}, "$.to: missing"),
     ],
 )
 def test_what_does_not_fit_is_named_by_its_path(kind: Any, plain: Any, fault: str) -> None:
+    convert = converter(kind, "value")
     with pytest.raises(msgspec.ValidationError) as found:
-        converter(kind, "value")(plain)
-    assert explain(found.value) == fault
+        convert(plain)
+    assert explain(found.value, plain, convert) == fault
 
 
 @pytest.mark.parametrize("kind", [Item | Receipt, type, list[BaseException]])

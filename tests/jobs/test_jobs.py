@@ -155,6 +155,8 @@ async def test_many_jobs_are_added_at_once(jobs: Jobs, work: Work) -> None:
     other = Jobs("other")
     with pytest.raises(InvalidFormat, match="of queue 'other'"):
         await other.add_many([double.call(1)])
+    with pytest.raises(InvalidFormat, match="added by itself: it has debounce_s"):
+        await jobs.add_many([double.options(job_id="a", debounce_s=1).call(1)])
 
 
 async def test_what_start_hooks_and_middleware_do_reaches_the_function(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +45,7 @@ async def test_a_process_that_dies_or_hangs_is_replaced(shop: Jobs, work: Work) 
     async with work(shop, processes=1):
         for call, why in (
             (shops.leave.call("exit"), "SystemExit: 3"),
+            (shops.leave.call("interrupt"), "the handler raised KeyboardInterrupt"),
             (shops.leave.call("_exit"), "ended with status 4"),
             (shops.leave.call("kill"), "was killed by SIGKILL"),
             (shops.hang.call(), "took longer than timeout_s=0.3"),
@@ -53,11 +57,38 @@ async def test_a_process_that_dies_or_hangs_is_replaced(shop: Jobs, work: Work) 
         assert await (await shops.awaited.add(1)).result(timeout_s=60) == 2
 
 
+async def test_a_decision_counts_also_if_its_error_cannot_be_pickled(
+    shop: Jobs, work: Work
+) -> None:
+    async with work(shop, processes=1) as worker:
+        with pytest.raises(JobFailed, match="Declined: card 7: expired"):
+            await (await shops.decide.add("decline")).result(timeout_s=60)
+        assert worker.stats.retried == 0
+        assert await (await shops.decide.add("busy")).result(timeout_s=60) == 2
+
+
 async def test_a_function_that_forks_has_one_result(shop: Jobs, work: Work) -> None:
     async with work(shop, processes=1) as worker:
         pid = await (await shops.fork.add()).result(timeout_s=60)
         assert (await (await shops.pid_of.add("next")).result(timeout_s=60))[1] == pid
         assert worker.stats.failed == 0
+
+
+async def test_a_process_has_hooks_and_providers_of_its_own(
+    shop: Jobs, work: Work, tmp_path: Path
+) -> None:
+    async with work(shop, processes=1):
+        sales = [await shops.sell.add(folder=str(tmp_path)) for _ in range(2)]
+        pids = {pid for sale in sales for pid in await sale.result(timeout_s=60)}
+        assert notes(tmp_path) == {}
+    # It has ended with the worker: its stop hook ran, and what was provided is cleaned up.
+    (pid,) = pids
+    assert pid != os.getpid()
+    assert notes(tmp_path) == {"hook": f"{pid}", "till": f"{pid} 2"}
+
+
+def notes(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir()}
 
 
 def test_a_function_that_other_processes_cannot_find_is_refused() -> None:
@@ -68,3 +99,55 @@ def test_a_function_that_other_processes_cannot_find_is_refused() -> None:
 
     with pytest.raises(InvalidFormat, match="must be found as"):
         jobs.worker()
+
+
+UNGUARDED = """
+import asyncio
+
+from tambomq.jobs import Jobs
+
+jobs = Jobs("q")
+
+
+@jobs.job(process=True, attempts=1)
+def double(number: int) -> int:
+    return 2 * number
+
+
+async def main() -> None:
+    worker = jobs.worker()
+    running = asyncio.create_task(worker.run())
+    job = await double.add(1)
+    try:
+        print(await job.result(timeout_s=60))
+    finally:
+        await worker.close()
+        await running
+
+
+{start}
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [
+        ("asyncio.run(main())", "do that below `if __name__ == '__main__':`"),
+        ("if __name__ == '__main__': asyncio.run(main())", "2\n"),
+    ],
+)
+def test_a_program_must_start_its_worker_in_its_main_part(
+    server: Server, tmp_path: Path, start: str, said: str
+) -> None:
+    """Each process would start a worker, with processes of its own, and so on."""
+    program = tmp_path / "app.py"
+    program.write_text(UNGUARDED.format(start=start))
+    ended = subprocess.run(
+        [sys.executable, str(program)],
+        env=os.environ | {"TAMBO_REDIS_URL": server.url},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert said in ended.stdout + ended.stderr

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
+from functools import lru_cache, partial
 from typing import Any
 
 import pytest
@@ -22,10 +25,51 @@ def test_positional_parameters_defaults_and_rest_are_as_python_has_them() -> Non
     first, second, rest = function.arguments.call(function.function, arguments)
     assert (first, rest) == (1, {"x": 2.0})
     assert second is default
-    with pytest.raises(InvalidArguments, match="expected float, got str"):
+    with pytest.raises(InvalidArguments, match=r"\$\.x: expected float, got str"):
         function.call(1, x="2")
-    with pytest.raises(UnrecoverableError, match="expected float, got str"):
+    with pytest.raises(UnrecoverableError, match=r"\$\.x: expected float, got str"):
         function.arguments.arguments({"first": 1, "x": "2"})
+    with pytest.raises(UnrecoverableError, match=r"\$: a key: expected str"):
+        function.arguments.arguments({"first": 1, 2: 3.0})
+
+
+def test_what_cannot_be_stored_is_named() -> None:
+    @Jobs("q").job
+    def function(first: Any, second: Any) -> None: ...
+
+    with pytest.raises(InvalidArguments, match=r"\$\.second: object cannot be stored"):
+        function.call(1, [object()])
+
+
+def yielding() -> Iterator[int]:
+    yield 1
+
+
+async def yielding_later() -> AsyncIterator[int]:
+    yield 1
+
+
+class Callable:
+    def __call__(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "made", [yielding, yielding_later, Callable(), Callable, partial(yielding), 3, "name"]
+)
+def test_what_is_no_function_that_returns_is_refused_where_it_is_written(made: Any) -> None:
+    with pytest.raises(InvalidFormat, match="function"):
+        Jobs("q").job(made)
+
+
+def test_a_function_may_be_decorated_before() -> None:
+    @Jobs("q").job
+    @lru_cache
+    def function(first: int) -> int:
+        return first
+
+    assert function.call(1).payload == {"first": 1}
+    with pytest.raises(InvalidArguments, match="expected int"):
+        function.call("1")
 
 
 def test_an_annotation_that_names_nothing_says_so() -> None:
@@ -45,6 +89,7 @@ def test_an_annotation_that_names_nothing_says_so() -> None:
         {"timeout_s": "5"},
         {"attempts": 0},
         {"retry_on": (3,)},
+        {"retry_on": KeyError},
         {"backoff": "slow"},
     ],
 )
@@ -56,6 +101,10 @@ def test_options_of_a_function_are_checked(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "options",
     [
+        {"delay_s": -1},
+        {"delay_s": "5"},
+        {"delay_s": float("nan")},
+        {"delay_s": timedelta(seconds=5)},
         {"debounce_s": 5},
         {"throttle_s": -1, "job_id": "x"},
         {"debounce_s": 5, "throttle_s": 5, "job_id": "x"},

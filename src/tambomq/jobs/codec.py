@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -19,10 +20,14 @@ from tambomq.errors import InvalidFormat
 _BYTES: Final = (bytes, bytearray, memoryview)
 """MessagePack has a type for bytes; without this they would be stored as Base64."""
 _AT: Final = re.compile(r"(?s)(.*) - at `(.*)`")
+_KEY: Final = re.compile(r"key` in `(.*)")
+_STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\[\.\.\.\]")
+"""A field, an item of a list, or a value of a map, whose key msgspec does not say."""
 _MISSING: Final = re.compile(r"Object missing required field `(.*)`")
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`")
 _INNER: Final = re.compile(r"(?s)\x00(.*)\x00(.*)")
 """How `_decode_model` hands on a path inside a model and what is wrong there."""
+_MAX_KEY: Final = 60
 
 
 def to_plain(value: Any) -> Any:
@@ -64,11 +69,17 @@ def is_shallow(kind: Any) -> bool:
     return not any(isinstance(each, with_fields) for each in _walk(types.type_info(kind)))
 
 
-def explain(error: msgspec.ValidationError) -> str:
-    """Return path and reason of *error*: ``$.to: expected str, got int``."""
+def explain(error: msgspec.ValidationError, data: Any, convert: Callable[[Any], Any]) -> str:
+    """Return path and reason of *error*: ``$.to: expected str, got int``.
+
+    *convert* has raised it for *data*.
+    """
     text, path = str(error), "$"
     if found := _AT.fullmatch(text):
         text, path = found.groups()
+        path = _with_keys(path, str(error), data, convert)
+    if found := _KEY.fullmatch(path):
+        path = f"{found[1]}: a key"
     if found := _INNER.fullmatch(text):
         return f"{path}{found[1]}: {found[2]}"
     if found := _MISSING.fullmatch(text):
@@ -77,6 +88,64 @@ def explain(error: msgspec.ValidationError) -> str:
         return f"{path}.{found[1]}: unknown"
     text = text.replace("`", "")
     return f"{path}: {text[:1].lower()}{text[1:]}"
+
+
+def within(name: str, error: msgspec.ValidationError) -> msgspec.ValidationError:
+    """Return *error*, of the value of a field, as one of what has the field *name*."""
+    text, path = str(error), "$"
+    if found := _AT.fullmatch(text):
+        text, path = found.groups()
+    return msgspec.ValidationError(f"{text} - at `{path.replace('$', f'$.{name}', 1)}`")
+
+
+def _with_keys(path: str, text: str, data: Any, convert: Callable[[Any], Any]) -> str:
+    """Return *path* with the keys of maps, for which msgspec writes ``[...]``."""
+    steps: list[Any] = []
+    shown = path[: path.find("$") + 1]
+    for step in _STEP.finditer(path):
+        name, index = step.groups()
+        if name is None and index is None:
+            if (key := _first_misfit(steps, text, data, convert)) is None:
+                return path
+            steps.append(key)
+            shown += f"[{key!r}]" if len(repr(key)) <= _MAX_KEY else f"[{repr(key)[:_MAX_KEY]}…]"
+        else:
+            steps.append(name if index is None else int(index))
+            shown += step[0]
+    return shown
+
+
+def _first_misfit(steps: list[Any], text: str, data: Any, convert: Callable[[Any], Any]) -> Any:
+    """Return the first key of the map at *steps* of *data* for which *convert* raises *text*."""
+    found = data
+    for step in steps:
+        if not isinstance(found, list if isinstance(step, int) else dict):
+            return None
+        found = found[step]
+    if not isinstance(found, dict):
+        return None
+    items = list(found.items())
+
+    def misfits(count: int) -> bool:
+        try:
+            convert(_replaced(data, steps, dict(items[:count])))
+        except msgspec.ValidationError as error:
+            return str(error) == text
+        return False
+
+    # Values are checked in their order: so the first that does not fit ends the shortest part that
+    # does not. Found by halves, since a stranger may have sent many.
+    count = bisect_left(range(len(items) + 1), x=True, key=misfits)
+    return items[count - 1][0] if 0 < count <= len(items) else None
+
+
+def _replaced(data: Any, steps: list[Any], value: Any) -> Any:
+    """Return a copy of *data* with *value* at *steps*."""
+    if not steps:
+        return value
+    copied = data.copy()
+    copied[steps[0]] = _replaced(data[steps[0]], steps[1:], value)
+    return copied
 
 
 def _as_it_is(value: Any) -> Any:

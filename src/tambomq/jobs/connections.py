@@ -6,14 +6,23 @@ They are made at their first use, so that neither an import nor a fork shares a 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from tambomq.chasqui.blocking_queue import BlockingQueue
+from tambomq.chasqui.endpoint import endpoint_of
 from tambomq.chasqui.queue import Queue
 from tambomq.settings.load import load
 from tambomq.store.endpoint import URL, Endpoint
+
+SHARED: Final = (
+    *("tls", "credential_provider", "group", "dialect"),
+    *("events_enabled", "journal", "max_stream_len"),
+)
+"""Options of `Queue` that a `Worker` of its jobs needs too. Not ``patience_s``: how long an add may
+take says nothing of the worker."""
 
 
 class Connections:
@@ -22,7 +31,9 @@ class Connections:
     def __init__(
         self, name: str, redis_url: str | Endpoint | None, options: dict[str, Any]
     ) -> None:
-        self._name, self._given, self._options = name, redis_url, options
+        # An option that there is not is an error where it is written.
+        inspect.signature(Queue).bind(name, **options)
+        self._name, self._options = name, options
         self._found: str | Endpoint | None = redis_url
         self.make_queue: Callable[..., Queue] = Queue
         """Makes the clients of event loops; tracing replaces it."""
@@ -43,6 +54,18 @@ class Connections:
     def redis_url(self, url: str | Endpoint) -> None:
         self._found = url
         self._queues, self._blocking = {}, {}
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The server, with TLS and the login of the options."""
+        tls, provider = self._options.get("tls", False), self._options.get("credential_provider")
+        return endpoint_of(self.redis_url, tls=tls, provider=provider)
+
+    @property
+    def worker_options(self) -> dict[str, Any]:
+        """The options that workers share with the clients."""
+        known = {name: self._options[name] for name in SHARED if name in self._options}
+        return {"redis_url": self.redis_url} | known
 
     @property
     def queue(self) -> Queue:

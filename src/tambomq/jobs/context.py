@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from tambomq.chasqui.job import Job
+from tambomq.chasqui.ops.worker import entry_ms
 from tambomq.errors import RetryIn
 
 
@@ -43,6 +44,15 @@ class Context:
     def created_at_ms(self) -> int:
         """When the job was added, in milliseconds since 1970."""
         return self._job.created_at_ms
+
+    @property
+    def waits_since_ms(self) -> int | None:
+        """When the job could first be read for this run, by the server's clock.
+
+        That is when it was added or promoted. `None` in processes and in tests without a queue.
+        """
+        entry = self._job._entry  # noqa: SLF001  (the context stands for the job)
+        return entry_ms(entry) or None
 
     @property
     def payload(self) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from inspect import isroutine, unwrap
 from typing import Any, Concatenate, overload
 
 from tambomq.errors import InvalidFormat
@@ -42,6 +43,7 @@ class JobDecorator:
         """Define the job."""
         if isinstance(function, JobFunction):
             raise InvalidFormat("job", function.name, "defined once: use one decorator")
-        if not callable(function):
-            raise InvalidFormat("job", function, "a function")
+        # What a decorator has made of one may be an object, such as that of lru_cache.
+        if not isroutine(unwrap(function)):
+            raise InvalidFormat("job", function, "a function: write one that calls it")
         return self._define(self._name or function.__name__, function, self._options)

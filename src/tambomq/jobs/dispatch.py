@@ -1,25 +1,26 @@
 """Runs a job by its name: checks its arguments and calls its function, within middleware.
 
-What a run needs is decided once per function. A coroutine function without context, time-out and
-middleware takes the short way.
+What a run needs is decided once per function. A coroutine function without context and middleware
+takes the short way.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from tambomq.chasqui.job import Job
 from tambomq.errors import CancelJob, JobTimedOut, Reject, RetryIn, UnrecoverableError
-from tambomq.failures import headline, text_of, type_of
+from tambomq.failures import from_handler, headline, text_of, type_of
 from tambomq.jobs.codec import to_plain
 from tambomq.jobs.context import Context
 from tambomq.jobs.function import JobFunction
 from tambomq.jobs.providers import Resolver
+from tambomq.runtime.forks import end_copy, forks
+from tambomq.runtime.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from tambomq.jobs.jobs import Jobs
@@ -28,17 +29,6 @@ if TYPE_CHECKING:
 
 Run: TypeAlias = Callable[[Job], Awaitable[Any]]
 Middleware: TypeAlias = Callable[[Context], Any]
-
-_forks = 0
-"""How often this process has been forked from another."""
-
-
-def _forked() -> None:
-    global _forks  # noqa: PLW0603  (the one hook that a fork calls)
-    _forks += 1
-
-
-os.register_at_fork(after_in_child=_forked)
 
 
 class JobDispatcher:
@@ -50,6 +40,11 @@ class JobDispatcher:
         self._jobs, self._threads, self._processes, self._state = jobs, threads, processes, state
         self._middlewares: Sequence[Middleware] = tuple(jobs.middlewares)
         self.resolver = Resolver(jobs.providers)
+        self._limits = {
+            function.name: TimeLimit(seconds, partial(JobTimedOut, seconds))
+            for function in jobs.definitions.values()
+            if (seconds := function.config.timeout_s) is not None
+        }
         self.runs: dict[str, Run] = {
             name: self._compiled(function) for name, function in jobs.definitions.items()
         }
@@ -67,12 +62,13 @@ class JobDispatcher:
         is_simple = (
             function.is_async
             and not function.config.process
-            and function.config.timeout_s is None
             and not function.injected
             and not self._middlewares
             and function.arguments.is_plain_call
         )
-        return _short_run(function) if is_simple else partial(self._run, function)
+        if is_simple:
+            return _short_run(function, self._limits.get(function.name))
+        return partial(self._run, function)
 
     async def unknown(self, job: Job) -> NoReturn:
         """Refuse a job that no function has the name of."""
@@ -84,7 +80,7 @@ class JobDispatcher:
     # ── the general way ──────────────────────────────────────────────────────
 
     async def _run(self, function: JobFunction[..., Any], job: Job) -> Any:
-        forks = _forks
+        before = forks.count
         context = Context(job, self._jobs.queue_name, self._state)
         try:
             if not self._middlewares:
@@ -95,11 +91,11 @@ class JobDispatcher:
                     await self._enter(stack, context)
                     value = await self._checked(function, job, context)
         except BaseException as error:
-            if forks != _forks:
-                _end_forked(error)
+            if forks.count != before:
+                end_copy(f"{self._jobs.queue_name} {job.name} {job.id}", error)
             raise
-        if forks != _forks:
-            _end_forked(None)
+        if forks.count != before:
+            end_copy(f"{self._jobs.queue_name} {job.name} {job.id}")
         return value
 
     async def _enter(self, stack: AsyncExitStack, context: Context) -> None:
@@ -124,51 +120,39 @@ class JobDispatcher:
         self, function: JobFunction[..., Any], arguments: dict[str, Any], context: Context
     ) -> Any:
         call = partial(function.arguments.call, function.function, arguments)
-        timeout_s = function.config.timeout_s
+        limit = self._limits.get(function.name)
         if function.is_async:
-            return await (call() if timeout_s is None else within(timeout_s, call()))
+            return await (call() if limit is None else limit.run(call()))
         try:
-            value = await self._threads.call(context.job_id, call, timeout_s)
+            value = await self._threads.call(context.job_id, call, function.config.timeout_s)
         except (asyncio.CancelledError, JobTimedOut):
             context.abandoned = True
             raise
         # A plain function may wrap a coroutine function, as decorators do.
         if not asyncio.iscoroutine(value):
             return value
-        return await (value if timeout_s is None else within(timeout_s, value))
+        return await (value if limit is None else limit.run(value))
 
 
-def _short_run(function: JobFunction[..., Any]) -> Run:
+def _short_run(function: JobFunction[..., Any], limit: TimeLimit | None) -> Run:
     """Return the way of a coroutine function that needs nothing but its arguments."""
     arguments, call = function.arguments.arguments, function.function
 
     async def run(job: Job) -> Any:
-        forks = _forks
+        before = forks.count
         given = arguments(job.data)
         try:
-            value = await call(**given)
+            value = await (call(**given) if limit is None else limit.run(call(**given)))
         except BaseException as error:
-            if forks != _forks:
-                _end_forked(error)
+            if forks.count != before:
+                end_copy(f"{function.jobs.queue_name} {job.name} {job.id}", error)
             check_retry(function, error)
             raise
-        if forks != _forks:
-            _end_forked(None)
+        if forks.count != before:
+            end_copy(f"{function.jobs.queue_name} {job.name} {job.id}")
         return None if value is None else plain_result(function, value)
 
     return run
-
-
-async def within(timeout_s: float, coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Await *coroutine*; cancel it after *timeout_s* and raise `JobTimedOut`."""
-    scope = asyncio.timeout(timeout_s)
-    try:
-        async with scope:
-            return await coroutine
-    except TimeoutError:
-        if scope.expired():
-            raise JobTimedOut(timeout_s) from None
-        raise
 
 
 def plain_result(function: JobFunction[..., Any], value: Any) -> Any:
@@ -180,7 +164,7 @@ def plain_result(function: JobFunction[..., Any], value: Any) -> Any:
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         # Another run would return the same.
         detail = f"job {function.name!r} has run, but its result cannot be stored: {error}"
-        raise UnrecoverableError(detail) from error
+        raise UnrecoverableError(detail) from None
 
 
 def check_retry(function: JobFunction[..., Any], error: BaseException) -> None:
@@ -190,13 +174,6 @@ def check_retry(function: JobFunction[..., Any], error: BaseException) -> None:
         return
     if isinstance(error, Exception | SystemExit):
         detail = headline(type_of(error), text_of(error))
+        # Without our frames: a chained error is shown with all that it has.
+        error.__traceback__ = from_handler(error)
         raise UnrecoverableError(f"{detail} (not in retry_on)") from error
-
-
-def _end_forked(error: BaseException | None) -> NoReturn:
-    """End a process that a function has forked and that now returns from it.
-
-    It would go on as a second worker, on the connections of the first.
-    """
-    code = error.code if isinstance(error, SystemExit) else int(error is not None)
-    os._exit(code if isinstance(code, int) else int(code is not None))

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from functools import cached_property, update_wrapper
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar
+
+import msgspec
 
 from tambomq.chasqui.job import Job
 from tambomq.chasqui.keys import check_name
-from tambomq.errors import InvalidFormat
-from tambomq.jobs.codec import converter
+from tambomq.errors import InvalidFormat, RemoteProtocolError
+from tambomq.jobs.codec import converter, explain
 from tambomq.jobs.context import Context
 from tambomq.jobs.handle import JobHandle
 from tambomq.jobs.options import AddOptions, FunctionOptions
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
+
+_ALONE: Final = {"debounce_s", "throttle_s"}
+"""Options of jobs that cannot be part of a batch."""
 
 
 class JobCall(Generic[R_co]):
@@ -45,6 +50,12 @@ class JobCall(Generic[R_co]):
     def add_sync(self) -> JobHandle[R_co]:
         """Add the job; blocks."""
         return self._handle(self._send(self.function.jobs.blocking_queue))
+
+    def batch_entry(self) -> dict[str, Any]:
+        """Return it as `Queue.add_bulk` takes it; raises `InvalidFormat` if its options forbid."""
+        for option in _ALONE & self.options.keys():
+            raise InvalidFormat("job", self.function.name, f"added by itself: it has {option}")
+        return {"name": self.function.name, "data": self.payload, **self.options}
 
     def _send(self, queue: Any) -> Any:
         add = queue.add_unique if "job_id" in self.options else queue.add
@@ -191,6 +202,17 @@ class JobFunction(Generic[P, R_co]):
     def result_of(self) -> Callable[[Any], Any]:
         """Converts a stored result to the annotated type; raises `ValidationError`."""
         return converter(self.hints.get("return", Any), f"job {self.name!r}: result")
+
+    def typed_result(self, stored: Any) -> R_co:
+        """Return a stored result as the annotated type; raise `RemoteProtocolError`."""
+        try:
+            result: R_co = self.result_of(stored)
+        except msgspec.ValidationError as error:
+            fault = explain(error, stored, self.result_of)
+            raise RemoteProtocolError(
+                f"the result of job {self.name!r} does not fit: {fault}"
+            ) from None
+        return result
 
     def __repr__(self) -> str:
         return f"<job {self.name!r} of queue {self.jobs.queue_name!r}>"

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-import msgspec
-
-from tambomq.errors import RemoteProtocolError
-from tambomq.jobs.codec import explain
-
 if TYPE_CHECKING:
     from tambomq.jobs.function import JobFunction
 
@@ -43,12 +38,12 @@ class JobHandle(Generic[R_co]):
         `TimeoutError` after *timeout_s*.
         """
         value = await self._function.jobs.queue.wait_for_result(self.id, timeout=timeout_s)
-        return self._typed(value)
+        return self._function.typed_result(value)
 
     def result_sync(self, *, timeout_s: float = WAIT_S) -> R_co:
         """`result`, which blocks."""
         value = self._function.jobs.blocking_queue.wait_for_result(self.id, timeout=timeout_s)
-        return self._typed(value)
+        return self._function.typed_result(value)
 
     async def cancel(self, reason: str = "") -> bool:
         """Cancel the job, also if it runs: no retry, no dead letter. False if it has ended."""
@@ -73,14 +68,6 @@ class JobHandle(Generic[R_co]):
     def logs_sync(self) -> list[str]:
         """`logs`, which blocks."""
         return self._function.jobs.blocking_queue.get_job_logs(self.id)
-
-    def _typed(self, value: Any) -> R_co:
-        try:
-            result: R_co = self._function.result_of(value)
-        except msgspec.ValidationError as error:
-            name, fault = self.name, explain(error)
-            raise RemoteProtocolError(f"the result of job {name!r} does not fit: {fault}") from None
-        return result
 
     def __repr__(self) -> str:
         return f"JobHandle({self.name!r}, id={self.id!r})"

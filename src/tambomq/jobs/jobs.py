@@ -250,9 +250,7 @@ class Jobs(JobsTestKit):
         for call in calls:
             if call.function.jobs is not self:
                 raise InvalidFormat("job", call.function.name, f"of queue {self.queue_name!r}")
-        return [
-            {"name": call.function.name, "data": call.payload, **call.options} for call in calls
-        ]
+        return [call.batch_entry() for call in calls]
 
     def worker(
         self,
@@ -268,7 +266,8 @@ class Jobs(JobsTestKit):
 
         *threads*: plain functions at a time, as many as *concurrency* by default. *processes*:
         those with ``process=True`` at a time, one for each processor by default. Results are kept,
-        unless ``store_results=False``. *worker_options* are those of `Worker`.
+        unless ``store_results=False``. *worker_options* are those of `Worker`; what it shares with
+        the `Queue`, TLS for example, is as given to this `Jobs`.
         """
         return JobsWorker(
             self,
@@ -279,8 +278,6 @@ class Jobs(JobsTestKit):
             processes=processes,
             **worker_options,
         )
-
-    # ── closing ──────────────────────────────────────────────────────────────
 
     async def __aenter__(self) -> Self:
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import msgspec
@@ -30,6 +31,8 @@ class FunctionOptions(msgspec.Struct, frozen=True, kw_only=True):
             check_seconds("timeout_s", self.timeout_s)
         if self.backoff is not None:
             backoff_spec(self.backoff)
+        if self.retry_on is not None and not isinstance(self.retry_on, tuple | list):
+            raise InvalidFormat("retry_on", self.retry_on, "a tuple of exception classes")
         for each in self.retry_on or ():
             if not (isinstance(each, type) and issubclass(each, BaseException)):
                 raise InvalidFormat("retry_on", each, "exception classes")
@@ -46,6 +49,8 @@ class AddOptions(msgspec.Struct, frozen=True, kw_only=True):
     throttle_s: float | None = None
 
     def __post_init__(self) -> None:
+        if self.delay_s is not None:
+            check_delay(self.delay_s)
         if self.debounce_s is not None and self.throttle_s is not None:
             raise InvalidValue("throttle_s", self.throttle_s, "left out where debounce_s is given")
         for name in ("debounce_s", "throttle_s"):
@@ -68,6 +73,14 @@ class AddOptions(msgspec.Struct, frozen=True, kw_only=True):
             "throttle_s": self.throttle_s,
         }
         return {name: value for name, value in given.items() if value is not None}
+
+
+def check_delay(delay_s: float) -> None:
+    """Raise `InvalidValue` if *delay_s* is no time from now."""
+    if isinstance(delay_s, bool) or not isinstance(delay_s, int | float):
+        raise InvalidValue("delay_s", delay_s, "a number of seconds")
+    if not 0 <= delay_s < inf:
+        raise InvalidValue("delay_s", delay_s, "finite, 0 or more")
 
 
 def check_seconds(what: str, seconds: float) -> float:

@@ -1,7 +1,7 @@
 """A process that runs jobs for a worker, one at a time; the other end of `JobProcess`.
 
-It lives as long as its connection: a thread reads it and ends the process when it closes, also
-while a function runs.
+It ends when the worker asks it to, after its stop hooks. Otherwise it lives as long as its
+connection: a thread reads it and ends the process when it closes, also while a function runs.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import pickle
 import runpy
 import signal
 import threading
+import traceback
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
@@ -26,6 +27,7 @@ from tambomq.chasqui.job import make_job
 
 if TYPE_CHECKING:
     from tambomq.jobs.function import JobFunction
+    from tambomq.jobs.jobs import Jobs
     from tambomq.jobs.providers import Resolver
 
 READY: Final = "ready"
@@ -34,11 +36,14 @@ ERROR: Final = "error"
 PROGRESS: Final = "progress"
 LOG: Final = "log"
 
+MAIN: Final = "__tambo_main__"
+"""The name of a program that is run again here, so that its functions are found."""
+
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def main(descriptor: int) -> None:
-    """Run jobs until the connection closes."""
+    """Run jobs until the worker ends."""
     for number in _SIGNALS:
         # They are for the worker, which lets jobs finish. A function and not SIG_IGN, which
         # programs that a job starts would inherit.
@@ -47,9 +52,9 @@ def main(descriptor: int) -> None:
     child = _Child(pipe)
     with asyncio.Runner() as runner:
         pipe.send((READY, None))
-        while True:
-            module, qualname, fields = pipe.receive()
-            pipe.send(child.outcome(runner, module, qualname, fields))
+        while (request := pipe.receive()) is not None:
+            pipe.send(child.outcome(runner, *request))
+        child.close(runner)
 
 
 class _Pipe:
@@ -118,6 +123,7 @@ class _Child:
         self._reporter = _Reporter(pipe)
         self._files: dict[str, SimpleNamespace] = {}
         self._open: dict[str, tuple[Resolver, dict[str, Any]]] = {}
+        self._jobs: list[Jobs] = []
 
     def outcome(
         self, runner: asyncio.Runner, module: str, qualname: str, fields: tuple[Any, ...]
@@ -159,7 +165,7 @@ class _Child:
             found: Any = importlib.import_module(module)
         else:
             if module not in self._files:
-                made = runpy.run_path(module, run_name="__tambo_main__")
+                made = runpy.run_path(module, run_name=MAIN)
                 self._files[module] = SimpleNamespace(**made)
             found = self._files[module]
         for name in qualname.split("."):
@@ -179,7 +185,21 @@ class _Child:
             for hook in jobs.start_hooks:
                 runner.run(call_hook(hook, state))
             self._open[jobs.queue_name] = Resolver(jobs.providers), state
+            self._jobs.append(jobs)
         return self._open[jobs.queue_name]
+
+    def close(self, runner: asyncio.Runner) -> None:
+        """Run the stop hooks, the last one first, and clean up what providers have made."""
+        from tambomq.jobs.hooks import call_hook  # noqa: PLC0415  (as above)
+
+        for jobs in self._jobs:
+            resolver, state = self._open[jobs.queue_name]
+            for hook in reversed(jobs.stop_hooks):
+                try:
+                    runner.run(call_hook(hook, state))
+                except Exception:  # noqa: BLE001  (somebody else's hook)
+                    traceback.print_exc()
+            runner.run(resolver.close())
 
 
 async def _with_injected(
@@ -199,9 +219,31 @@ def _described(error: BaseException) -> tuple[bytes | None, str, str]:
     """Return *error* pickled if that is possible, its headline and its traceback."""
     from tambomq.failures import headline, text_of, traceback_of, type_of  # noqa: PLC0415
 
+    said = headline(type_of(error), text_of(error))
+    pickled = _pickled(error)
+    if pickled is None and (decision := _decision(error, said)) is not None:
+        pickled = _pickled(decision)
+    return pickled, said, traceback_of(error)
+
+
+def _pickled(error: BaseException) -> bytes | None:
     try:
         pickled = pickle.dumps(error)
         pickle.loads(pickled)  # noqa: S301  (just made)
     except Exception:  # noqa: BLE001  (somebody else's exception)
-        pickled = None
-    return pickled, headline(type_of(error), text_of(error)), traceback_of(error)
+        return None
+    return pickled
+
+
+def _decision(error: BaseException, said: str) -> BaseException | None:
+    """Return what *error* decides about its job, by a class of ours that can be pickled."""
+    from tambomq.errors import CancelJob, Reject, RetryIn, UnrecoverableError  # noqa: PLC0415
+
+    match error:
+        case RetryIn():
+            return RetryIn(error.seconds, error.reason)
+        case CancelJob():
+            return CancelJob(error.reason)
+        case Reject():
+            return UnrecoverableError(said)
+    return None

@@ -1,20 +1,21 @@
 """The processes in which functions with ``process=True`` run.
 
 A process runs one job at a time. One whose job timed out or was cancelled is killed, one that has
-died is replaced. It ends by itself when this process does: its connection then closes.
+died is replaced. When the worker ends, processes run their stop hooks; one that still runs a job is
+killed. When this process dies, they end by themselves: their connections close.
 """
 
 from __future__ import annotations
 
 import asyncio
 import atexit
+import logging
 import pickle
 import signal
 import socket
 import subprocess
 import sys
 import weakref
-from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from multiprocessing.connection import Connection
@@ -23,14 +24,20 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from tambomq.chasqui.job import Job
 from tambomq.errors import InvalidFormat, JobProcessDied, JobTimedOut
+from tambomq.failures import from_elsewhere
 from tambomq.jobs import process_child
 from tambomq.jobs.context import Context
 
 if TYPE_CHECKING:
     from tambomq.jobs.function import JobFunction
 
+log = logging.getLogger(__name__)
+
 START_S: Final = 120.0
 """A process that has not imported its modules after this time is killed."""
+
+STOP_S: Final = 10.0
+"""A process whose stop hooks take longer is killed."""
 
 _CHILD: Final = "from tambomq.jobs.process_child import main"
 
@@ -67,8 +74,7 @@ class JobProcesses:
         self._size, self._loop = size, asyncio.get_running_loop()
         self._idle: list[JobProcess] = []
         self._all: set[JobProcess] = set()
-        self._waiting: deque[asyncio.Future[None]] = deque()
-        self._busy = 0
+        self._free = asyncio.Semaphore(size)
         self._threads: ThreadPoolExecutor | None = None
 
     async def call(self, function: JobFunction[..., Any], job: Job, context: Context) -> Any:
@@ -76,26 +82,16 @@ class JobProcesses:
 
         Raises `JobTimedOut`, `JobProcessDied`. The time-out counts from when a process is ready.
         """
-        while self._busy >= self._size:
-            free = self._loop.create_future()
-            self._waiting.append(free)
-            await free
-        self._busy += 1
-        process = self._idle.pop() if self._idle else JobProcess()
-        self._all.add(process)
-        try:
-            return await self._call(process, function, job, context)
-        finally:
-            self._busy -= 1
-            if process.is_usable:
-                self._idle.append(process)
-            else:
-                self._all.discard(process)
-            while self._waiting:
-                free = self._waiting.popleft()
-                if not free.done():
-                    free.set_result(None)
-                    break
+        async with self._free:
+            process = self._idle.pop() if self._idle else JobProcess()
+            self._all.add(process)
+            try:
+                return await self._call(process, function, job, context)
+            finally:
+                if process.is_usable:
+                    self._idle.append(process)
+                else:
+                    self._all.discard(process)
 
     async def _call(
         self, process: JobProcess, function: JobFunction[..., Any], job: Job, context: Context
@@ -117,6 +113,9 @@ class JobProcesses:
             async with scope:
                 return await asyncio.shield(ended)
         except (TimeoutError, asyncio.CancelledError):
+            if ended.done() and scope.expired():
+                # It has ended in the same turn of the loop: what it returned counts.
+                return ended.result()
             if not ended.done():
                 process.kill()
                 # Until it is dead: another worker may run the job as soon as this returns.
@@ -127,15 +126,18 @@ class JobProcesses:
             raise
 
     async def close(self) -> None:
-        """Kill all processes."""
+        """Let idle processes run their stop hooks; kill the others."""
         for process in self._all:
-            process.kill()
+            if process in self._idle:
+                process.end()
+            else:
+                process.kill()
         if self._threads is not None:
             await asyncio.to_thread(self._end)
 
     def _end(self) -> None:
         for process in self._all:
-            process.join()
+            process.join(STOP_S)
         if self._threads is not None:
             self._threads.shutdown()
 
@@ -196,10 +198,22 @@ class JobProcess:
         if self._process is not None:
             self._process.kill()
 
-    def join(self) -> None:
-        """Wait until it has ended."""
+    def end(self) -> None:
+        """Ask it to run its stop hooks and to end; it runs no job."""
+        try:
+            self._connection.send(None)
+        except OSError:
+            self.kill()
+
+    def join(self, within_s: float | None = None) -> None:
+        """Wait until it has ended; kill it after *within_s* seconds."""
         if self._process is not None:
-            self._process.wait()
+            try:
+                self._process.wait(within_s)
+            except subprocess.TimeoutExpired:
+                log.warning("a process of jobs has not ended within %g s: killed", within_s)
+                self.kill()
+                self._process.wait()
             self._connection.close()
 
     def _receive(self) -> Any:
@@ -239,7 +253,7 @@ def _error(pickled: bytes | None, headline: str, trace: str) -> BaseException:
         except Exception as reason:  # noqa: BLE001  (somebody else's exception)
             error.add_note(f"It cannot be unpickled: {reason}")
     error.add_note(f"In its process:\n{trace}")
-    return error
+    return from_elsewhere(error)
 
 
 @atexit.register

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tambomq.chasqui.job import retry_override
 from tambomq.chasqui.repeat import (
     SKIP,
     MissedFiresLike,
@@ -18,7 +19,8 @@ from tambomq.chasqui.repeat import (
 )
 from tambomq.chasqui.schedule.cron import check_pattern
 from tambomq.clock import backoff_delays
-from tambomq.errors import InvalidFormat, StoreUnavailable, TamboError
+from tambomq.errors import InvalidFormat, LocalProtocolError, StoreUnavailable, TamboError
+from tambomq.jobs.context import Context
 
 if TYPE_CHECKING:
     from tambomq.jobs.function import JobFunction
@@ -37,7 +39,7 @@ class RecurringJob(msgspec.Struct, frozen=True):
     unless_queued: bool
     missed: MissedFiresPolicy
     options: dict[str, Any]
-    """Attempts and backoff, where they are given."""
+    """Attempts and backoff; `None` leaves them to the worker."""
 
     @staticmethod
     def of(
@@ -48,16 +50,10 @@ class RecurringJob(msgspec.Struct, frozen=True):
     ) -> RecurringJob:
         """Check the pattern, and that *function* can be called without arguments."""
         check_pattern(pattern)
-        parameters = function.signature.parameters.values()
-        # Whether a parameter is injected is known only once its annotation is.
-        annotated = {each.name for each in parameters if each.annotation is not each.empty}
-        for each in parameters:
-            needed = each.default is each.empty and each.kind is not each.VAR_KEYWORD
-            if needed and each.name not in annotated:
-                rule = f"a recurring job has no arguments: give {each.name} a default"
-                raise InvalidFormat("job", function.name, rule)
+        check_no_arguments(function)
         policy = SKIP if missed is None else missed_fires(missed)
-        return RecurringJob(function.name, pattern, unless_queued, policy, function.defaults)
+        options = {name: function.defaults.get(name) for name in ("attempts", "backoff")}
+        return RecurringJob(function.name, pattern, unless_queued, policy, options)
 
     @property
     def key(self) -> str:
@@ -76,7 +72,31 @@ class RecurringJob(msgspec.Struct, frozen=True):
             and known.pattern == self.pattern
             and (known.missed_fires or SKIP) == self.missed
             and known.unless_queued == self.unless_queued
+            and retry_override(known.attempts, known.backoff) == retry_override(**self.options)
         )
+
+
+def check_no_arguments(function: JobFunction[..., Any]) -> None:
+    """Raise `InvalidFormat` if *function* has a parameter that nothing fills in.
+
+    An annotation that names what is defined later passes: a worker looks again when it is made.
+    """
+    hints: dict[str, Any] | None = None
+    for each in function.signature.parameters.values():
+        if each.default is not each.empty or each.kind is each.VAR_KEYWORD:
+            continue
+        if each.annotation is not each.empty and hints is None:
+            try:
+                hints = function.hints
+            except InvalidFormat:
+                return
+        kind = (hints or {}).get(each.name)
+        if kind is not Context and kind not in function.jobs.providers:
+            rule = (
+                f"a recurring job has no arguments: give {each.name} a default, "
+                "or register what provides its type before"
+            )
+            raise InvalidFormat("job", function.name, rule)
 
 
 async def register(jobs: Jobs) -> None:
@@ -90,11 +110,7 @@ async def register(jobs: Jobs) -> None:
         except StoreUnavailable:
             await asyncio.sleep(next(delays))
         except TamboError as error:
-            log.error(  # noqa: TRY400  (the text says it all)
-                "cannot register the recurring jobs of queue %r: %s",
-                *(jobs.queue_name, error),
-                extra={"queue": jobs.queue_name},
-            )
+            _log_refused(jobs, error)
             return
         else:
             return
@@ -104,15 +120,7 @@ async def _register(jobs: Jobs) -> None:
     known = {each.key: each for each in await jobs.queue.get_repeatable_jobs(MAX_SPECS)}
     for each in jobs.recurring.values():
         if not each.is_registered(known.get(each.key)):
-            await jobs.queue.upsert_repeatable_job(
-                each.name,
-                {},
-                repeat=each.pattern,
-                job_id=each.key,
-                missed_fires=each.missed,
-                unless_queued=each.unless_queued,
-                **each.options,
-            )
+            await _upsert(jobs, each)
     for key, meta in known.items():
         if key.startswith("jobs:") and key.removeprefix("jobs:") not in jobs.definitions:
             log.warning(
@@ -121,3 +129,27 @@ async def _register(jobs: Jobs) -> None:
                 *(jobs.queue_name, meta.job_name, key),
                 extra={"queue": jobs.queue_name},
             )
+
+
+async def _upsert(jobs: Jobs, recurring: RecurringJob) -> None:
+    try:
+        await jobs.queue.upsert_repeatable_job(
+            recurring.name,
+            {},
+            repeat=recurring.pattern,
+            job_id=recurring.key,
+            missed_fires=recurring.missed,
+            unless_queued=recurring.unless_queued,
+            **recurring.options,
+        )
+    except LocalProtocolError as error:
+        # One that a released engine could not read, say: the others are registered all the same.
+        _log_refused(jobs, error)
+
+
+def _log_refused(jobs: Jobs, error: TamboError) -> None:
+    log.error(
+        "cannot register the recurring jobs of queue %r: %s",
+        *(jobs.queue_name, error),
+        extra={"queue": jobs.queue_name},
+    )

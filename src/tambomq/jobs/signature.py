@@ -6,16 +6,16 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from inspect import Parameter
-from types import GenericAlias
 from typing import Any, Final
 
 import msgspec
 from msgspec.structs import asdict
 
 from tambomq.errors import InvalidArguments, InvalidFormat, UnrecoverableError
-from tambomq.jobs.codec import converter, explain, is_shallow, to_plain
+from tambomq.jobs.codec import converter, explain, is_shallow, to_plain, within
 
 _IMMUTABLE: Final = (str, int, float, bool, bytes, type(None))
+_NOT_STORABLE: Final = (TypeError, ValueError, OverflowError, RecursionError)
 _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -31,7 +31,12 @@ INJECTED: Any = _Injected()
 
 
 def check_signature(name: str, function: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature of *function*; raise `InvalidFormat` if it has ``*args``."""
+    """Return the signature of *function*.
+
+    Raises `InvalidFormat` if it has ``*args``, or yields: nobody would run it to its end.
+    """
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidFormat("job", name, "a function that returns, not one that yields")
     signature = inspect.signature(function)
     for each in signature.parameters.values():
         if each.kind is Parameter.VAR_POSITIONAL:
@@ -68,7 +73,7 @@ class Arguments:
         stored = [each for each in signature.parameters.values() if each.name not in injected]
         for each in stored:
             if each.kind is Parameter.VAR_KEYWORD:
-                kind = GenericAlias(dict, (str, hints.get(each.name, Any)))
+                kind = hints.get(each.name, Any)
                 self._rest = converter(kind, f"job {job!r}: parameter {each.name}")
         stored = [each for each in stored if each.kind is not Parameter.VAR_KEYWORD]
         self._names = frozenset(each.name for each in stored)
@@ -100,15 +105,18 @@ class Arguments:
         """Return the arguments of a call as they are stored; raise `InvalidArguments`."""
         if args:
             given = self.bind(args, given)
+        checked = given
         try:
             self._decoded(given)
             plain: dict[str, Any] = to_plain(given)
             if not self._shallow:
+                checked = plain
                 self._decoded(plain)
         except msgspec.ValidationError as error:
-            raise InvalidArguments(self._job, explain(error)) from None
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise InvalidArguments(self._job, str(error)) from error
+            fault = explain(error, checked, self._decoded)
+            raise InvalidArguments(self._job, fault) from None
+        except _NOT_STORABLE as error:
+            raise InvalidArguments(self._job, _unstorable(given, error)) from error
         return plain
 
     def bind(self, args: tuple[Any, ...], given: dict[str, Any]) -> dict[str, Any]:
@@ -132,7 +140,8 @@ class Arguments:
             if data is None and not self.required:
                 # Other producers may leave out what has no arguments.
                 return self._decoded({})
-            detail = f"the payload does not fit job {self._job!r}: {explain(error)}"
+            fault = explain(error, data, self._decoded)
+            detail = f"the payload does not fit job {self._job!r}: {fault}"
             raise UnrecoverableError(detail) from None
 
     def call(self, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
@@ -146,14 +155,34 @@ class Arguments:
         if self._rest is None or type(data) is not dict:
             return asdict(self._convert(data))
         known = {name: value for name, value in data.items() if name in self._names}
-        rest = {name: value for name, value in data.items() if name not in self._names}
-        decoded: dict[str, Any] = asdict(self._convert(known)) | self._rest(rest)
+        decoded: dict[str, Any] = asdict(self._convert(known))
+        for name, value in data.items():
+            if type(name) is not str:
+                raise msgspec.ValidationError("Expected `str` - at `key` in `$`")
+            if name not in self._names:
+                decoded[name] = self._of_rest(name, value, self._rest)
         return decoded
+
+    def _of_rest(self, name: str, value: Any, convert: Callable[[Any], Any]) -> Any:
+        try:
+            return convert(value)
+        except msgspec.ValidationError as error:
+            raise within(name, error) from None
 
     @property
     def is_plain_call(self) -> bool:
         """Whether all arguments can be given by name."""
         return not self._positional_only
+
+
+def _unstorable(given: Mapping[str, Any], error: Exception) -> str:
+    """Return which argument of *given* cannot be stored, and why."""
+    for name, value in given.items():
+        try:
+            to_plain(value)
+        except _NOT_STORABLE as found:
+            return f"$.{name}: {found}"
+    return str(error)
 
 
 def is_shallow_struct(struct: type[msgspec.Struct]) -> bool:

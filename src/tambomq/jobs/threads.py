@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context, copy_context
 from queue import SimpleQueue
+from types import TracebackType
 from typing import Any
 
 from tambomq.errors import JobTimedOut
+from tambomq.failures import from_elsewhere, of_thread
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ class JobThreads:
         self._queue, self._size, self._loop = queue, size, asyncio.get_running_loop()
         self._calls: SimpleQueue[_ThreadCall | None] = SimpleQueue()
         self._threads = self._busy = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._free = asyncio.Semaphore(size)
         self._abandoned: dict[_ThreadCall, float] = {}
         self.stuck: asyncio.Future[dict[str, str]] = self._loop.create_future()
         """Set once abandoned calls occupy all threads, and have had as long again to end: job ids
@@ -52,10 +53,7 @@ class JobThreads:
 
         The time-out counts from when a thread is free. If this is cancelled, the call is abandoned.
         """
-        while self._busy >= self._size:
-            free = self._loop.create_future()
-            self._waiting.append(free)
-            await free
+        await self._free.acquire()
         call = _ThreadCall(job_id, function, copy_context(), self._loop.create_future())
         self._busy += 1
         call.ended.add_done_callback(lambda _: self._on_ended(call))
@@ -69,10 +67,13 @@ class JobThreads:
                 return await asyncio.shield(call.ended)
         except (TimeoutError, asyncio.CancelledError):
             if call.ended.done():
+                if scope.expired():
+                    # It has ended in the same turn of the loop: what it returned counts.
+                    return call.ended.result()
                 raise
             self._abandon(call, timeout_s, "timed out" if scope.expired() else "was cancelled")
             if scope.expired():
-                raise JobTimedOut(timeout_s or 0) from None
+                raise JobTimedOut(timeout_s or 0).with_traceback(call.traceback) from None
             raise
 
     def close(self) -> None:
@@ -103,7 +104,7 @@ class JobThreads:
 
     def _run(self) -> None:
         while (call := self._calls.get()) is not None:
-            call.thread = threading.current_thread().name
+            call.thread, call.ident = threading.current_thread().name, threading.get_ident()
             error, value = call.outcome()
             # The loop may have closed meanwhile; then nothing waits for it.
             with suppress(RuntimeError):
@@ -111,6 +112,7 @@ class JobThreads:
 
     def _on_ended(self, call: _ThreadCall) -> None:
         self._busy -= 1
+        self._free.release()
         # Mark the error as retrieved: nobody waits for that of an abandoned call.
         if not call.ended.cancelled():
             call.ended.exception()
@@ -120,17 +122,12 @@ class JobThreads:
                 *(call.job_id, self._queue, call.thread),
                 extra={"queue": self._queue, "job": call.job_id},
             )
-        while self._waiting:
-            free = self._waiting.popleft()
-            if not free.done():
-                free.set_result(None)
-                break
 
 
 class _ThreadCall:
     """One call: for which job, in which thread, and how it ended."""
 
-    __slots__ = ("_context", "_function", "ended", "job_id", "thread")
+    __slots__ = ("_context", "_function", "ended", "ident", "job_id", "thread")
 
     def __init__(
         self,
@@ -140,19 +137,19 @@ class _ThreadCall:
         ended: asyncio.Future[Any],
     ) -> None:
         self.job_id, self._function, self._context = job_id, function, context
-        self.ended, self.thread = ended, "(not begun)"
+        self.ended, self.thread, self.ident = ended, "(not begun)", 0
+
+    @property
+    def traceback(self) -> TracebackType | None:
+        """Where the function is now."""
+        return of_thread(self.ident, _ThreadCall.outcome.__code__)
 
     def outcome(self) -> tuple[BaseException | None, Any]:
         """Call the function, in the context of the run."""
         try:
             return None, self._context.run(self._function)
-        except StopIteration as error:
-            # A future cannot carry StopIteration: the waiter would wait for ever.
-            wrapped = RuntimeError("the function raised StopIteration")
-            wrapped.__cause__ = error
-            return wrapped, None
         except BaseException as error:  # noqa: BLE001  (raised again where the call is awaited)
-            return error, None
+            return from_elsewhere(error), None
 
 
 def _complete(future: asyncio.Future[Any], error: BaseException | None, value: Any) -> None:

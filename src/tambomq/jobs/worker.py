@@ -12,8 +12,9 @@ from tambomq.chasqui.worker.worker import Worker
 from tambomq.errors import HandlersStuck
 from tambomq.jobs.dispatch import JobDispatcher
 from tambomq.jobs.hooks import call_hook
+from tambomq.jobs.process_child import MAIN
 from tambomq.jobs.processes import JobProcesses, check_importable
-from tambomq.jobs.recurring import register
+from tambomq.jobs.recurring import check_no_arguments, register
 from tambomq.jobs.threads import JobThreads
 
 if TYPE_CHECKING:
@@ -41,24 +42,26 @@ class JobsWorker(Worker):
     ) -> None:
         """Check the options and every signature; nothing is connected before `run`."""
         self.jobs = jobs
+        for name in jobs.recurring:
+            check_no_arguments(jobs.definitions[name])
         for function in jobs.definitions.values():
             # Types that cannot be stored are found before the first job is taken.
             _ = function.arguments, function.result_of
             if function.config.process:
                 check_importable(function)
-        self._threads_max = check_whole("threads", threads or concurrency, MAX_THREADS, minimum=1)
+        check_whole("threads", threads or concurrency, MAX_THREADS, minimum=1)
+        self._threads_max = threads
         count = processes or os.cpu_count() or 1
         self._processes_max = check_whole("processes", count, MAX_THREADS, minimum=1)
         self._stuck: dict[str, str] = {}
         self.dispatch: JobDispatcher | None = None
         """Runs jobs, while this worker does."""
-        worker_options.setdefault("redis_url", jobs.redis_url)
         super().__init__(
             jobs.queue_name,
             _Handler(self),
             concurrency=concurrency,
             store_results=store_results,
-            **worker_options,
+            **(jobs.connections.worker_options | worker_options),
         )
         self.observer = observer
         self.state: dict[str, Any] = {}
@@ -69,7 +72,9 @@ class JobsWorker(Worker):
 
         Raises `HandlersStuck` when plain functions that timed out occupy all threads.
         """
-        threads = JobThreads(self.name, self._threads_max)
+        self._check_not_again()
+        # ``tambo work --concurrency`` may have changed it since.
+        threads = JobThreads(self.name, self._threads_max or min(self.concurrency, MAX_THREADS))
         processes = JobProcesses(self._processes_max)
         dispatch = JobDispatcher(self.jobs, threads, processes, self.state)
         threads.stuck.add_done_callback(self._end_stuck)
@@ -88,6 +93,15 @@ class JobsWorker(Worker):
             await self._end(dispatch)
         if self._stuck:
             raise HandlersStuck(self.name, self._stuck)
+
+    def _check_not_again(self) -> None:
+        """End the program if a process of jobs runs it again: it would start others without end."""
+        if any(each.function.__module__ == MAIN for each in self.jobs.definitions.values()):
+            # Not an error that whoever awaits this as a task never sees.
+            raise SystemExit(
+                "a process that runs jobs has imported this program, which then starts a worker: "
+                "do that below `if __name__ == '__main__':`"
+            )
 
     def _end_stuck(self, stuck: asyncio.Future[dict[str, str]]) -> None:
         # A worker that ends abandons what runs: that is no reason to complain.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+import time
 from collections.abc import AsyncIterator
 from subprocess import run as run_process
 from typing import Any
@@ -19,7 +21,7 @@ from tambomq.chasqui.keys import Keys
 from tambomq.errors import InvalidFormat
 from tambomq.jobs import Context, Jobs
 from tambomq.jobs.telemetry import Tracing
-from tests.servers import Server
+from tests.servers import Server, eventually_async
 
 
 class Traced:
@@ -102,6 +104,63 @@ async def test_delays_and_retries_keep_the_trace(traced: Traced) -> None:
     assert runs[0].status.status_code is StatusCode.UNSET
     assert runs[0].attributes is not None
     assert runs[0].attributes["messaging.chasquimq.job.outcome"] == "retried"
+
+
+async def test_each_run_has_a_wait_before_it(traced: Traced) -> None:
+    await traced.welcome.add(to="nobody")
+    await traced.jobs.run_due(now=60)
+    waits, runs = traced.spans("wait mail"), traced.spans("run mail")
+    assert len(waits) == len(runs) == 2
+    for attempt, (wait, run) in enumerate(zip(waits, runs, strict=True), 1):
+        assert wait.attributes is not None
+        assert wait.attributes["messaging.chasquimq.job.attempt"] == attempt
+        assert is_child(wait, traced.span("add mail"))
+        assert wait.start_time is not None
+        assert wait.end_time is not None
+        assert run.start_time is not None
+        assert wait.start_time <= wait.end_time <= run.start_time
+    # The second one began when the retry was promoted, after the first run.
+    assert runs[0].end_time is not None
+    # A stream entry has milliseconds, a span nanoseconds.
+    assert waits[1].start_time is not None
+    assert waits[1].start_time // 1_000_000 >= runs[0].end_time // 1_000_000 - 1
+
+
+async def test_a_dead_letter_waits_from_when_it_was_replayed(traced: Traced) -> None:
+    await traced.welcome.options(attempts=1).add(to="nobody")
+    await traced.jobs.run_due()
+    replayed_ms = time.time_ns() // 1_000_000
+    assert await traced.jobs.queue.replay_dlq() == 1
+    await traced.jobs.run_due()
+    first, second = traced.spans("wait mail")
+    assert first.start_time is not None
+    assert second.start_time is not None
+    assert first.start_time // 1_000_000 < replayed_ms <= second.start_time // 1_000_000
+    assert is_child(second, traced.span("add mail"))
+
+
+@pytest.mark.parametrize("outcome", ["cancelled", "returned"])
+async def test_an_interrupted_run_is_no_error(traced: Traced, outcome: str) -> None:
+    begun = asyncio.Event()
+
+    @traced.jobs.job
+    async def forever() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    worker = traced.jobs.worker(grace_s=0)
+    working = asyncio.create_task(worker.run())
+    handle = await forever.add()
+    await begun.wait()
+    if outcome == "cancelled":
+        assert await handle.cancel("not needed")
+        await eventually_async(lambda: bool(traced.spans("run mail")))
+    await worker.close()
+    await working
+    run = traced.span("run mail")
+    assert run.status.status_code is StatusCode.UNSET
+    assert run.attributes is not None
+    assert run.attributes["messaging.chasquimq.job.outcome"] == outcome
 
 
 async def test_a_failed_run_says_why(traced: Traced) -> None:

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from tambomq.errors import RemoteProtocolError
 from tambomq.jobs import CancelJob, Context, Jobs
 from tambomq.testing import JobRun, assert_enqueued, assert_not_enqueued
 from tests.servers import Server, eventually_async
@@ -100,6 +101,18 @@ async def test_a_cron_job_fires_at_its_hour(server: Server) -> None:
         assert [run.at.astimezone(berlin).hour for run in runs] == [9, 9, 9]
 
 
+async def test_a_job_that_was_cancelled_while_it_ran_is_cancelled(server: Server) -> None:
+    async with Jobs("mail", redis_url=server.url) as mail:
+
+        @mail.job
+        async def stop(ctx: Context) -> str:
+            assert await stop.handle(ctx.job_id).cancel("not needed")
+            return "done all the same"
+
+        await stop.add()
+        assert outcomes(await mail.run_due()) == [("stop", 1, "cancelled")]
+
+
 async def test_a_cancelled_job_is_neither_retried_nor_dead(server: Server) -> None:
     async with Jobs("mail", redis_url=server.url) as mail:
 
@@ -111,6 +124,22 @@ async def test_a_cancelled_job_is_neither_retried_nor_dead(server: Server) -> No
         assert outcomes(await mail.run_due()) == [("stop", 1, "cancelled")]
         assert await mail.run_due(now=86_400) == []
         assert await mail.queue.peek_dlq() == []
+
+
+async def test_a_result_that_is_not_of_its_type_is_reported_and_not_retried(server: Server) -> None:
+    async with Jobs("mail", redis_url=server.url) as mail:
+
+        @mail.job
+        async def lie() -> int:
+            return "text"  # type: ignore[return-value]
+
+        job = await lie.add()
+        [run] = await mail.run_due(now=3600)
+        assert (run.outcome, run.result) == ("completed", None)
+        assert str(run.error) == "the result of job 'lie' does not fit: $: expected int, got str"
+        # What a caller would get.
+        with pytest.raises(RemoteProtocolError, match="does not fit"):
+            await job.result()
 
 
 def test_a_test_need_be_no_coroutine(server: Server) -> None:

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tambomq.errors import InvalidArguments
-from tambomq.jobs import Context, Jobs, RetryIn
+from tambomq.errors import InvalidArguments, RemoteProtocolError
+from tambomq.jobs import INJECTED, Context, Jobs, RetryIn
 
 
 @dataclass
@@ -141,3 +141,28 @@ async def test_a_function_for_a_process_runs_in_this_one() -> None:
 
     assert (await mail.test_job(resize, name="cat")).result == "CAT"
     assert calls == ["cat"]
+
+
+async def test_what_is_provided_reaches_a_function_for_a_process() -> None:
+    mail = make()
+
+    @mail.provide
+    def database() -> Database:
+        return Database()
+
+    @mail.job(process=True)
+    def describe(ctx: Context, db: Database = INJECTED) -> str:
+        return f"{db.name} {ctx.attempt}"
+
+    assert (await mail.test_job(describe)).result == "real 1"
+
+
+async def test_a_result_that_is_not_of_its_type_is_an_error() -> None:
+    mail = make()
+
+    @mail.job
+    async def lie() -> int:
+        return "text"  # type: ignore[return-value]
+
+    with pytest.raises(RemoteProtocolError, match=r"job 'lie' does not fit: .* got str"):
+        await mail.test_job(lie)

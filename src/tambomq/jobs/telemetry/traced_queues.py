@@ -44,14 +44,16 @@ class TracedQueue(Queue):
         with self._tracing.adding(self.name, [name], [options["job_id"]]):
             return await self._after_traces([options], super().add_unique(name, data, **options))
 
-    async def add_bulk(self, jobs: Iterable[dict[str, Any]]) -> list[Job]:
+    async def add_bulk(
+        self, jobs: Iterable[dict[str, Any]], *, durable: str | None = None
+    ) -> list[Job]:
         """Add jobs in one round trip; see `Queue.add_bulk`."""
         batch = [_with_id(job) for job in jobs]
         if not batch:
             return []
         names, ids = [job["name"] for job in batch], [job["job_id"] for job in batch]
         with self._tracing.adding(self.name, names, ids):
-            return await self._after_traces(batch, super().add_bulk(batch))
+            return await self._after_traces(batch, super().add_bulk(batch, durable=durable))
 
     async def run_call(self, call: Call[Any]) -> Any:
         """Run a call on the connection of the queue."""
@@ -94,7 +96,7 @@ class TracedBlockingQueue(BlockingQueue):
             self._store_traces([options])
             return super().add_unique(name, data, **options)
 
-    def add_bulk(self, jobs: Iterable[dict[str, Any]]) -> list[Job]:
+    def add_bulk(self, jobs: Iterable[dict[str, Any]], *, durable: str | None = None) -> list[Job]:
         """Add jobs in one round trip; see `Queue.add_bulk`."""
         batch = [_with_id(job) for job in jobs]
         if not batch:
@@ -102,7 +104,7 @@ class TracedBlockingQueue(BlockingQueue):
         names, ids = [job["name"] for job in batch], [job["job_id"] for job in batch]
         with self._tracing.adding(self.name, names, ids):
             self._store_traces(batch)
-            return super().add_bulk(batch)
+            return super().add_bulk(batch, durable=durable)
 
     def _store_traces(self, batch: list[dict[str, Any]]) -> None:
         # A trace that cannot be stored must not keep the job from being added.

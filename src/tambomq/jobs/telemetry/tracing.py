@@ -6,6 +6,7 @@ have room for it that every engine ignores. The key expires, and is deleted when
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -30,6 +31,8 @@ except ModuleNotFoundError as error:
 
 KEEP_S: Final = 24 * 3600
 SYSTEM: Final = "chasquimq"
+ATTEMPT: Final = "messaging.chasquimq.job.attempt"
+OUTCOME: Final = "messaging.chasquimq.job.outcome"
 DUE: Final = "due_ms"
 """When the job is due, beside the fields of the propagator."""
 
@@ -103,7 +106,7 @@ class Tracing:
         self._record_wait(context, fields, parent)
         attributes = self._attributes(context.queue, "run", "process")
         attributes |= _job_attributes(context.name, context.job_id)
-        attributes["messaging.chasquimq.job.attempt"] = context.attempt
+        attributes[ATTEMPT] = context.attempt
         with self._tracer.start_as_current_span(
             f"run {context.queue}",
             context=parent,
@@ -115,8 +118,11 @@ class Tracing:
             try:
                 yield
             except BaseException as error:
-                _record_failure(span, error)
+                _record_failure(span, context, error)
                 raise
+            if context.is_cancelled:
+                # Redis has ended the job already: what the function returned does not count.
+                span.set_attribute(OUTCOME, "cancelled")
         if fields:
             # Another add may use the same job id later. The TTL sees to it if this fails.
             with suppress(TamboError):
@@ -131,14 +137,14 @@ class Tracing:
         return found if isinstance(found, dict) else {}
 
     def _record_wait(self, context: Context, fields: dict[str, Any], parent: TraceContext) -> None:
-        # Since when a retry could run is stored nowhere.
-        if context.attempt > 1:
-            return
         now_ns = time_ns()
-        due_ms = fields.get(DUE)
-        since_ms = due_ms if isinstance(due_ms, int) else context.created_at_ms
+        due_ms = fields.get(DUE) if context.attempt == 1 else None
+        since_ms: int | None = due_ms if isinstance(due_ms, int) else context.waits_since_ms
+        if since_ms is None:
+            return
         attributes = self._attributes(context.queue, "wait", None)
         attributes |= _job_attributes(context.name, context.job_id)
+        attributes[ATTEMPT] = context.attempt
         span = self._tracer.start_span(
             f"wait {context.queue}",
             context=parent,
@@ -163,11 +169,17 @@ def _job_attributes(name: str, id: str) -> dict[str, Any]:
     return {"messaging.message.id": id, "messaging.chasquimq.job.name": name}
 
 
-def _record_failure(span: Span, error: BaseException) -> None:
+def _record_failure(span: Span, context: Context, error: BaseException) -> None:
     if isinstance(error, RetryIn | CancelJob):
         # Decisions of the function, and no failures.
         outcome = "retried" if isinstance(error, RetryIn) else "cancelled"
-        span.set_attribute("messaging.chasquimq.job.outcome", outcome)
+        span.set_attribute(OUTCOME, outcome)
+        return
+    task = asyncio.current_task()
+    if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+        # The worker has interrupted it: the job was cancelled, or the worker ends.
+        cancelled = context._job.is_cancelled  # noqa: SLF001  (not whether a thread was left behind)
+        span.set_attribute(OUTCOME, "cancelled" if cancelled else "returned")
         return
     span.set_attribute("error.type", type_of(error))
     span.record_exception(error)

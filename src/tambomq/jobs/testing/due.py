@@ -15,17 +15,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tambomq.chasqui.bulk import scan
-from tambomq.chasqui.job_info import DEAD
 from tambomq.chasqui.keys import Keys
 from tambomq.chasqui.leader.scheduler import Scheduler
 from tambomq.chasqui.ops import leader as leader_ops
 from tambomq.chasqui.ops.add import CONSUMER_PREFIX
 from tambomq.chasqui.ops.leader import LeaderConfig
-from tambomq.errors import CancelJob, InvalidFormat, StoreError
+from tambomq.errors import InvalidFormat, StoreError
 from tambomq.failures import headline, text_of, type_of
 from tambomq.ids import ulid
 from tambomq.jobs.recurring import register
-from tambomq.jobs.testing.recording import EndedRun, RecordingWorker
+from tambomq.jobs.testing.recording import RecordingWorker
 from tambomq.store.aio import AsyncStore
 from tambomq.store.call import Call
 
@@ -42,13 +41,13 @@ class JobRun(msgspec.Struct, frozen=True):
     id: str
     attempt: int
     outcome: str
-    """``completed``, ``retried``, ``dead`` or ``cancelled``."""
+    """``completed``, ``retried``, ``dead`` or ``cancelled``, as Redis has decided it."""
     at: datetime
     """When it ran, by the clock that was moved forward."""
     result: Any = None
     """What the function returned, as `JobHandle.result` returns it."""
     error: BaseException | None = None
-    """What the function raised."""
+    """What the function raised, or `RemoteProtocolError` if its result is not of its type."""
 
     def __repr__(self) -> str:
         error = self.error
@@ -61,7 +60,7 @@ async def run_due(
 ) -> list[JobRun]:
     """Run what is due at *now*; see `Jobs.run_due`."""
     worker = RecordingWorker(jobs)
-    store = AsyncStore(jobs.redis_url)
+    store = AsyncStore(jobs.connections.endpoint)
     clock = _MovedClock(store, Keys(jobs.queue_name))
     running: asyncio.Task[None] | None = None
     try:
@@ -100,7 +99,7 @@ class _Stops:
             delayed = await self._clock.move_to(at_ms)
             await self._drain(max_runs - len(self.runs), max_runs)
             await self._clock.shift_added(delayed)
-            await self._collect(at_ms)
+            self._collect(at_ms)
             at_ms = await self._clock.next_due_ms(at_ms)
 
     async def _drain(self, may_run: int, max_runs: int) -> None:
@@ -110,7 +109,8 @@ class _Stops:
         while True:
             # Counts of waiting and active jobs are read one after the other, and a job may move
             # between them. The length of the stream is one number.
-            if not (left := await self._clock.stream_length()):
+            left = await self._clock.stream_length()
+            if not left and not self._worker.in_flight:
                 return
             if await queue.is_paused():
                 raise RuntimeError(f"queue {queue.name!r} is paused: nothing runs until it resumes")
@@ -128,22 +128,15 @@ class _Stops:
                 )
             await asyncio.sleep(_LOOK_EVERY_S)
 
-    async def _collect(self, at_ms: int) -> None:
+    def _collect(self, at_ms: int) -> None:
         ended, self._worker.ended = self._worker.ended, []
         at = datetime.fromtimestamp(at_ms / 1000, UTC)
         for each in ended:
-            outcome, job = await self._outcome(each), each.job
+            job = each.job
+            outcome = self._worker.outcomes.pop((job.id, job.attempt), "lost")
             self.runs.append(
                 JobRun(job.name, job.id, job.attempt, outcome, at, each.result, each.error)
             )
-
-    async def _outcome(self, ended: EndedRun) -> str:
-        if ended.error is None:
-            return "completed"
-        if isinstance(ended.error, CancelJob):
-            return "cancelled"
-        found = await self._jobs.queue.get_job(ended.job.id)
-        return "dead" if found is not None and found.state == DEAD else "retried"
 
 
 class _MovedClock:
@@ -152,7 +145,7 @@ class _MovedClock:
     def __init__(self, store: AsyncStore, keys: Keys) -> None:
         self._store, self._keys = store, keys
         self._config = LeaderConfig(keys, f"{CONSUMER_PREFIX}run-due-{ulid(0)}")
-        self._scheduler, self._ahead_ms = _MovedScheduler(store, self._config), 0
+        self._scheduler, self._ahead_ms = Scheduler(store, self._config), 0
 
     async def real_ms(self) -> int:
         """Return the server's time."""
@@ -164,9 +157,7 @@ class _MovedClock:
 
     async def lead(self, at_ms: int = 0) -> None:
         """Fire what is due at *at_ms*; raise `RuntimeError` if a worker leads the queue."""
-        self._scheduler.at_ms = at_ms
-        await self._scheduler.turn()
-        self._require(self._scheduler.is_leader)
+        self._require(await self._scheduler.fire_at(at_ms))
 
     async def move_to(self, at_ms: int) -> set[bytes]:
         """Fire and promote what is due at *at_ms*; return the jobs that are still delayed."""
@@ -223,19 +214,6 @@ class _MovedClock:
             raise RuntimeError(
                 f"a worker leads queue {self._keys.queue!r}: run_due needs the queue for itself"
             )
-
-
-class _MovedScheduler(Scheduler):
-    """A scheduler that is told the time."""
-
-    at_ms = 0
-
-    async def _lead(self) -> tuple[bool, int]:
-        leads, _ = await super()._lead()
-        return leads, self.at_ms
-
-    async def _sweep(self, now: int) -> None:
-        """Correct nothing: fires far in the future are what an earlier `run_due` has set."""
 
 
 def _until_ms(now: datetime | float | None, server_ms: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import msgspec
 
@@ -15,6 +15,9 @@ from tambomq.errors import InvalidFormat, RemoteProtocolError
 from tambomq.jobs.codec import to_plain
 from tambomq.jobs.function import BoundJob, JobFunction
 from tambomq.store.sync import Store
+
+if TYPE_CHECKING:
+    from tambomq.jobs.jobs import Jobs
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,9 +41,9 @@ class EnqueuedJob(msgspec.Struct, frozen=True):
     """When a delayed job is due; `None` if it can run now."""
 
 
-def enqueued(queue: str, redis_url: Any) -> list[EnqueuedJob]:
-    """Return the jobs of *queue*: those that wait or run, then the delayed ones."""
-    store, keys = Store(redis_url), Keys(queue)
+def enqueued(jobs: Jobs) -> list[EnqueuedJob]:
+    """Return the jobs of a queue: those that wait or run, then the delayed ones."""
+    store, keys = Store(jobs.connections.endpoint), Keys(jobs.queue_name)
     try:
         return [*_of_stream(store, keys), *_of_delayed(store, keys)]
     finally:
@@ -56,7 +59,7 @@ def assert_enqueued(
     delay, to the minute, and that id.
     """
     function, wanted = _wanted(job, args, kwargs)
-    found = enqueued(function.jobs.queue_name, function.jobs.redis_url)
+    found = enqueued(function.jobs)
     for each in found:
         if not any(_differences(each, function, wanted, job)):
             return each
@@ -69,7 +72,7 @@ def assert_not_enqueued(
 ) -> None:
     """Raise `AssertionError` if the queue has a job with these arguments; see `assert_enqueued`."""
     function, wanted = _wanted(job, args, kwargs)
-    found = enqueued(function.jobs.queue_name, function.jobs.redis_url)
+    found = enqueued(function.jobs)
     hits = [each for each in found if not any(_differences(each, function, wanted, job))]
     if hits:
         text = f"queue {function.jobs.queue_name!r} has {_call(function.name, wanted)}:"

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tambomq.chasqui.job import Job
+from tambomq.errors import RemoteProtocolError
 from tambomq.jobs.worker import JobsWorker
+from tambomq.runtime.observer import RunOutcome, RunRecord
 
 if TYPE_CHECKING:
     from tambomq.jobs.jobs import Jobs
@@ -26,10 +28,12 @@ class RecordingWorker(JobsWorker):
 
     def __init__(self, jobs: Jobs) -> None:
         no_leaders = {"delayed_enabled": False, "run_scheduler": False}
+        self.outcomes: dict[tuple[str, int], RunOutcome] = {}
+        """What became of each run, by job id and attempt."""
         super().__init__(
             jobs,
             concurrency=1,
-            observer=None,
+            observer=_OutcomeObserver(self.outcomes),
             threads=None,
             processes=1,
             read_block_ms=50,
@@ -39,6 +43,23 @@ class RecordingWorker(JobsWorker):
         self.current = ""
         """The job that runs."""
         self._handler = _RecordingHandler(self, self._handler)
+
+
+class _OutcomeObserver:
+    """Notes what Redis has decided about each run."""
+
+    def __init__(self, outcomes: dict[tuple[str, int], RunOutcome]) -> None:
+        self._outcomes = outcomes
+
+    def run_started(self, queue: str, id: str, name: str, attempt: int) -> None:
+        """Note nothing."""
+
+    def handler_ended(self, queue: str, id: str) -> None:
+        """Note nothing."""
+
+    def run_ended(self, record: RunRecord) -> None:
+        """Note the outcome."""
+        self._outcomes[record.id, record.attempt] = record.outcome
 
 
 class _RecordingHandler:
@@ -58,7 +79,11 @@ class _RecordingHandler:
             raise
         else:
             function = worker.jobs.definitions.get(job.name)
-            ended.result = stored if function is None else function.result_of(stored)
+            try:
+                ended.result = stored if function is None else function.typed_result(stored)
+            except RemoteProtocolError as error:
+                # The job has completed: only who asks for its result finds that it does not fit.
+                ended.error = error
             return stored
         finally:
             worker.current = ""

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator
+from copy import copy
 from dataclasses import dataclass, field
-from functools import partial
 from types import SimpleNamespace
 from typing import Any, Generic, Self, TypeVar
+
+import msgspec
 
 from tambomq.chasqui.job import Job, check_whole, make_job
 from tambomq.chasqui.wire.msgpack import decode_payload, encode_payload
 from tambomq.clock import now_ms
 from tambomq.ids import ulid
-from tambomq.jobs.context import Context
-from tambomq.jobs.dispatch import JobDispatcher, plain_result
+from tambomq.jobs.dispatch import JobDispatcher
 from tambomq.jobs.function import JobFunction
 from tambomq.jobs.hooks import call_hook
+from tambomq.jobs.processes import JobProcesses
 from tambomq.jobs.providers import RUN, Provider
 from tambomq.jobs.threads import JobThreads
 
@@ -85,16 +87,15 @@ class TrialRun(Generic[R_co]):
         return asyncio.run(self._run())
 
     async def _run(self) -> RecordedRun[R_co]:
-        jobs, function = self._jobs, self._function
+        jobs, function = self._jobs, _in_this_process(self._function)
         view: Any = SimpleNamespace(
             queue_name=jobs.queue_name,
             definitions={function.name: function},
             middlewares=jobs.middlewares if self._middleware else (),
             providers=jobs.providers | self._provided,
         )
-        threads = JobThreads(jobs.queue_name, 1)
-        inline: Any = _InThread(threads)
-        dispatch = JobDispatcher(view, threads, inline, self._state)
+        threads, processes = JobThreads(jobs.queue_name, 1), JobProcesses(1)
+        dispatch = JobDispatcher(view, threads, processes, self._state)
         try:
             await dispatch.resolver.open()
             if self._hooks:
@@ -108,7 +109,7 @@ class TrialRun(Generic[R_co]):
             await dispatch.resolver.close()
             threads.close()
         plain = None if stored is None else decode_payload(encode_payload(stored))
-        return RecordedRun(function.result_of(plain), self.progress, self.logs)
+        return RecordedRun(function.typed_result(plain), self.progress, self.logs)
 
     def _job(self) -> Job:
         now = now_ms()
@@ -143,15 +144,8 @@ class _Awaitable:
         yield from ()
 
 
-class _InThread:
-    """Runs functions with ``process=True`` in a thread: a test can then patch what they use."""
-
-    def __init__(self, threads: JobThreads) -> None:
-        self._threads = threads
-
-    async def call(self, function: JobFunction[..., Any], job: Job, context: Context) -> Any:
-        arguments = function.arguments.arguments(job.data)
-        arguments |= dict.fromkeys(function.injected, context)
-        call = partial(function.arguments.call, function.function, arguments)
-        value = await self._threads.call(job.id, call, function.config.timeout_s)
-        return plain_result(function, await value if asyncio.iscoroutine(value) else value)
+def _in_this_process(function: JobFunction[..., Any]) -> JobFunction[..., Any]:
+    """Return *function* without ``process=True``: a test can then patch what it uses."""
+    made = copy(function)
+    made.config = msgspec.structs.replace(function.config, process=False)
+    return made
