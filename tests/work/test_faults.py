@@ -18,6 +18,7 @@ import redis
 
 from tambomq.chasqui import Queue
 from tambomq.errors import TamboError
+from tambomq.rsmq import AsyncRsmq
 from tests.chasqui.faults import QUEUE, EventLog, dead, delayed, waiting
 from tests.servers import Server, eventually_async
 from tests.work.supervising import SLEEPER, Shop, ended
@@ -151,3 +152,42 @@ async def test_a_reload_under_load_loses_nothing(shop: Shop, server: Server) -> 
     assert work.metric("process_restarts_total", cause="reload") == 2
     assert shop.notes.jobs("ended").total() == len(load.confirmed)
     assert work.stop() == 0
+
+
+RSMQ = """
+async def handle(message: Message) -> None:
+    note("begun", message)
+    await asyncio.sleep(0.02)
+    note("ended", message)
+
+worker = RsmqWorker("letters", handle, url=URL, concurrency=4, vt=4)
+"""
+
+
+async def test_a_killed_process_of_an_rsmq_worker_loses_nothing(shop: Shop, server: Server) -> None:
+    shop.write(RSMQ)
+    async with AsyncRsmq(server.url) as rsmq:
+        await rsmq.create_queue("letters", vt=4)
+        work, killed = shop.work("app", "--processes", "2").ready(), set[int]()
+        sent: set[str] = set()
+        for number in range(3):
+            for _ in range(40):
+                sent.add(await rsmq.send_message("letters", b"x"))
+            await has_run(shop, 20 + 40 * number)
+            killed.add(victim := work.pids()[0])
+            os.kill(victim, signal.SIGKILL)
+            ended(victim)
+        await eventually_async(lambda: sent <= set(shop.notes.jobs("ended")), within_s=30)
+        await eventually_async(lambda: is_drained(rsmq), within_s=30)
+    # What a killed process had begun was run again by another; nothing else ran twice.
+    assert shop.notes.overlaps(killed) == []
+    assert work.metric("process_restarts_total", cause="died") == 3
+    assert work.ready().stop() == 0
+
+
+async def has_run(shop: Shop, messages: int) -> None:
+    await eventually_async(lambda: shop.notes.count("ended") >= messages, within_s=20)
+
+
+async def is_drained(rsmq: AsyncRsmq) -> bool:
+    return (await rsmq.get_queue_attributes("letters")).msgs == 0

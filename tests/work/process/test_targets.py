@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from tambomq.errors import SettingsError
+from tambomq.work.options import WorkOptions
+from tambomq.work.process.run_recorder import RunRecorder
 from tambomq.work.process.targets import load_targets
 
 Write = Callable[..., None]
@@ -65,6 +67,31 @@ def test_all_objects_of_a_module_are_found_once(write: Write) -> None:
     ]
 
 
+OPTIONS = """
+from tambomq.jobs import Jobs
+mail = Jobs("mail")
+
+@mail.job
+def welcome(to: str) -> None: ...
+
+worker = mail.worker(limiter=(100, 60_000), store_results=False)
+"""
+
+
+def test_a_worker_with_options_stands_for_its_jobs(write: Write) -> None:
+    write(OPTIONS)
+    write("from wk_app import mail", "wk_other")
+    (found,) = load_targets(["wk_other", "wk_app"])
+    assert (found.source, found.kind) == ("wk_app:worker", "Worker")
+    options = WorkOptions(targets=("wk_app",), concurrency=7)
+    worker = found.worker(options, RunRecorder())
+    assert worker is found.found
+    described = found.describe(worker)
+    assert (described.concurrency, described.jobs) == (7, ("welcome",))
+    # Who names the jobs gets them without those options.
+    assert [each.kind for each in load_targets(["wk_app:mail"])] == ["Jobs"]
+
+
 def test_one_can_be_named_and_queues_chosen(write: Write) -> None:
     write(WORKERS)
     assert [each.queue for each in load_targets(["wk_app:letters"])] == ["letters"]
@@ -113,6 +140,10 @@ def test_a_wrong_name_is_one_line_with_what_was_meant(name: str, said: str, writ
         ("raise SystemExit(4)", "cannot import wk_app: it calls sys.exit(4) (wk_app.py, line 1)"),
         (
             "from tambomq.jobs import Jobs\na = Jobs('m')\nb = Jobs('m')",
+            "wk_app:a and wk_app:b are both Jobs of queue 'm'",
+        ),
+        (
+            "from tambomq.jobs import Jobs\na = Jobs('m')\nb = Jobs('m').worker()",
             "wk_app:a and wk_app:b are both Jobs of queue 'm'",
         ),
     ],

@@ -8,7 +8,7 @@ import pytest
 from tambomq.errors import SettingsError
 from tambomq.work.supervisor import status_server
 from tambomq.work.supervisor.status_server import StatusReply, StatusServer
-from tests.work.supervising import free_port
+from tests.servers.ports import free_port
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ of the supervisor does the same as SIGTERM. SIGUSR1: read nothing more, and stay
 from __future__ import annotations
 
 import asyncio
-import atexit
 import logging
 import os
 import signal
@@ -17,7 +16,6 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final
@@ -25,8 +23,9 @@ from typing import Final
 import msgspec
 
 from tambomq import log
-from tambomq.errors import SettingsError, TamboError
-from tambomq.failures import headline, text_of, type_of
+from tambomq.alarms.eviction import warn_of_eviction
+from tambomq.errors import HandlersStuck, SettingsError, TamboError
+from tambomq.failures import from_handler, headline, text_of, type_of
 from tambomq.runtime.event_loop import loop_factory
 from tambomq.work.messages import (
     ExitMessage,
@@ -36,6 +35,7 @@ from tambomq.work.messages import (
     QueueState,
 )
 from tambomq.work.options import SETTLE_S, WorkerProcessConfig
+from tambomq.work.process.exits import FAILED, kill_group, leave
 from tambomq.work.process.imports import source_files
 from tambomq.work.process.memory import resident_bytes
 from tambomq.work.process.parent_link import GONE, ParentLink, die_with
@@ -44,13 +44,10 @@ from tambomq.work.process.run_recorder import RunRecorder
 from tambomq.work.process.targets import ManagedWorker, load_targets
 
 USAGE: Final = 2
-FAILED: Final = 1
-
-# How long the end of the process waits for threads that a handler may have left behind.
-_THREADS_END_S: Final = 0.2
 _BANNER_WITHIN_S: Final = 2.0
 
-_log: Final = logging.getLogger(__name__)
+# This module runs as ``__main__``.
+_log: Final = logging.getLogger("tambomq.work.process.child")
 
 
 def main() -> None:
@@ -62,7 +59,7 @@ def main() -> None:
     # Never closed here if threads are left: it would wait for them.
     runner = asyncio.Runner(loop_factory=loop_factory())
     code = WorkerProcess(config).run(runner)
-    _exit(code, runner)
+    leave(code, runner)
 
 
 class WorkerProcess:
@@ -130,11 +127,13 @@ class WorkerProcess:
         if self._paused:
             self._pause()
         self._link.report_with(self._report)
+        self._warning = asyncio.create_task(self._warn_of_eviction())
         self._tasks = [asyncio.create_task(each.run()) for each in self._workers]
         if self._stopping:
             self._stop()
         await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
         failed = self._failures()
+        self._log_failures()
         if not self._stopping:
             # A worker that ends by itself takes the process with it: a new one starts clean.
             why = failed or "a worker ended by itself"
@@ -143,6 +142,12 @@ class WorkerProcess:
         else:
             await asyncio.wait(self._tasks)
         return FAILED if self._failures() else 0
+
+    async def _warn_of_eviction(self) -> None:
+        # One process says it for all.
+        servers = {str(each.endpoint): each.endpoint for each in self._workers}
+        for server in servers.values() if self._config.number == 1 else ():
+            await warn_of_eviction(server)
 
     def _failures(self) -> str:
         """Return the errors of workers that ended with one."""
@@ -156,6 +161,20 @@ class WorkerProcess:
             for worker, task in done
             if (error := task.exception()) is not None
         )
+
+    def _log_failures(self) -> None:
+        """Log where workers failed: in a hook of the user's, say."""
+        for worker, task in zip(self._workers, self._tasks, strict=True):
+            error = task.exception() if task.done() and not task.cancelled() else None
+            # This one says all that there is to say.
+            if error is not None and not isinstance(error, HandlersStuck):
+                shown = (type(error), error, from_handler(error))
+                _log.error(
+                    "the worker of %r failed",
+                    worker.name,
+                    exc_info=shown,
+                    extra={"queue": worker.name},
+                )
 
     # ── stopping ─────────────────────────────────────────────────────────────
 
@@ -205,7 +224,7 @@ class WorkerProcess:
             self._loop.call_soon_threadsafe(self._stop)
         time.sleep(self._options.drain_s + 2 * SETTLE_S)
         _log.error("it has not drained in time, and ends")
-        _kill_group()
+        kill_group()
 
     # ── reports, made in the link's thread ───────────────────────────────────
 
@@ -254,36 +273,6 @@ def _state(worker: ManagedWorker, now: float) -> QueueState:
     at = worker.last_fetch_at
     ago = None if at is None else round(max(0.0, now - at), 3)
     return QueueState(worker.name, worker.in_flight, worker.concurrency, worker.is_consuming, ago)
-
-
-def _left_threads() -> Sequence[threading.Thread]:
-    """Return threads that would keep the interpreter from ending."""
-    main_thread = threading.main_thread()
-    return [each for each in threading.enumerate() if not each.daemon and each is not main_thread]
-
-
-def _exit(code: int, runner: asyncio.Runner) -> None:
-    """End the process; plain handlers that never return must not keep it."""
-    until = time.monotonic() + _THREADS_END_S
-    for thread in _left_threads():
-        thread.join(max(0.0, until - time.monotonic()))
-    if left := _left_threads():
-        _log.warning("%d threads still run handlers; the process ends without them", len(left))
-        # What libraries do at the end of an interpreter, such as sending their last errors.
-        atexit._run_exitfuncs()  # noqa: SLF001  (there is no public way to leave threads behind)
-        with suppress(OSError, ValueError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
-    runner.close()
-    sys.exit(code)
-
-
-def _kill_group() -> None:
-    """End this process and those that its handlers have started."""
-    if os.getpgrp() == os.getpid():
-        os.killpg(0, signal.SIGKILL)
-    os._exit(FAILED)
 
 
 if __name__ == "__main__":

@@ -60,9 +60,11 @@ class ParentLink:
             self.send(self._report())
 
     def _run(self) -> None:
+        # Not `select`: it raises for the high numbers that sockets of a busy process have.
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
         while not self._closed.is_set():
-            readable, _, _ = select.select([self._socket], [], [], REPORT_EVERY_S)
-            if readable:
+            if poll.poll(REPORT_EVERY_S * 1000):
                 received = b""
                 with suppress(OSError):
                     received = self._socket.recv(64)

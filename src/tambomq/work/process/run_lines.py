@@ -36,6 +36,7 @@ _ENDED: Final = {
     "dead": ("failed after", ", dead-lettered"),
     "cancelled": ("cancelled after", ""),
     "returned": ("given back after", ""),
+    "lost": ("lost after", ""),
 }
 _MS_BELOW: Final = 10_000
 

@@ -6,14 +6,13 @@ thread that reports to the supervisor takes the counts.
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 import time
 from bisect import bisect_left
 from collections.abc import Callable
 from typing import Final
 
+from tambomq.runtime.forks import end_copy, forks
 from tambomq.runtime.observer import RunRecord
 from tambomq.work.messages import BUCKETS_S, RunCounts, RunningJob
 
@@ -41,18 +40,25 @@ class RunRecorder:
         self._counts: dict[tuple[str, str], RunCounts] = {}
         self._names: dict[str, set[str]] = {}
         self._running: dict[tuple[str, str], tuple[str, float]] = {}
-        self._forked = False
-        os.register_at_fork(after_in_child=self._note_fork)
+        self._forks = forks.count
 
     def run_started(self, queue: str, id: str, name: str, attempt: int) -> None:  # noqa: ARG002  (the observer's interface)
         """Note that a job runs."""
         self._running[queue, id] = (name, time.monotonic())
 
+    def handler_ended(self, queue: str, id: str) -> None:
+        """Note that a job does not run any more."""
+        if forks.count != self._forks:
+            # Of RSMQ: a ChasquiMQ worker looks by itself.
+            end_copy(f"{queue} {id}")
+        self._running.pop((queue, id), None)
+        if self._left:
+            self._left -= 1
+            if not self._left and self._on_enough is not None:
+                self._on_enough()
+
     def run_ended(self, record: RunRecord) -> None:
         """Count a run."""
-        if self._forked:
-            _end_copy(record)
-        self._running.pop((record.queue, record.id), None)
         key = (record.queue, self._label(record.queue, record.name))
         wait_s, run_s = record.waited_ms / 1e3, record.took_us / 1e6
         with self._lock:
@@ -67,10 +73,6 @@ class RunRecorder:
             counts.run_s += run_s
         if self._show is not None:
             self._show(record)
-        if self._left:
-            self._left -= 1
-            if not self._left and self._on_enough is not None:
-                self._on_enough()
 
     def take(self) -> list[RunCounts]:
         """Return what was counted since the last call. From any thread."""
@@ -96,24 +98,7 @@ class RunRecorder:
             names.add(name)
         return name
 
-    def _note_fork(self) -> None:
-        self._forked = True
-
 
 def _empty(queue: str, job: str) -> RunCounts:
     size = len(BUCKETS_S) + 1
     return RunCounts(queue, job, {}, 0, [0] * size, 0.0, [0] * size, 0.0)
-
-
-def _end_copy(record: RunRecord) -> None:
-    """End a copy of the process that a handler has forked and let return from itself.
-
-    It would go on as a second worker, on the sockets of the first.
-    """
-    job = f"{record.queue} {record.name} {record.id}"
-    sys.stderr.write(
-        f"process {os.getpid()}, forked by a handler ({job}), returned from it, and was ended: "
-        "a forked process must end with os._exit\n"
-    )
-    sys.stderr.flush()
-    os._exit(1)

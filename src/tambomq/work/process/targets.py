@@ -79,6 +79,12 @@ class WorkTarget(msgspec.Struct, frozen=True):
         """The name of its queue."""
         return str(self.found.queue_name if self.kind == "Jobs" else self.found.name)
 
+    @property
+    def jobs(self) -> Any:
+        """The `Jobs` that it runs; `None` for a worker with a handler."""
+        jobs = self.found if self.kind == "Jobs" else getattr(self.found, "jobs", None)
+        return jobs if _kind(jobs) == "Jobs" else None
+
     def worker(self, options: WorkOptions, observer: RunObserver) -> ManagedWorker:
         """Return the worker to run, with the options that the command overrides."""
         given = {} if options.concurrency is None else {"concurrency": options.concurrency}
@@ -94,7 +100,7 @@ class WorkTarget(msgspec.Struct, frozen=True):
 
     def describe(self, worker: ManagedWorker) -> TargetInfo:
         """Return what the banner shows of it."""
-        jobs = tuple(sorted(self.found.definitions)) if self.kind == "Jobs" else ()
+        jobs = () if self.jobs is None else tuple(sorted(self.jobs.definitions))
         return TargetInfo(
             source=self.source,
             kind=self.kind,
@@ -108,6 +114,7 @@ class WorkTarget(msgspec.Struct, frozen=True):
 def load_targets(names: Sequence[str], queues: Sequence[str] = ()) -> list[WorkTarget]:
     """Import what *names* say and return its targets, of *queues* alone if there are any.
 
+    A worker that was made by `Jobs.worker` stands for its `Jobs`: it has options of its own.
     Raises `SettingsError`.
     """
     found: dict[int, WorkTarget] = {}
@@ -115,7 +122,8 @@ def load_targets(names: Sequence[str], queues: Sequence[str] = ()) -> list[WorkT
         for target in _load(name):
             # An object that several modules import runs once.
             found.setdefault(id(target.found), target)
-    targets = list(found.values())
+    made = {id(each.jobs) for each in found.values() if each.kind != "Jobs"}
+    targets = [each for each in found.values() if id(each.found) not in made]
     if queues:
         _check_queues(queues, [each.queue for each in targets])
         targets = [each for each in targets if each.queue in queues]
@@ -194,14 +202,14 @@ def _check_queues(wanted: Sequence[str], known: Sequence[str]) -> None:
 
 def _check_distinct(targets: Sequence[WorkTarget]) -> None:
     """Refuse two `Jobs` of one queue: each would dead-letter the jobs of the other as unknown."""
-    sources: dict[str, str] = {}
+    first: dict[str, WorkTarget] = {}
     for target in targets:
-        if target.kind != "Jobs":
+        if target.jobs is None:
             continue
-        if (other := sources.setdefault(target.queue, target.source)) != target.source:
+        if (other := first.setdefault(target.queue, target)).jobs is not target.jobs:
             raise SettingsError(
-                f"{other} and {target.source} are both Jobs of queue {target.queue!r}, and would "
-                "dead-letter each other's jobs: put the jobs of a queue into one, or name one"
+                f"{other.source} and {target.source} are both Jobs of queue {target.queue!r}, and "
+                "would dead-letter each other's jobs: put the jobs of a queue into one, or name one"
             )
 
 

@@ -16,7 +16,7 @@ from tambomq.work.supervisor.slot import ProcessSlot
 from tambomq.work.supervisor.totals import TotalCounts
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-OUTCOMES: Final = ("completed", "retried", "dead", "cancelled", "returned")
+OUTCOMES: Final = ("completed", "retried", "dead", "cancelled", "returned", "lost")
 CAUSES: Final = ("died", "failed", "max_jobs", "max_rss", "reload")
 
 _PREFIX: Final = "tambo_work_"

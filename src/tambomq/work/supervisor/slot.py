@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -203,14 +204,24 @@ class ProcessSlot:
 def _why(child: WorkerChild, code: int) -> str:
     if child.leaving is not None:
         return f"(pid {child.pid}) {describe_end(code)}: {child.leaving.why}"
-    running = "" if child.report is None else _while_running(child.report)
-    return f"(pid {child.pid}) {describe_end(code)}{running}"
+    return f"(pid {child.pid}) {describe_end(code)}{_before(child)}"
+
+
+def _before(child: WorkerChild) -> str:
+    """Return what may have ended it: what it last reported, which may be over since."""
+    if child.report is None or not (running := _in_flight(child.report)):
+        return ""
+    return f"; {time.monotonic() - child.reported_at:.1f} s before, {running}"
 
 
 def _while_running(report: ProcessReport) -> str:
     """Return the job that may be the reason."""
+    running = _in_flight(report)
+    return f", while {running}" if running else ""
+
+
+def _in_flight(report: ProcessReport) -> str:
     if (oldest := report.oldest) is None:
         return ""
     more = sum(each.in_flight for each in report.queues) - 1
-    others = f" and {more} more" if more > 0 else ""
-    return f", while {oldest}{others} was in flight"
+    return f"{oldest} and {more} more were in flight" if more > 0 else f"{oldest} was in flight"

@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from tambomq.runtime import systemd
 from tambomq.work.messages import (
     LoadedMessage,
     LoadFailedMessage,
@@ -25,7 +26,7 @@ from tambomq.work.messages import (
     TargetInfo,
 )
 from tambomq.work.options import WorkOptions
-from tambomq.work.supervisor import health, metrics, systemd
+from tambomq.work.supervisor import health, metrics
 from tambomq.work.supervisor.file_watch import FileWatch
 from tambomq.work.supervisor.reaper import ProcessReaper
 from tambomq.work.supervisor.slot import ProcessSlot
@@ -162,7 +163,7 @@ class Supervisor:
         if self._options.reload:
             yield self._watch_files()
         if self._systemd.watchdog_s:
-            yield self._feed_watchdog()
+            yield self._systemd.feed_watchdog()
 
     async def _watch_files(self) -> None:
         while True:
@@ -176,11 +177,6 @@ class Supervisor:
     async def _changed_later(self) -> list[str]:
         await asyncio.sleep(LOOK_AT_FILES_EVERY_S)
         return self._files.changed()
-
-    async def _feed_watchdog(self) -> None:
-        while True:
-            self._systemd.notify(systemd.WATCHDOG)
-            await asyncio.sleep(self._systemd.watchdog_s / 3)
 
     # ── status pages ─────────────────────────────────────────────────────────
 

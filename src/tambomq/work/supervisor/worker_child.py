@@ -44,7 +44,11 @@ class WorkerChild:
     """A process that was started, and its last messages."""
 
     def __init__(
-        self, number: int, popen: subprocess.Popen[bytes], end: asyncio.Future[int]
+        self,
+        number: int,
+        popen: subprocess.Popen[bytes],
+        end: asyncio.Future[int],
+        ours: socket.socket,
     ) -> None:
         """*end* will have the exit code, negative for a signal."""
         self.number, self.pid, self.end = number, popen.pid, end
@@ -56,9 +60,8 @@ class WorkerChild:
         self.reported_at = self.started_at
         self.was_killed = False
         """Whether we had to kill it."""
-        self._popen = popen
+        self._popen, self._socket = popen, ours
         self._killing: asyncio.TimerHandle | None = None
-        self._writer: asyncio.StreamWriter | None = None
         self._reading: asyncio.Task[None] | None = None
 
     @classmethod
@@ -87,8 +90,8 @@ class WorkerChild:
             raise
         finally:
             theirs.close()
-        child = cls(number, popen, reaper.watch(popen.pid))
-        child._reading = asyncio.create_task(child._read(ours, on_message))
+        child = cls(number, popen, reaper.watch(popen.pid), ours)
+        child._reading = asyncio.create_task(child._read(on_message))
         return child
 
     @property
@@ -105,8 +108,9 @@ class WorkerChild:
 
     def send_go(self) -> None:
         """Tell it that the banner is printed."""
-        if self._writer is not None:
-            self._writer.write(GO)
+        # Not by the stream: if the process has ended, it would lose the last messages as well.
+        with suppress(OSError):
+            self._socket.send(GO)
 
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal, unless it has ended."""
@@ -153,10 +157,10 @@ class WorkerChild:
             )
             self.kill()
 
-    async def _read(
-        self, ours: socket.socket, on_message: Callable[[WorkerChild, ProcessMessage], None]
-    ) -> None:
-        reader, self._writer = await asyncio.open_unix_connection(sock=ours, limit=_MAX_LINE_BYTES)
+    async def _read(self, on_message: Callable[[WorkerChild, ProcessMessage], None]) -> None:
+        reader, writer = await asyncio.open_unix_connection(
+            sock=self._socket, limit=_MAX_LINE_BYTES
+        )
         try:
             while line := await reader.readline():
                 message = decode_message(line)
@@ -166,8 +170,7 @@ class WorkerChild:
             # It was killed while it wrote.
             return
         finally:
-            self._writer.close()
-            self._writer = None
+            writer.close()
 
     def _note(self, message: ProcessMessage) -> None:
         match message:
