@@ -54,26 +54,37 @@ def test_replies_say_whether_a_chunk_was_written_now() -> None:
     assert not task.settled(0)
     with pytest.raises(LocalProtocolError, match=r"partition 3 of batch 7 .* in another order"):
         task.settled(-1)
-    with pytest.raises(LocalProtocolError, match="batch 7 is over"):
+    with pytest.raises(LocalProtocolError, match="batch 7 is closed"):
         task.settled(-2)
 
 
-def test_pruning_forgets_earlier_batches_and_keeps_them_out(
+def test_pruning_deletes_tokens_of_earlier_batches_and_refuses_their_writes(
     each: Store, each_db: redis.Redis
 ) -> None:
     tokens: dict[Any, Any] = {
         f"{batch}/0/{chunk}": "x" for batch in (1, 9, 10, 11) for chunk in range(800)
     }
     each_db.hset(KEY, mapping=tokens)
-    assert each.run(fence.prune(KEY, 10)) == 1600
+    assert each.follow(fence.prune([KEY], 10)) == 1600
     left = cast("dict[bytes, bytes]", each_db.hgetall(KEY))
     assert left.pop(b"floor") == b"10"
     assert {token.split(b"/")[0] for token in left} == {b"10", b"11"}
     assert 0 < each_db.ttl(KEY) <= fence.WEEK_S
 
 
-def test_a_floor_never_sinks(each: Store, each_db: redis.Redis) -> None:
-    each.run_all([fence.prune(KEY, 10), fence.prune(KEY, 9)])
+def test_one_script_prunes_a_page_of_a_large_fence(each: Store, each_db: redis.Redis) -> None:
+    tokens: dict[Any, Any] = {f"{chunk % 2}/0/{chunk}": "x" for chunk in range(20_000)}
+    each_db.hset(KEY, mapping=tokens)
+    calls: Any = next(iter(fence.prune([KEY, "another"], 1)))
+    pages = each.run_all(calls)
+    # A hash that is scanned while it is rehashed gives somewhat larger pages.
+    assert 0 < pages[0][1] < 2000
+    assert each.follow(fence.prune([KEY], 1)) == 10_000 - pages[0][1]
+
+
+def test_the_floor_of_a_fence_never_decreases(each: Store, each_db: redis.Redis) -> None:
+    for first_batch in (10, 9):
+        each.follow(fence.prune([KEY], first_batch))
     assert each_db.hget(KEY, "floor") == b"10"
 
 

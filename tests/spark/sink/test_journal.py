@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import sys
 from typing import Any, cast
 
 import pyarrow as pa
@@ -25,12 +24,6 @@ NOON = dt.datetime(2026, 1, 2, 12, 0, 0, 123_000, dt.UTC)
 TIME = pa.timestamp("us", tz="UTC")
 
 
-@pytest.fixture(autouse=True)
-def tracebacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Undo `one_line_errors`, which lasts for the process, after each test."""
-    monkeypatch.setattr(sys, "tracebacklimit", 1000, raising=False)
-
-
 def read(server: Server, queue: str = "q", protocol: str = "rsmq") -> list[dict[str, Any]]:
     """The journal as the format's table has it."""
     store, journal = Store(server.url), JournalTable(protocol)
@@ -41,7 +34,7 @@ def read(server: Server, queue: str = "q", protocol: str = "rsmq") -> list[dict[
         store.close()
 
 
-def test_what_is_written_is_read_back(server: Server) -> None:
+def test_written_journal_entries_can_be_read_back(server: Server) -> None:
     rows = table(
         body=[b"\xff\x00", b"", None],
         event=["sent", "received", "dead"],

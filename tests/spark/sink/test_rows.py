@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import sys
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -22,12 +21,6 @@ from tambomq.spark.sink.rows import MAX_BYTES, MAX_ROWS, Field, Layout, layout
 from tests.spark.sinking import batches, sink, table
 
 FIELDS = (Field("body", "STRING or BINARY", sink_rows.as_bytes), Field("queue", "STRING"))
-
-
-@pytest.fixture(autouse=True)
-def tracebacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Undo `one_line_errors`, which lasts for the process, after each test."""
-    monkeypatch.setattr(sys, "tracebacklimit", 1000, raising=False)
 
 
 def laid_out(rows: pa.Table) -> Layout:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, cast
@@ -43,12 +42,6 @@ from tests.spark.sinking import (
 
 KEYS = Keys()
 FENCE = KEYS.fence("q", "query")
-
-
-@pytest.fixture(autouse=True)
-def tracebacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Undo `one_line_errors`, which lasts for the process, after each test."""
-    monkeypatch.setattr(sys, "tracebacklimit", 1000, raising=False)
 
 
 @pytest.fixture
@@ -120,7 +113,7 @@ def test_a_commit_forgets_the_batches_before_it(
     kept = cast("dict[bytes, bytes]", db.hgetall(FENCE))
     assert set(kept) == {b"2/0/0", b"floor"}
     assert stream("rsmq", numbered(2), Context(batch=2), **options).repeated == 2
-    with pytest.raises(LocalProtocolError, match="batch 1 is over"):
+    with pytest.raises(LocalProtocolError, match="batch 1 is closed"):
         stream("rsmq", numbered(2), Context(batch=1), **options)
     assert len(bodies(queues)) == 6
 
@@ -155,7 +148,7 @@ def test_a_batch_write_that_has_a_name_is_made_once(queues: Rsmq, server: Server
     assert len(bodies(queues)) == 3
 
 
-def test_a_stream_takes_no_name_for_its_run(server: Server) -> None:
+def test_a_stream_refuses_the_option_run(server: Server) -> None:
     with pytest.raises(SettingsError, match="run"):
         stream("rsmq", numbered(1), url=server.url, queue="q", run="x")
 
@@ -194,7 +187,7 @@ def test_such_rows_are_left_out_and_counted_where_that_is_wanted(
     assert bodies(queues) == [b"a"]
 
 
-def test_what_was_left_out_is_logged_when_the_batch_is_committed(
+def test_skipped_rows_are_logged_when_the_batch_is_committed(
     queues: Rsmq, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     rows = table(body=(["a"] + [None] * 20, pa.string()))
@@ -203,7 +196,7 @@ def test_what_was_left_out_is_logged_when_the_batch_is_committed(
     with caplog.at_level(logging.WARNING):
         StreamWriter(sink("rsmq", rows, **options), Context()).commit([done], 0)
     [logged] = caplog.messages
-    assert logged.startswith("rsmq: 20 rows were left out, such as 'row 1: body is null; row 2")
+    assert logged.startswith("rsmq: 20 rows were skipped, such as 'row 1: body is null; row 2")
     assert "row 6" not in logged
     assert bodies(queues) == [b"a"]
 
@@ -215,7 +208,7 @@ def test_rows_are_counted_from_the_first_of_their_partition(queues: Rsmq, server
     assert len(bodies(queues)) == 2000
 
 
-def test_a_queue_that_is_deleted_meanwhile_takes_nothing(queues: Rsmq, server: Server) -> None:
+def test_a_write_to_a_queue_deleted_meanwhile_fails(queues: Rsmq, server: Server) -> None:
     def slowly() -> Iterator[pa.RecordBatch]:
         yield from batches(numbered(2001), 2001)
         queues.delete_queue("q")

@@ -128,7 +128,7 @@ def test_an_id_that_counts_once_is_recorded_once(
 
 
 @pytest.mark.parametrize("source", FORMATS)
-def test_a_full_journal_keeps_the_whole_chunk_out_until_there_is_room(
+def test_a_full_journal_refuses_the_whole_chunk_until_it_has_space(
     options: dict[str, Any], server: Server, held: Look, journalled: Look, source: str
 ) -> None:
     rows, options = numbered(source, 1500), {**options, "journalMaxEntries": "1400"}

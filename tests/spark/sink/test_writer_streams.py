@@ -120,7 +120,7 @@ def test_a_checkpoint_that_is_an_old_copy_writes_nothing_again(
     run(spark, "gomq", server.url, tmp_path)
     shutil.rmtree(tmp_path / "checkpoint")
     shutil.move(tmp_path / "copy", tmp_path / "checkpoint")
-    with pytest.raises(StreamingQueryException, match="is over, later ones of this query"):
+    with pytest.raises(StreamingQueryException, match="is closed, since later ones of this query"):
         run(spark, "gomq", server.url, tmp_path)
     assert sorted(FOUND["gomq"](db)) == sorted(expected)
 
@@ -175,7 +175,7 @@ def test_large_bodies_go_both_ways(spark: SparkSession, server: Server) -> None:
 
 
 @pytest.mark.slow
-def test_what_cannot_be_written_is_reported_in_one_line_without_a_password(
+def test_write_errors_are_reported_in_one_line_without_a_password(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     fill(tmp_path, 1)

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from tambomq.errors import LocalProtocolError
-from tambomq.store.call import Call, load_script
+from tambomq.store.call import Call, Plan, load_script, results
 
 WEEK_S: Final = 7 * 24 * 3600
 """How long tokens are kept: a query down for longer may write its last batch twice."""
@@ -22,6 +22,8 @@ HOUR_S: Final = 3600
 
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
+_AT_ONCE: Final = 500
+"""Fences of one round trip."""
 _OTHERS, _OVER = -1, -2
 _PRUNE = load_script("tambomq.spark.sink", "prune_fence")
 
@@ -41,14 +43,15 @@ class Task(NamedTuple):
         """Whether a chunk was written now, not before; raise `LocalProtocolError` if refused."""
         if reply == _OTHERS:
             raise LocalProtocolError(
-                f"partition {self.partition} of batch {self.batch} was begun before, with other "
-                "rows or in another order: what is written there must come the same each time. "
+                f"partition {self.partition} of batch {self.batch} was written before with other "
+                "rows, or in another order: a task that is repeated must write the same rows. "
                 "Nothing more was written; read from a source, or a table, with a fixed order"
             )
         if reply == _OVER:
             raise LocalProtocolError(
-                f"batch {self.batch} is over, later ones of this query were written: is the "
-                "checkpoint an old copy? Nothing was written; a new checkpoint begins anew"
+                f"batch {self.batch} is closed, since later ones of this query were written: is "
+                "the checkpoint an old copy? Nothing was written; with a new checkpoint the query "
+                "starts from the beginning"
             )
         return bool(reply)
 
@@ -84,11 +87,34 @@ def digest(bodies: Sequence[bytes | None], queues: Sequence[str | None] = ()) ->
     return f"{len(bodies)}-{total:08x}"
 
 
-def prune(fence: str, first_batch: int) -> Call[int]:
-    """Delete the tokens of batches before *first_batch*; later writes of these are refused."""
-    return Call(_PRUNE, (fence,), (first_batch, WEEK_S), decode=int, repeatable=True)
+def prune(fences: Sequence[str], first_batch: int) -> Plan[int]:
+    """Delete the tokens of batches before *first_batch*; later writes of these are refused.
+
+    Return how many tokens were deleted.
+    """
+    deleted = 0
+    for first in range(0, len(fences), _AT_ONCE):
+        cursors = dict.fromkeys(fences[first : first + _AT_ONCE], b"0")
+        while cursors:
+            calls = [_prune_page(fence, first_batch, cursors[fence]) for fence in cursors]
+            pages: list[tuple[bytes, int]] = results((yield calls))
+            deleted += sum(count for _, count in pages)
+            found = zip(cursors, pages, strict=True)
+            cursors = {fence: cursor for fence, (cursor, _) in found if cursor != b"0"}
+    return deleted
+
+
+def _prune_page(fence: str, first_batch: int, cursor: bytes) -> Call[tuple[bytes, int]]:
+    args = (first_batch, WEEK_S, cursor)
+    return Call(_PRUNE, (fence,), args, decode=tuple, repeatable=True)
+
+
+def outlive_all(fences: Sequence[str]) -> Plan[None]:
+    """Let the fences of a finished write expire after an hour, for tasks still running."""
+    for first in range(0, len(fences), _AT_ONCE):
+        results((yield [outlive(fence) for fence in fences[first : first + _AT_ONCE]]))
 
 
 def outlive(fence: str) -> Call[bool]:
-    """Let the fence of a finished write expire after an hour, for tasks still running."""
+    """Let the fence of a finished write expire after an hour."""
     return Call("EXPIRE", (fence,), (HOUR_S,), decode=bool, repeatable=True)

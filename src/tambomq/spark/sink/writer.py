@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -26,18 +26,19 @@ from tambomq.errors import LocalProtocolError, SettingsError
 from tambomq.ids import letters
 from tambomq.spark.core.options import RedisTarget, SourceOptions
 from tambomq.spark.core.short_errors import one_line_errors
-from tambomq.spark.sink import fence
+from tambomq.spark.sink import durable, fence
+from tambomq.spark.sink.durable import DURABLE, durability_of
 from tambomq.spark.sink.fence import ChunkToken, Task
 from tambomq.spark.sink.rows import Layout, Rows, layout
 from tambomq.spark.sink.target import Packer, SinkTarget
-from tambomq.store.call import Call
+from tambomq.store.call import Call, Plan
+from tambomq.store.durability.level import Durability
 from tambomq.store.sync import Store
 
-COMMON: Final = ("url", "queue", "onError", "run", "checkpointLocation", "queryName")
-"""Write options of every format; the last two are Spark's own, which it passes along."""
+COMMON: Final = ("url", "queue", "onError", "run", "checkpointLocation", "queryName", *DURABLE)
+"""Write options of every format; the one for a checkpoint and the next are Spark's own."""
 
 _SHOWN: Final = 5
-_AT_ONCE: Final = 500
 _AHEAD: Final = 2
 _log = logging.getLogger(__name__)
 
@@ -56,6 +57,14 @@ class WriteResult(WriterCommitMessage):
     queues: set[str] = field(default_factory=set)
 
 
+class ChunkPart(NamedTuple):
+    """The rows of a chunk that go to one queue."""
+
+    queue: str
+    row_count: int
+    call: Call[int]
+
+
 @dataclass(frozen=True, slots=True)
 class Sink:
     """The target, layout and options that both writers share."""
@@ -65,22 +74,29 @@ class Sink:
     redis_target: RedisTarget
     skips: bool = False
     run: str | None = None
+    durability: Durability | None = None
 
     def checked(self) -> Self:
-        """Return itself; raise `SettingsError` if the default queue cannot be written to."""
-        if self.target.queue is not None:
-            store = self.redis_target.open()
-            try:
+        """Return itself; raise `SettingsError` if the default queue cannot be written to.
+
+        Raises `DurabilityUnsupported` if nothing can be written as durably as asked for.
+        """
+        store, why = self.redis_target.open(), None
+        try:
+            if self.target.queue is not None:
                 why = self.target.packer(store, self.layout).refusal(self.target.queue)
-            finally:
-                store.close()
-            if why is not None:
-                raise SettingsError(f"format {self.target.source!r}: {why}")
+            if self.durability is not None:
+                durable.check(store, self.durability)
+        finally:
+            store.close()
+        if why is not None:
+            raise SettingsError(f"format {self.target.source!r}: {why}")
         return self
 
     def write(self, task: Task, batches: Iterable[pa.RecordBatch]) -> WriteResult:
-        """Write the rows of one task; chunks that were written before are skipped."""
+        """Write the rows of one task, unless they were written before. Raises `NotDurable`."""
         done, store = WriteResult(task.query), self.redis_target.open()
+        written: dict[str, list[str]] = {}
         try:
             packer = self.target.packer(store, self.layout)
             with _ChunkPipeline(store, task, done) as pipeline:
@@ -88,15 +104,21 @@ class Sink:
                     queues = rows.columns.get(self.target.queue_column, ())
                     digest = fence.digest(rows.columns[self.layout.body], queues)
                     chunk_token = task.chunk_token(chunk, digest)
-                    pipeline.send(self._calls(packer, task, chunk_token, rows, done))
+                    parts = self._parts(packer, task, chunk_token, rows, done)
+                    for queue, _, _ in parts:
+                        written.setdefault(queue, []).append(chunk_token.token)
+                    pipeline.send(parts)
+            if self.durability is not None:
+                fences = {self.target.fence(q, task.query): written[q] for q in written}
+                durable.confirm(store, self.durability, fences)
         finally:
             store.close()
         return done
 
-    def _calls(
+    def _parts(
         self, packer: Packer, task: Task, chunk_token: ChunkToken, rows: Rows, done: WriteResult
-    ) -> list[tuple[int, Call[int]]]:
-        """Return calls and the row count of each; raise for invalid rows, or count them."""
+    ) -> list[ChunkPart]:
+        """Return a call for each queue; raise for invalid rows, or count them."""
         faults: dict[int, str] = {}
         good: list[tuple[str, list[Any]]] = []
         for queue, indexes in self._by_queue(rows).items():
@@ -114,7 +136,10 @@ class Sink:
         if faults:
             self._refused(task, rows, faults, done)
         done.queues.update(queue for queue, _ in good)
-        return [(len(items), packer.call(queue, task, chunk_token, items)) for queue, items in good]
+        return [
+            ChunkPart(queue, len(items), packer.call(queue, task, chunk_token, items))
+            for queue, items in good
+        ]
 
     def _by_queue(self, rows: Rows) -> Mapping[str, Sequence[int]]:
         """Return the row indexes of each queue; those without a queue are under ``''``."""
@@ -143,7 +168,7 @@ class Sink:
         if skipped := sum(done.skipped for done in all_done):
             reasons = [reason for done in all_done for reason in done.reasons][:_SHOWN]
             _log.warning(
-                "%s: %d rows were left out, such as %r",
+                "%s: %d rows were skipped, such as %r",
                 self.target.source,
                 skipped,
                 "; ".join(reasons),
@@ -173,12 +198,12 @@ class _ChunkPipeline:
         finally:
             self._thread.shutdown()
 
-    def send(self, calls: Sequence[tuple[int, Call[int]]]) -> None:
-        """Send *calls* once the earlier ones have succeeded; raise the error of those."""
+    def send(self, parts: Sequence[ChunkPart]) -> None:
+        """Send *parts* once the earlier ones have succeeded; raise the error of those."""
         if len(self._in_flight) == _AHEAD:
             self._await_oldest()
-        if calls:
-            counts, packed = [count for count, _ in calls], [call for _, call in calls]
+        if parts:
+            counts, packed = [part.row_count for part in parts], [part.call for part in parts]
             before = self._in_flight[-1][1] if self._in_flight else None
             self._in_flight.append((counts, self._thread.submit(self._send_after, before, packed)))
 
@@ -215,7 +240,7 @@ class BatchWriter(DataSourceArrowWriter):
         """Let the fences expire, unless the write has a name and may be repeated."""
         fences = self._sink.fences(messages)
         if self._sink.run is None:
-            _run_all(self._sink.redis_target, [fence.outlive(key) for key in fences])
+            _follow(self._sink.redis_target, fence.outlive_all(fences))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -237,10 +262,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  (Spark's name)
         """Delete the tokens of earlier batches; Spark may still repeat this one."""
-        _run_all(
-            self._sink.redis_target,
-            [fence.prune(key, batchId) for key in self._sink.fences(messages)],
-        )
+        _follow(self._sink.redis_target, fence.prune(self._sink.fences(messages), batchId))
 
 
 def sink_of(
@@ -261,13 +283,13 @@ def sink_of(
             "says where rows go"
         )
     skips = options.one_of("onError", ("fail", "skip"), "fail") == "skip"
-    return Sink(target, columns, options.redis_target(), skips, options.text("run", None))
+    run, level = options.text("run", None), durability_of(options)
+    return Sink(target, columns, options.redis_target(), skips, run, level)
 
 
-def _run_all(redis_target: RedisTarget, calls: Sequence[Call[Any]]) -> None:
+def _follow(redis_target: RedisTarget, plan: Plan[Any]) -> None:
     store = redis_target.open()
     try:
-        for first in range(0, len(calls), _AT_ONCE):
-            store.run_all(calls[first : first + _AT_ONCE])
+        store.follow(plan)
     finally:
         store.close()

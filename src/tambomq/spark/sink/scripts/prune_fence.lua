@@ -1,19 +1,20 @@
 #!lua flags=allow-oom
--- prune_fence: refuse batches before the first that may still be written, and delete their chunks.
+-- prune_fence: refuse batches before the first that may still be written, and delete a page of their chunks.
 --
 -- KEYS  fence        hash  of a queue and a query
 -- ARGV  first_batch  the number of the first batch that may be written again
 --       keep_s       TTL of the fence, in seconds
--- REPLY how many chunks were deleted
+--       cursor       scan cursor; '0' to start
+-- REPLY next cursor ('0' after the last page), and how many chunks were deleted
 
 local fence = KEYS[1]
-local first_batch, keep_s = tonumber(ARGV[1]), ARGV[2]
+local first_batch, keep_s, cursor = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 
-local over = {}
-for _, token in ipairs(redis.call('HKEYS', fence)) do
-  local batch = tonumber(token:match('^(%d+)/'))
+local page, over = redis.call('HSCAN', fence, cursor, 'COUNT', 500), {}
+for i = 1, #page[2], 2 do
+  local batch = tonumber(page[2][i]:match('^(%d+)/'))
   if batch and batch < first_batch then
-    over[#over + 1] = token
+    over[#over + 1] = page[2][i]
   end
 end
 for first = 1, #over, 1000 do
@@ -22,4 +23,4 @@ end
 local before = tonumber(redis.call('HGET', fence, 'floor') or 0)
 redis.call('HSET', fence, 'floor', math.max(before, first_batch))
 redis.call('EXPIRE', fence, keep_s)
-return #over
+return {page[1], #over}
