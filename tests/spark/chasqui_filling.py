@@ -26,7 +26,7 @@ def envelope(id: str = "a", attempt: int = 0, retry: RetryOverride | None = None
 
 
 def put(db: redis.Redis, count: int, *, every_ms: int = 1, first: int = NOW) -> None:
-    """Let jobs wait, their ids as numbers."""
+    """Add jobs whose ids are numbers."""
     with db.pipeline(transaction=False) as pipe:
         for place in range(count):
             fields: Any = {"d": envelope(str(place)), "n": f"kind-{place % 2}"}

@@ -162,7 +162,7 @@ class CrashingTambo(CrashingSource, TamboSource):
 
 
 def disturbed(rows: DataFrame, doom: CrashPlan) -> DataFrame:
-    """Let files come by their doom: where they begin, and after some rows."""
+    """Crash writes of files as *doom* plans it: at their beginning, and after some rows."""
     seen, points = count(), {0: "before write", 150: "in sink write"}
 
     def passed(value: str) -> str:
@@ -176,7 +176,7 @@ def disturbed(rows: DataFrame, doom: CrashPlan) -> DataFrame:
 
 
 def watch(doom: CrashPlan, batch: int) -> None:
-    """Come by when the files are committed, and the batch is not yet."""
+    """Crash once the files are committed and the batch is not yet."""
     while not (Path(doom.folder) / "out" / "_spark_metadata" / str(batch)).exists():
         time.sleep(0.0005)
     doom.at("in sink commit", batch)
@@ -228,7 +228,7 @@ def ended(query: StreamingQuery) -> str:
 
 
 def register(spark: SparkSession) -> None:
-    """Let a session know the formats that die."""
+    """Register the formats that die in a session."""
     for each in (CrashingRsmq, CrashingChasqui, CrashingGomq, CrashingTambo):
         spark.dataSource.register(each)
 

@@ -52,7 +52,7 @@ class CrashKind(Protocol):
         """The key of the ledger."""
 
     def take(self, url: str, queue: str, lease: str, max_count: int) -> list[bytes]:
-        """Let another consumer have some that a lease has had for too long; their bodies."""
+        """Receive messages of an expired lease as another consumer; return their bodies."""
 
 
 class OfRsmq:
@@ -211,7 +211,7 @@ class Case:
 
     def begun(self, url: str, numbers: Sequence[int]) -> list[bytes]:
         """Fill its queue; the bodies."""
-        self.folder.mkdir(exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         self.kind.make(url, self.queue)
         if self.sink != "files":
             self.kind.make(url, self.out)

@@ -95,7 +95,7 @@ class CrashPlan:
         return all(Path(self.folder, name).exists() for name in held)
 
     def at(self, point: str, batch: int, *, and_us: bool = False) -> None:
-        """Let happen what is to happen here; *and_us*: to the process that calls, too."""
+        """Carry out what is planned for this point; *and_us*: in the calling process, too."""
         for event in self.events:
             here = (event.point, event.batch) == (point, batch)
             if not here or not first_time(self.folder, event.name):
@@ -223,7 +223,7 @@ def run(module: str, folder: Path, args: Any, *, within_s: float = 300) -> tuple
 def killed(
     module: str, folder: Path, args: Any, dooms: Sequence[CrashPlan], *, within_s: float = 300
 ) -> None:
-    """Let a job run until all its dooms have come, and no longer."""
+    """Run a job until all its planned deaths have happened, and no longer."""
     with Job(module, folder, args) as job:
         job.until(lambda: all(doom.is_held() for doom in dooms), within_s)
         for doom in dooms:

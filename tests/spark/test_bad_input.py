@@ -108,7 +108,10 @@ def filled(server: Server, rsmq: Rsmq, db: redis.Redis) -> str:
         ({"queue": "[]"}, "queue must be names, or a JSON list of them, not '[]'"),
         ({"queue": "q", "table": "shoes"}, "table must be one of "),
         ({"queue": "q", "partition": "2"}, "no option partition; did you mean partitions?"),
-        ({"queue": "q", "url": "http://here"}, "begins with redis://, rediss:// or unix://"),
+        (
+            {"queue": "q", "url": "http://here"},
+            "begins with redis://, rediss://, unix://, redis+sentinel://",
+        ),
     ],
     ids=["no queue", "no queues", "table", "option", "url"],
 )
@@ -128,7 +131,7 @@ def test_options_that_cannot_be_are_refused_by_every_format(
         ("tambo", {"queue": "wrong"}, "WrongType: one of the keys {tambo:kqueue:wrong}:journal"),
     ],
 )
-def test_what_cannot_be_read_is_reported_in_one_line(
+def test_read_errors_are_reported_in_one_line(
     spark: SparkSession, filled: str, source: str, options: dict[str, str], why: str
 ) -> None:
     with pytest.raises(PySparkException) as error:
@@ -184,15 +187,15 @@ def test_the_columns_of_a_table_are_its_own(spark: SparkSession, filled: str) ->
     asked = spark.read.format("rsmq").options(url=filled, queue="empty").schema("id STRING")
     with pytest.raises(PySparkException) as error:
         asked.load().collect()
-    assert "its columns are its own: leave schema() out" in line(error)
+    assert "its columns are fixed: leave schema() out" in line(error)
     same = "queue STRING, id INT, body BINARY, sent_at TIMESTAMP, visible_at TIMESTAMP"
     asked = asked.schema(f"{same}, state STRING, rc INT, first_received_at TIMESTAMP")
     with pytest.raises(PySparkException) as error:
         asked.load().collect()
-    assert "its columns are its own" in line(error)
+    assert "its columns are fixed" in line(error)
 
 
-def test_what_cannot_be_decoded_is_a_row_with_an_error_or_is_left_out(
+def test_an_undecodable_entry_is_a_row_with_an_error_or_is_skipped(
     spark: SparkSession, server: Server, db: redis.Redis
 ) -> None:
     db.xadd(Keys("q").stream, {"d": b"\xc1"})
@@ -224,11 +227,15 @@ def test_a_payload_that_does_not_parse_keeps_its_bytes(
     ("source", "options", "why"),
     [
         ("rsmq", {"queue": "empty", "lease": "l", "table": "queues"}, "table must be messages"),
-        ("rsmq", {"queue": "e*", "lease": "l"}, "queue must be one queue where there is a lease"),
+        (
+            "rsmq",
+            {"queue": "e*", "lease": "l"},
+            "queue must be a single queue, since a lease is for one",
+        ),
         ("rsmq", {"queue": "empty", "lease": "l", "leaseSeconds": "0"}, "leaseSeconds must be a"),
         ("chasqui", {"queue": "q", "lease": "l", "table": "events"}, "table must be jobs where"),
         ("chasqui", {"queue": "q", "lease": "l", "damaged": "skip"}, "damaged must be show where"),
-        ("gomq", {"queue": "q"}, "the option lease is missing: a stream takes messages"),
+        ("gomq", {"queue": "q"}, "the option lease is missing: a stream consumes"),
         ("tambo", {"queue": "q", "startingOffsets": "soon"}, "startingOffsets must be earliest"),
         ("tambo", {"queue": "q", "lease": "l"}, "no option lease"),
     ],
@@ -248,11 +255,11 @@ def test_streams_that_cannot_be_are_refused_by_every_format(
 @pytest.mark.parametrize(
     ("source", "options", "why"),
     [
-        ("rsmq", {"queue": "empty"}, "the option lease is missing: a stream takes messages"),
+        ("rsmq", {"queue": "empty"}, "the option lease is missing: a stream consumes"),
         ("chasqui", {"queue": "wrong", "table": "events"}, "holds a value of another type"),
     ],
 )
-def test_what_cannot_be_streamed_is_reported_in_one_line(
+def test_stream_errors_are_reported_in_one_line(
     spark: SparkSession,
     filled: str,
     tmp_path: Path,

@@ -62,7 +62,7 @@ def test_messages_received_by_others_while_the_lease_lapsed_are_reported_and_non
     status, _ = run(JOB, tmp_path, job_args(server.url, *queries), within_s=WITHIN_S)
     assert status != 0
     for case in cases:
-        assert "was away for too long" in case.error, case
+        assert "was down for too long" in case.error, case
         assert len(case.rows(db)) == ROWS, case
     queries = [case.query_spec(**LEASE, failOnDataLoss=False) for case in cases]
     status, log = run(JOB, tmp_path, job_args(server.url, *queries), within_s=WITHIN_S)

@@ -33,7 +33,7 @@ Live = Callable[[dict[str, Any]], str]
 
 @pytest.fixture
 def live(spark: SparkSession, server: Server) -> Live:
-    """Let a query run to its end; its error, or nothing."""
+    """Run a query to its end; return its error, if any."""
     crash_job.register(spark)
     return lambda case: crash_job.ended(crash_job.start(spark, server.url, case, jvm=0))
 

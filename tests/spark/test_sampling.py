@@ -41,7 +41,7 @@ def test_one_seed_draws_one_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len({tuple(drawn(f"m{n}")) for n in range(20)}) > 1
 
 
-def test_all_is_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_whole_matrix_can_be_selected(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(sampling.some("m", range(9), 3)) == 3
     monkeypatch.setenv("TAMBO_TEST_MATRIX", "all")
     assert sampling.pairs("m", range(3), range(8)) == [*product(range(3), range(8))]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Leases", "session", "settle"]
 
-# The workers of Spark import this package too, and have no use for what starts Spark.
+# Spark's workers import this package too, and do not need the modules that start Spark.
 _LATER = {"Leases": "lease.admin", "session": "launch.session", "settle": "lease.verdicts"}
 
 
@@ -25,5 +25,5 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
 
 
-# Here, since a worker comes here before it imports anything that is compiled.
+# Here, because a worker runs this before it imports any compiled package.
 needs.check()

@@ -7,6 +7,8 @@ import sys
 import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
 from zlib import crc32
 
@@ -31,14 +33,6 @@ from tambomq.store.sync import Store
 from tests.servers import Server
 
 NOWHERE = RedisTarget("redis://127.0.0.1:1")
-
-
-@pytest.fixture(autouse=True)
-def _tracebacks() -> Iterator[None]:
-    """Undo `one_line_errors` after the test: others check tracebacks."""
-    yield
-    if hasattr(sys, "tracebacklimit"):
-        del sys.tracebacklimit
 
 
 @dataclass
@@ -150,7 +144,7 @@ def test_too_many_queues_to_name_are_found_by_the_tasks() -> None:
     assert max(map(len, tasks)) < 1.3 * min(map(len, tasks))
 
 
-def test_tens_of_thousands_of_queues_take_no_room() -> None:
+def test_tens_of_thousands_of_queues_need_little_memory() -> None:
     class Endless(Made):
         def names(self, _: Store) -> Iterator[str]:
             yield from (f"queue-{n}" for n in range(20_000))
@@ -201,7 +195,7 @@ end"""
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_million_queues_that_match_take_no_room(private_server: Server) -> None:
+def test_a_million_matching_queues_need_little_memory(private_server: Server) -> None:
     with redis.Redis.from_url(private_server.url) as db:
         for first in range(0, 1_000_000, 5000):
             db.eval(_MILLION, 0, first, first + 5000)
@@ -254,6 +248,20 @@ def test_rows_are_decoded_before_spark_gets_them(server: Server, rsmq: Rsmq) -> 
 
 def test_a_wrong_option_is_reported_in_one_line(server: Server, rsmq: Rsmq) -> None:
     reading = reader(QueueTable(Keys()), "unknown", redis_target=RedisTarget(server.url))
+    with pytest.raises(QueueNotFound, match="unknown") as failed:
+        reading.partitions()
+    assert failed.value.__cause__ is None
+    assert not hasattr(sys, "tracebacklimit")  # other errors of this process keep their traceback
+
+
+def test_a_process_of_spark_shows_no_traceback_of_a_wrong_option(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planner = ModuleType("__main__")
+    planner.__spec__ = ModuleSpec("pyspark.sql.worker.plan_data_source_read", None)
+    monkeypatch.setitem(sys.modules, "__main__", planner)
+    monkeypatch.setattr(sys, "tracebacklimit", 1000, raising=False)
+    reading = reader(QueueTable(Keys()), "unknown", redis_target=RedisTarget(server.url))
     with pytest.raises(QueueNotFound, match="unknown"):
         reading.partitions()
     assert sys.tracebacklimit == 0
@@ -271,7 +279,7 @@ def test_no_connection_is_left_open(server: Server, rsmq: Rsmq, db: redis.Redis)
     assert len(db.client_list()) <= before
 
 
-def test_a_part_is_plain() -> None:
+def test_a_partition_can_be_pickled() -> None:
     part: Any = pickle.loads(pickle.dumps(BatchPartition([Range("q", 1, 2)])))  # noqa: S301  (our own)
     assert (part.ranges, part.share) == ((Range("q", 1, 2),), None)
 

@@ -48,7 +48,7 @@ def test_a_batch_has_the_schema_that_was_announced() -> None:
 
 
 @pytest.mark.parametrize("columns", TABLES)
-def test_every_column_of_every_table_says_what_stands_in_it(columns: Columns) -> None:
+def test_every_column_of_every_table_has_a_description(columns: Columns) -> None:
     assert all(column.about for column in columns)
     assert len({column.name for column in columns}) == len(list(columns))
     assert all(column.name in columns.ddl for column in columns)
@@ -81,7 +81,7 @@ def test_a_time_that_no_clock_shows_is_null(values: list[int | None]) -> None:
 
 
 @pytest.mark.parametrize(("kind", "bits"), [(INT, 32), (LONG, 64)])
-def test_a_number_that_has_no_room_is_null(kind: pa.DataType, bits: int) -> None:
+def test_a_number_out_of_range_is_null(kind: pa.DataType, bits: int) -> None:
     highest, lowest = 2 ** (bits - 1) - 1, -(2 ** (bits - 1))
     values = [highest, highest + 1, lowest, lowest - 1, None, 10**40]
     assert one(kind, values) == [highest, None, lowest, None, None, None]

@@ -131,7 +131,7 @@ def test_a_time_without_zone_is_one_of_utc() -> None:
 
 
 @pytest.mark.parametrize("kind", [EqualTo, LessThan, GreaterThan, EqualNullSafe])
-def test_nan_bounds_nothing(kind: Any) -> None:
+def test_a_filter_on_nan_implies_no_bounds(kind: Any) -> None:
     assert bounds_of([kind(("c",), NAN)]) == ColumnBounds()
     assert bounds_of([In(("c",), (NAN, 1.0))]) == ColumnBounds()
 
@@ -155,6 +155,6 @@ def test_a_field_of_a_struct_is_another_column() -> None:
     assert bounds.allows("queue", "a")
 
 
-def test_what_is_not_understood_is_left_to_spark() -> None:
+def test_filters_without_bounds_are_left_to_spark() -> None:
     filters = [Not(EqualTo(("c",), 1)), StringStartsWith(("c",), "x"), IsNotNull(("c",))]
     assert bounds_of(filters) == ColumnBounds()

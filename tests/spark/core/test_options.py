@@ -107,7 +107,7 @@ def test_patterns_are_distinguished_from_names() -> None:
     assert not QueueSelector(("a", "b")).has_patterns
 
 
-def test_a_place_shows_no_password_and_travels() -> None:
+def test_a_redis_target_hides_its_password_and_can_be_pickled() -> None:
     target = options_of(url="redis://me:secret@10.0.0.1:7000/2").redis_target()
     assert "secret" not in repr(target)
     assert "10.0.0.1:7000" in repr(target)
@@ -121,5 +121,5 @@ def test_an_invalid_url_is_refused_without_its_password(url: str) -> None:
     assert "secret" not in str(error.value)
 
 
-def test_a_place_without_url_is_this_machine() -> None:
+def test_without_a_url_the_local_server_is_used() -> None:
     assert options_of().redis_target() == RedisTarget("redis://127.0.0.1:6379")

@@ -105,7 +105,7 @@ def test_no_batch_is_larger_than_it_may_be_unless_it_is_one_row(
     assert [piece.num_rows for piece in pieces] == rows
 
 
-def test_garbage_is_looked_for_again_afterwards() -> None:
+def test_the_garbage_collector_is_enabled_again_afterwards() -> None:
     def reading() -> Generator[bool, None, None]:
         with gc_disabled():
             yield gc.isenabled()

@@ -56,7 +56,7 @@ def one(kind: t.DataType, value: Any, codec: str = "json") -> tuple[Any, str | N
 # ── without a schema ─────────────────────────────────────────────────────────
 
 
-def test_bytes_are_left_alone() -> None:
+def test_without_the_option_payload_rows_are_unchanged() -> None:
     rows = batch(b"x")
     assert PayloadDecoder().apply(rows) is rows
     assert PayloadDecoder().columns(ROWS) is ROWS
@@ -101,7 +101,7 @@ def test_msgpack_becomes_json() -> None:
 
 @pytest.mark.parametrize("kind", ["text", "json", "msgpack"])
 @given(bodies=st.lists(st.none() | st.binary(max_size=20), max_size=5))
-def test_no_bytes_end_a_query(kind: str, bodies: list[bytes | None]) -> None:
+def test_no_bytes_make_the_decoder_raise(kind: str, bodies: list[bytes | None]) -> None:
     for value, error in read(PayloadDecoder(kind, column="body"), *bodies):
         assert value is None or error is None
 
@@ -143,7 +143,7 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_what_is_as_expected_arrives_whole(codec: str) -> None:
+def test_a_payload_that_matches_its_schema_is_decoded_completely(codec: str) -> None:
     ((value, error),) = read(bound(codec, *ORDER), CODECS[codec](WHOLE))
     assert error is None
     assert value == {
@@ -240,7 +240,7 @@ def test_an_error_has_a_path_and_the_rest_is_kept() -> None:
 @pytest.mark.parametrize(
     "body", [b"[]", b"1", b'"x"', b"null", b"{", b"", b'{"f": "\xff"}', b"[" * 99_999]
 )
-def test_what_is_no_object_has_no_value(body: bytes) -> None:
+def test_a_payload_that_is_not_an_object_has_no_value(body: bytes) -> None:
     ((value, error),) = read(bound("json", ("f", t.StringType())), body)
     assert value is None
     assert error is not None or body == b"null"
@@ -317,7 +317,7 @@ JSON = st.recursive(
 
 
 @given(st.lists(st.fixed_dictionaries({}, optional={name: JSON for name, _ in ORDER}), max_size=4))
-def test_whatever_json_says_the_rows_keep_their_type(values: list[Any]) -> None:
+def test_values_have_the_type_of_the_schema_for_any_json(values: list[Any]) -> None:
     found = bound("json", *ORDER)
     bodies = [json.dumps(value).encode() for value in values]
     for (value, error), given_value in zip(read(found, *bodies), values, strict=True):
@@ -386,7 +386,7 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, str], match: 
         (t.StructField("a", t.DayTimeIntervalType()), "value.a cannot be interval"),
         (t.StructField("a", t.ArrayType(t.YearMonthIntervalType())), "value.a"),
         (t.StructField("a", t.MapType(t.DoubleType(), t.StringType())), "keys of value.a must be"),
-        (t.StructField("a", t.StructType([])), "fields of value.a must be some"),
+        (t.StructField("a", t.StructType([])), "value.a must have fields"),
     ],
 )
 def test_a_schema_that_no_payload_can_keep_is_refused(field: t.StructField, match: str) -> None:
@@ -395,6 +395,6 @@ def test_a_schema_that_no_payload_can_keep_is_refused(field: t.StructField, matc
         PayloadDecoder("json", "…", "body").bound(schema)
 
 
-def test_a_payload_travels() -> None:
+def test_a_payload_decoder_can_be_pickled() -> None:
     again = pickle.loads(pickle.dumps(bound("json", *ORDER).apply))  # noqa: S301  (our own)
     assert again(batch(b'{"id": 1}')).column("value").to_pylist()[0]["id"] == 1

@@ -44,7 +44,7 @@ def test_entries_of_one_length_with_other_field_names_are_distinguished() -> Non
 @pytest.mark.parametrize(
     "text", [b"0x10", b"-1", b"+1", b" 1", b"", b"1.0", b"1e3", b"\xff", b"9" * 19]
 )
-def test_what_is_no_whole_number_is_none(text: bytes) -> None:
+def test_a_text_that_is_not_a_whole_number_is_none(text: bytes) -> None:
     assert whole_numbers(pa.array([b"1", text], BYTES)) is None
 
 

@@ -86,7 +86,7 @@ def test_yarn_wants_its_settings() -> None:
 
 
 @pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]", "k8s://https://host"])
-def test_what_spark_alone_can_find_is_left_to_it(master: str) -> None:
+def test_masters_that_only_spark_can_resolve_are_not_checked(master: str) -> None:
     masters.reach(master, {})
 
 

@@ -101,7 +101,9 @@ def test_a_running_session_is_reused_and_gets_the_configuration(spark: SparkSess
         spark.conf.set("spark.sql.shuffle.partitions", 2)
 
 
-def test_what_a_running_session_cannot_change_is_refused_in_one_line(spark: SparkSession) -> None:
+def test_settings_that_a_running_session_cannot_change_are_refused_in_one_line(
+    spark: SparkSession,
+) -> None:
     here = spark.sparkContext.master
     assert session(master=here, conf={"spark.master": here}) is spark
     with pytest.raises(SettingsError, match=r"a session on local\[2\] runs already"):
@@ -164,7 +166,7 @@ def test_a_session_elsewhere_keeps_passwords_to_itself_and_obeys(tmp_path: Path)
 @pytest.mark.jvm
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_what_spark_refuses_at_its_start_is_reported_in_one_line(tmp_path: Path) -> None:
+def test_settings_that_spark_refuses_at_its_start_are_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "conf").mkdir()
     said = run(tmp_path, job=REFUSED)
     assert "master: Spark does not start on local[few]: " in said
@@ -187,7 +189,7 @@ def run(home: Path, *words: str, job: str = JOB) -> str:
     return done.stdout
 
 
-def test_java_is_started_without_a_copy_of_us_and_hears_no_interrupt() -> None:
+def test_java_is_started_without_a_fork_and_ignores_sigint() -> None:
     look = "import signal; print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
     before = signal.getsignal(signal.SIGINT)
     with driver.without_fork():

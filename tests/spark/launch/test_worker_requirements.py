@@ -31,12 +31,16 @@ def test_the_error_of_a_worker_without_a_package_says_what_to_install(worker: No
     assert sys.executable in str(caught.value)
 
 
-def test_a_worker_that_has_all_is_left_alone(worker: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_with_all_packages_raises_nothing(
+    worker: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(needs, "find_spec", find_spec)
     needs.check()
 
 
-def test_a_program_of_the_user_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_is_not_a_spark_worker_is_not_checked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(needs, "find_spec", lambda _: None)
     monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
     needs.check()

@@ -35,7 +35,7 @@ LEASED: dict[str, Any] = {
 
 
 def fill(source: str, url: str) -> None:
-    """Let three messages be in the queue ``q``."""
+    """Send three messages to the queue ``q``."""
     if source == "rsmq":
         with Rsmq(url) as client:
             client.create_queue("q")
@@ -66,7 +66,7 @@ def reader(source: str, url: str, lease: str = "l") -> LeasedReader:
     return LeasedReader(LEASED[source], RedisTarget(url), "q", lease, LeaseOptions())
 
 
-def test_a_running_query_is_shown_and_left_alone(
+def test_the_lease_of_a_running_query_is_listed_and_cannot_be_released(
     source: str, server: Server, leases: Leases
 ) -> None:
     assert leases.of("q") == []

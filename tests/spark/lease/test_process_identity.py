@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import redis
@@ -24,8 +26,13 @@ PRINT_DESCRIPTION = (
 )
 
 
+needs_proc = pytest.mark.skipif(
+    sys.platform != "linux", reason="only /proc tells this machine from others of its name"
+)
+
+
 def ended() -> str:
-    """Who a process was that is no more."""
+    """Return the identity of a process that has ended."""
     done = subprocess.run(
         [sys.executable, "-c", PRINT_DESCRIPTION], capture_output=True, text=True, check=True
     )
@@ -36,10 +43,12 @@ def test_this_process_is_not_gone() -> None:
     assert not is_dead(describe_process())
 
 
+@needs_proc
 def test_a_process_that_has_ended_is_gone() -> None:
     assert is_dead(ended())
 
 
+@needs_proc
 def test_a_process_that_was_stopped_but_lives_is_not_gone() -> None:
     code = f"{PRINT_DESCRIPTION}; input()"
     child = subprocess.Popen(
@@ -72,6 +81,39 @@ def test_a_process_whose_number_was_given_again_is_gone() -> None:
     assert is_dead(was)
 
 
+@pytest.mark.parametrize("hidden", [FileNotFoundError, PermissionError])
+def test_another_user_s_process_that_proc_hides_is_not_gone(
+    hidden: type[OSError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with /proc mounted with hidepid=2 and hidepid=1."""
+    identity, stat, read_text = describe_process(), f"/proc/{os.getpid()}/stat", Path.read_text
+
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    def read_visible(path: Path) -> str:
+        if str(path) == stat:
+            raise hidden
+        return read_text(path)
+
+    monkeypatch.setattr(os, "kill", refuse)
+    monkeypatch.setattr(Path, "read_text", read_visible)
+    assert not is_dead(identity)
+
+
+def test_without_proc_a_machine_of_the_same_host_name_may_be_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing(path: Path) -> None:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(Path, "read_text", missing)
+    monkeypatch.setattr(Path, "readlink", missing)
+    # No process has so high a number: on this machine it would be dead.
+    elsewhere = re.sub(r"^process \d+", "process 4194305", describe_process())
+    assert not is_dead(elsewhere)
+
+
 def test_a_process_of_another_machine_may_be_there() -> None:
     assert not is_dead("process 4194305 on elsewhere (00000000-1)")
 
@@ -81,6 +123,7 @@ def test_a_holder_without_a_process_identity_counts_as_alive(identity: str) -> N
     assert not is_dead(identity)
 
 
+@needs_proc
 def test_the_lease_of_a_process_that_is_gone_is_taken_at_once(
     rsmq: Rsmq, server: Server, db: redis.Redis
 ) -> None:
@@ -95,6 +138,29 @@ def test_the_lease_of_a_process_that_is_gone_is_taken_at_once(
         assert f"process {os.getpid()} " in holder.request.holder
     finally:
         holder.close()
+
+
+def test_a_holder_that_is_refused_for_a_dead_one_waits_and_does_not_spin(
+    rsmq: Rsmq, server: Server, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rsmq.create_queue("q")
+    ledger = Keys().ledger("q", "l")
+    # The server cannot recognise it: this host's name is no text.
+    label = re.sub(rb" on .+ ", b" on \xff ", ended().encode())
+    db.hset(ledger, mapping={"owner": "who", "label": label, "until": 1 << 52})
+    waits: list[float] = []
+
+    def expire(seconds: float) -> None:
+        waits.append(seconds)
+        db.hset(ledger, "until", 1)
+
+    monkeypatch.setattr("tambomq.spark.lease.holder.time.sleep", expire)
+    holder = LeaseHolder(RsmqLeaseOps(Keys()), RedisTarget(server.url), "q", "l", 60)
+    try:
+        assert holder.acquire().acquired
+    finally:
+        holder.close()
+    assert len(waits) == 1
 
 
 def test_a_lease_is_renewed_though_a_connection_goes_silent(

@@ -50,7 +50,7 @@ def test_payloads_are_streamed_once_and_gone(
 
 
 @pytest.mark.parametrize("kind", ["chasqui", "gomq"])
-def test_a_lease_is_no_option_of_a_table(spark: SparkSession, server: Server, kind: str) -> None:
+def test_a_batch_read_refuses_a_lease(spark: SparkSession, server: Server, kind: str) -> None:
     options = {"url": server.url, "queue": "q", "lease": "l"}
     with pytest.raises(PySparkException, match="lease must be left out"):
         spark.read.format(kind).options(**options).load().count()

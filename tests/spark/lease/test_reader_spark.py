@@ -71,12 +71,12 @@ def test_a_stream_is_settled_row_by_row(
 
 
 @pytest.mark.timeout(240)
-def test_what_cannot_be_streamed_is_refused(
+def test_a_missing_queue_and_a_lease_in_a_batch_read_are_refused(
     spark: SparkSession, server: Server, queue: Rsmq, tmp_path: Path
 ) -> None:
     missing = refusal(stream(spark, server, queue="none"), tmp_path)
     assert "queue 'none' does not exist" in missing
-    with pytest.raises(PySparkException, match="lease must be left out where nothing is streamed"):
+    with pytest.raises(PySparkException, match="lease must be left out of a batch read"):
         spark.read.format("rsmq").options(url=server.url, queue="q", lease="l").load().collect()
 
 

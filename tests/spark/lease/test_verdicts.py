@@ -54,7 +54,7 @@ def test_verdicts_are_spelled_as_the_ledger_has_them() -> None:
     ],
     ids=["no verdict", "none at all", "the past", "beyond all time"],
 )
-def test_what_is_no_verdict_is_refused(bad: Row, fault: str) -> None:
+def test_an_invalid_verdict_is_refused(bad: Row, fault: str) -> None:
     with pytest.raises(InvalidValue, match=fault):
         verdicts._encode(bad)
 
@@ -81,7 +81,7 @@ def test_verdicts_of_a_claim_are_written_down_and_late_ones_refused(
         list(verdicts._write(writer, rows))
 
 
-def test_why_a_message_is_tried_again_is_kept_where_there_is_a_place_for_it(
+def test_the_reason_of_a_retry_is_kept_if_the_protocol_stores_it(
     server: Server, rsmq: Rsmq, db: redis.Redis
 ) -> None:
     rsmq.create_queue("q")
@@ -137,7 +137,7 @@ def judge(server: Server, rows: list[dict[str, Any]], verdict: str) -> None:
     assert list(verdicts._write(writer, judged)) == [len(rows)]
 
 
-def test_a_query_that_was_replaced_judges_nothing(
+def test_a_replaced_query_cannot_write_verdicts(
     server: Server, rsmq: Rsmq, db: redis.Redis
 ) -> None:
     rsmq.create_queue("q")
@@ -156,7 +156,7 @@ def test_a_query_that_was_replaced_judges_nothing(
     assert "q-dead" not in rsmq.list_queues()
 
 
-def test_a_batch_that_is_run_again_is_judged_anew(server: Server, rsmq: Rsmq) -> None:
+def test_a_batch_that_is_run_again_starts_without_verdicts(server: Server, rsmq: Rsmq) -> None:
     rsmq.create_queue("q")
     rsmq.send_messages("q", [b"a", b"b"])
     first = reader(server)

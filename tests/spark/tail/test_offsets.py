@@ -67,7 +67,7 @@ def test_equal_offsets_are_equal_text(found: dict[str, StreamOffset]) -> None:
         {"added": 1},
     ],
 )
-def test_what_is_no_offset_is_refused(value: Any) -> None:
+def test_an_invalid_offset_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match="'q'"):
         decode({"q": value})
 
@@ -84,7 +84,7 @@ def test_a_query_starts_at_the_given_offset() -> None:
 
 
 @pytest.mark.parametrize("given", ["", "first", "[]", '"latest"', '{"q": "soon"}', "{"])
-def test_a_beginning_that_is_none_is_refused(given: str) -> None:
+def test_an_invalid_starting_offset_is_refused(given: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         starting(given)
 
@@ -149,7 +149,7 @@ def test_trimming_is_seen_exactly_when_it_took_what_was_unread(
 
 
 @given(gaps, st.integers(0, 12), gaps, st.sets(st.integers(0, 23)))
-def test_deleting_what_was_read_is_no_loss(
+def test_deleting_read_entries_is_not_counted_as_a_loss(
     first: list[int], index: int, then: list[int], deleted: set[int]
 ) -> None:
     stream = Simulated()

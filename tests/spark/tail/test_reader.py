@@ -231,7 +231,7 @@ def test_a_query_begins_behind_the_ids_it_is_given(follow: Follow, db: redis.Red
     assert column(rows, "queue").count("c") == 10
 
 
-def test_an_id_that_is_no_entry_is_as_good_a_beginning(follow: Follow, db: redis.Redis) -> None:
+def test_a_query_may_start_at_an_id_that_does_not_exist(follow: Follow, db: redis.Redis) -> None:
     fill(db, "q", range(10), ids=spread(1_000, 10))
     for id, left in (("1-0", 10), ("1055-7", 4), ("1090-0", 0), ("9000-0", 0)):
         query = Query(follow("q", starting={"q": StreamOffset(number(id))}))
@@ -242,7 +242,7 @@ def test_an_id_that_is_no_entry_is_as_good_a_beginning(follow: Follow, db: redis
 # ── what is gone ─────────────────────────────────────────────────────────────
 
 
-def test_trimming_what_was_read_is_no_loss(follow: Follow, db: redis.Redis) -> None:
+def test_trimming_read_entries_is_not_counted_as_a_loss(follow: Follow, db: redis.Redis) -> None:
     fill(db, "q", range(100))
     query = Query(follow("q"))
     query.batch()
@@ -253,7 +253,7 @@ def test_trimming_what_was_read_is_no_loss(follow: Follow, db: redis.Redis) -> N
 
 
 @pytest.mark.parametrize("exact", [True, False])
-def test_trimming_up_to_a_limit_of_rows_is_no_loss(
+def test_trimming_up_to_the_offset_of_a_limited_batch_is_not_a_loss(
     follow: Follow, db: redis.Redis, exact: bool
 ) -> None:
     fill(db, "q", range(2000), ids=spread(1_000, 1))

@@ -18,7 +18,7 @@ def bury(db: redis.Redis, queue: str) -> None:
     db.xadd(TABLE.key(queue), {"d": "x", "reason": "panic"})
 
 
-def test_a_queue_that_is_found_and_is_no_stream_stops_no_other(
+def test_a_found_queue_of_another_type_does_not_stop_others(
     server: Server, db: redis.Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
     bury(db, "orders")
@@ -29,7 +29,7 @@ def test_a_queue_that_is_found_and_is_no_stream_stops_no_other(
         assert column(query.batch() or [], "queue") == ["orders"]
         bury(db, "orders")
         assert column(query.batch() or [], "queue") == ["orders"]
-    logged = [each for each in caplog.messages if "queue 'damaged' is left out" in each]
+    logged = [each for each in caplog.messages if "queue 'damaged' is skipped" in each]
     assert len(logged) == 1
     # It is followed once it is one.
     db.delete(TABLE.key("damaged"))

@@ -41,7 +41,7 @@ class PageSizer:
 
     def note(self, answer: Iterable[bytes | None]) -> None:
         """Adapt to the sizes of a reply's values."""
-        sizes = [len(each) for each in answer if each is not None]
+        sizes = [*map(len, filter(None, answer))]
         self.note_size(sum(sizes), len(sizes))
 
     def note_size(self, size: int, rows: int) -> None:

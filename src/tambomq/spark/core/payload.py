@@ -182,11 +182,11 @@ def _check(found: DataType, path: str) -> None:
     """Raise `SettingsError` for types that payloads cannot have."""
     if isinstance(found, StructType):
         if not found.fields or len(set(found.names)) < len(found.names):
-            raise SettingsError(f"payloadSchema: the fields of {path} must be some, and differ")
+            raise SettingsError(f"payloadSchema: {path} must have fields, with different names")
         for field in found.fields:
             if not field.nullable:
                 raise SettingsError(
-                    f"payloadSchema: {path}.{field.name} cannot be NOT NULL: payloads are not ours"
+                    f"payloadSchema: {path}.{field.name} cannot be NOT NULL: a payload may lack it"
                 )
             _check(field.dataType, f"{path}.{field.name}")
     elif isinstance(found, ArrayType):

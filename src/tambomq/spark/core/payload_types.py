@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 
 UNREADABLE: Final = (ValueError, TypeError, OverflowError, ArithmeticError, RecursionError)
-"""What codecs raise for bytes, and Arrow for values, that are not what was expected."""
+"""The errors that codecs raise for invalid bytes, and Arrow for values of another type."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_DAY: Final = date(1970, 1, 1)

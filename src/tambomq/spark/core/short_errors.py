@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tambomq.errors import TamboError
+from tambomq.spark.launch.worker_requirements import is_spark_process
 
 
 @contextmanager
@@ -19,7 +20,9 @@ def one_line_errors() -> Iterator[None]:
     try:
         yield
     except TamboError as error:
-        sys.tracebacklimit = 0
+        # A setting of the whole process: only for one that has nothing else to show.
+        if is_spark_process():
+            sys.tracebacklimit = 0
         # The cause would be printed too, in lines of its own.
         error.__cause__, error.__suppress_context__ = None, True
         raise

@@ -71,7 +71,7 @@ class QueueSource(DataSource):
             options = self._source_options()
             if self._has_lease(options):
                 lease = options.text("lease")
-                raise options.wrong("lease", "left out where nothing is streamed", lease)
+                raise options.wrong("lease", "left out of a batch read", lease)
             table = self._table(options)
             return batch_reader(options, table, self._decode(options, table.columns, schema))
 
@@ -99,8 +99,8 @@ class QueueSource(DataSource):
             return tail_reader(options, followed, decode)
         if not has_lease:
             raise SettingsError(
-                f"format {self.format!r}: the option lease is missing: a stream takes messages "
-                "from its queue, and the lease names who has them"
+                f"format {self.format!r}: the option lease is missing: a stream consumes the "
+                "messages of its queue, under a lease whose name you choose"
             )
         leased = self._leased_source(options)
         return LeasedReader.from_options(
@@ -112,8 +112,8 @@ class QueueSource(DataSource):
         payload = self._payload(options)
         if not _is_of(schema, payload.columns(columns)):
             raise SettingsError(
-                f"format {self.format!r}: its columns are its own: leave schema() out, and select "
-                "from those there are"
+                f"format {self.format!r}: its columns are fixed: leave schema() out, and select "
+                "those that you need"
             )
         return payload.bound(schema).apply
 
@@ -145,7 +145,7 @@ class QueueSource(DataSource):
 
     def _leased_source(self, options: SourceOptions) -> LeasedSource:  # noqa: ARG002  (as those that can)
         """Return the source of leased messages."""
-        raise SettingsError(f"format {self.format!r}: nothing of it can be leased")
+        raise SettingsError(f"format {self.format!r}: none of its tables can be leased")
 
 
 def _is_of(schema: StructType, columns: Columns) -> bool:

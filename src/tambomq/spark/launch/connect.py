@@ -64,11 +64,11 @@ def _new(app: str, url: str) -> SparkSession:
         return SparkSession.builder.remote(url).appName(app).getOrCreate()
     except ImportError as error:
         raise SettingsError(
-            f"Spark Connect wants more: {how_to_install('connect')} ({first_line(error)})"
+            f"Spark Connect needs more packages: {how_to_install('connect')} ({first_line(error)})"
         ) from error
     except PySparkException as error:
         leave()
-        raise SettingsError(f"no session by Spark Connect: {first_line(error)}") from error
+        raise SettingsError(f"no Spark Connect session: {first_line(error)}") from error
 
 
 def _endpoint(spark: Any) -> str:

@@ -57,7 +57,7 @@ class Java:
 def find(env: Mapping[str, str]) -> Java:
     """Return the first Java that can run Spark. Raises `SettingsError` if there is none."""
     faults: list[str] = []
-    for whence, program in _candidates(env):
+    for whence, program in candidates(env):
         java = ask(program)
         if java is not None and java.version >= MIN_VERSION:
             for fault in faults:
@@ -107,7 +107,8 @@ def ask(program: Path) -> Java | None:
     return java
 
 
-def _candidates(env: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+def candidates(env: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    """Yield the programs that `find` tries, in order, and where each is named."""
     if home := env.get("JAVA_HOME"):
         yield "JAVA_HOME", Path(home, "bin", "java")
     if found := shutil.which("java", path=env.get("PATH", "")):

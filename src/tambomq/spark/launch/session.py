@@ -144,11 +144,11 @@ def _popen_without_sigint(command: Sequence[str], **options: Any) -> subprocess.
     """Start *command* with SIGINT ignored, as PySpark does with a ``preexec_fn``."""
     del options["preexec_fn"]
     # Only the main thread may set signal handlers; ignored signals are inherited.
-    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         return subprocess.Popen(command, **options)
     finally:
-        signal.signal(signal.SIGINT, heard or signal.SIG_DFL)
+        signal.signal(signal.SIGINT, previous or signal.SIG_DFL)
 
 
 @contextmanager

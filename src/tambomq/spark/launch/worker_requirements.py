@@ -10,10 +10,15 @@ COMPILED: Final = ("hiredis", "msgspec", "pyarrow")
 """Names to import, which are also the names to install."""
 
 
+def is_spark_process() -> bool:
+    """Whether Spark started this Python and shows what it prints."""
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return main is not None and main.name.startswith("pyspark.")
+
+
 def check() -> None:
     """Raise a one-line `ModuleNotFoundError` in a Spark worker that lacks some."""
-    main = getattr(sys.modules.get("__main__"), "__spec__", None)
-    if main is None or not main.name.startswith("pyspark."):
+    if not is_spark_process():
         return
     missing = [name for name in COMPILED if find_spec(name) is None]
     if missing:

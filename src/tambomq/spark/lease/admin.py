@@ -43,7 +43,7 @@ class Leases:
         """Put the messages claimed by a dead query back on the queue; return their number.
 
         Raises `LeaseTaken` while the query is alive. A query on another machine counts as alive
-        until its lease expires.
+        until its hold on the lease expires.
         """
         dead_holder = self._dead_holder(queue, lease)
         return self._store.follow(self._ops.release(queue, lease, dead_holder=dead_holder))
@@ -93,9 +93,10 @@ def _admin_ops(source: str, ns: str, group: str) -> LeaseAdminOps:
 
 
 def _as_seen_from_here(lease: LeaseInfo) -> LeaseInfo:
-    """Return *lease* with its state corrected if its holder is a dead process of this machine.
+    """Return *lease*; if its holder is a dead process of this machine, with the state corrected.
 
-    It is "away" if it left a claim open, else "free".
+    Redis counts such a lease as held until the hold expires. Here it is "away" if it has an open
+    claim that nobody reads, else "free".
     """
     if lease.state != "held" or not process_identity.is_dead(lease.holder):
         return lease

@@ -1,7 +1,9 @@
 """`LeaseHolder`: a driver's hold on one lease, acquired on first use and renewed by a thread.
 
-A holder that was replaced (it was silent for too long) learns so from its next call or heartbeat,
-and every later `acquire` raises `LeaseLost`.
+The lease itself is durable; the hold expires if it is not renewed.
+
+A holder that sent no heartbeat for too long may be replaced. Its next call or heartbeat then fails
+with `LeaseLost`, and so does every later `acquire`.
 """
 
 from __future__ import annotations
@@ -27,12 +29,13 @@ heartbeat that its holder is alive."""
 RENEW_S: Final = 10.0
 """Longest time between renewals of the claimed messages. ChasquiMQ workers take over jobs that
 were idle for 30 s, whatever the lease says."""
+_RENEWALS_PER_LEASE: Final = 3
 _POLL_S: Final = 0.2
 _OWNER_LETTERS: Final = 22
 
 
 class LeaseHolder:
-    """One process's hold on a lease, or its attempt at one. `acquire` asks for the lease.
+    """A driver process and the lease that it holds, or wants to hold: `acquire` asks for it.
 
     `request.owner` is the fencing token, new for each object; `request.holder` describes the
     process to people.
@@ -44,13 +47,13 @@ class LeaseHolder:
         owner, holder = letters(_OWNER_LETTERS), process_identity.describe_process()
         self.request = LeaseRequest(queue, lease, owner, holder, int(lease_s * 1000))
         self.lost = 0
-        """Messages of the open claim that other consumers received after the lease expired."""
-        self.inherited = ""
-        """Token of the claim that was open when we acquired the lease: an earlier owner made it."""
+        """Messages of the open claim that other consumers received after the last hold expired."""
+        self.inherited_claim_token = ""
+        """The claim that was open when we acquired the lease: an earlier owner made it."""
         self.store = target.open()
-        self._renew_s = min(RENEW_S, self.request.lease_ms / 3000)
+        self._renew_s = min(RENEW_S, self.request.lease_ms / 1000 / _RENEWALS_PER_LEASE)
         self._heartbeat_s = min(self._renew_s, HEARTBEAT_S)
-        # A connection of its own: a reply on the other one may take longer than the lease lasts.
+        # A separate connection: a reply on the other one may take longer than the lease lasts.
         self._renewal_store = target.open_for_renewals(self._heartbeat_s)
         self._ops = ops
         self._is_acquired = False
@@ -61,7 +64,7 @@ class LeaseHolder:
     def acquire(self) -> AttachResult:
         """Acquire the lease, or check that it is still ours, and return its state.
 
-        If its holder has stopped sending heartbeats, waits until the lease expires. If its holder
+        If its holder has stopped sending heartbeats, waits until its hold expires. If its holder
         is a dead process of this machine, takes it over at once. Raises `LeaseTaken` if another
         holder is alive, `LeaseLost` if this one was replaced.
         """
@@ -71,7 +74,7 @@ class LeaseHolder:
         if not self._is_acquired:
             lost = self.follow(self._ops.renew(self.request))
             self.lost = lost if state.lapsed else 0
-            self.inherited = state.claim_token
+            self.inherited_claim_token = state.claim_token
             self._is_acquired = True
             self._thread.start()
         return state
@@ -89,7 +92,7 @@ class LeaseHolder:
         self._stopped.set()
         if self._is_acquired:
             self._thread.join()
-            # Without a server the lease expires by itself.
+            # Without a server the hold expires by itself.
             with suppress(StoreError):
                 self.run(self._ops.resign(self.request))
         self.store.close()
@@ -105,7 +108,7 @@ class LeaseHolder:
             state = self.run(self._ops.attach(self.request, dead_holder=dead_holder))
             if state.acquired:
                 return state
-            if process_identity.is_dead(state.holder):
+            if state.holder != dead_holder and process_identity.is_dead(state.holder):
                 dead_holder = state.holder
                 continue
             if until_ms is not None and state.until_ms > until_ms:
@@ -127,8 +130,8 @@ class LeaseHolder:
                 self._renewal_store.follow(self._ops.renew(self.request))
                 renewed = begun
             except StoreError:
-                # The server may be back before the lease expires. If it is not, the next call's
-                # script finds another owner, and that is the `QueueError` below.
+                # The server may be back before the hold expires. If it is not, and another
+                # process has taken the lease, the next call raises the `QueueError` below.
                 continue
             except QueueError as error:
                 self._error = error

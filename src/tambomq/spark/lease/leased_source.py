@@ -44,7 +44,7 @@ class LeasedSource(Protocol):
     def rows(self, store: Store, request: LeaseRequest, part: ClaimSlice) -> pa.RecordBatch:
         """Return messages of the open claim.
 
-        The column ``claim`` is ``part.claim``, encoded: `settle` proves by it whose rows they are.
+        The column ``claim`` is ``part.claim``, encoded: the fencing token that `settle` sends back.
         The column ``fault`` is null, or says how a message differs from when it was claimed:
         ``gone``, ``changed`` or `TAKEN`.
         """

@@ -1,7 +1,7 @@
-"""Descriptions of processes, from which others on the same machine see whether one is dead.
+"""The text that identifies the process of a lease holder, and a check whether that one is dead.
 
-Spark kills the process that holds a lease without warning. A successor on the same machine need
-not wait for the lease to expire if it can see that the holder is dead.
+Spark kills the process that holds a lease without warning. A successor on the same machine can see
+that it is dead, and need not wait for its hold to expire.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ def describe_process() -> str:
 
 
 def is_dead(holder: str) -> bool:
-    """Whether *holder* describes a process of this machine that no longer exists.
+    """Whether *holder* describes a process of this machine that certainly no longer exists.
 
-    False for a process of another machine, about which nothing is known.
+    False if that cannot be known: for a process of another machine, where there is no /proc (as on
+    macOS), or if its pid is in use and /proc does not show by whom, as with the mount option
+    ``hidepid``.
     """
-    known = _DESCRIPTION.fullmatch(holder)
-    if known is None or known[2] != _machine_id():
+    known, machine = _DESCRIPTION.fullmatch(holder), _machine_id()
+    if known is None or machine == _UNKNOWN or known[2] != machine:
         return False
     pid, started = int(known[1]), known[3]
     try:
@@ -42,25 +44,29 @@ def is_dead(holder: str) -> bool:
     except PermissionError:
         # Another user's process has this pid; it may or may not be the one that was described.
         pass
-    return _start_time(pid) != started
+    now = _start_time(pid)
+    return _UNKNOWN not in (now, started) and now != started
 
 
 def _machine_id() -> str:
-    """Return a fingerprint that two processes share only if they see each other's pids."""
+    """Return a fingerprint that two processes share only if they see each other's pids.
+
+    `_UNKNOWN` without /proc: a host name alone may be that of two machines.
+    """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text()
         pid_namespace = str(Path("/proc/self/ns/pid").readlink())
     except OSError:
-        boot = pid_namespace = _UNKNOWN
+        return _UNKNOWN
     words = f"{socket.gethostname()}\n{boot}\n{pid_namespace}"
     return hashlib.sha256(words.encode()).hexdigest()[:8]
 
 
 def _start_time(pid: int) -> str:
-    """Return when a process was started, in clock ticks; '' for a zombie."""
+    """Return when a process was started, in clock ticks; '' for a zombie, `_UNKNOWN` if hidden."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
+    except OSError:
         return _UNKNOWN
     fields = text.rpartition(")")[2].split()
     return "" if fields[_STATE] in "ZX" else fields[_START_TIME]

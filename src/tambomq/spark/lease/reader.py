@@ -1,27 +1,36 @@
 """`LeasedReader`: a queue as a Spark stream. Each micro-batch reads one claim of messages.
 
 A *lease* is a query's name on a queue, and outlives its processes. A *claim* is the list of
-messages of one batch; a lease has at most one open. The list is kept in the lease's ledger in
-Redis, so a batch that is planned again after a crash has the same rows. A stream offset is a
-claim's number and token.
+messages of one batch; a lease has at most one open. Redis keeps the list, and the state of the
+lease (its *ledger*), so a batch that is planned again after a crash has the same rows. A stream
+offset is a claim's number and token.
 
 Spark calls, in this order::
 
-    latestOffset  driver     acknowledge the claim before, make the next one
+    latestOffset  driver     acknowledge the previous claim, make the next one
                              (Spark logs the offset)
     partitions    driver     cut the claim into slices
     read          executors  rows of a slice, then check that the claim is still ours
                              (the sink writes; `settle` may store verdicts)
                              (Spark logs the commit)
-    commit        driver     acknowledge the claim, if no `latestOffset` has done so
+    commit        driver     acknowledge the claim, if no `latestOffset` has done so. Spark calls
+                             `commit` after the next `latestOffset`, so it rarely has to
 
-To acknowledge a claim is to delete its messages, but for those that a verdict (`verdicts`) sends to
-a retry or to the dead letters. Where the driver dies decides what the next one does: before the
-offset is logged, its `latestOffset` hands out the same claim again; before the commit is logged,
-`partitions` plans the same claim again; after that, `latestOffset` acknowledges the claim.
+To acknowledge a claim is to delete its messages, except those that a verdict (`verdicts`) retries
+or dead-letters. If the driver dies, the next one continues with the open claim:
+
+- if the old one died before the offset was logged, `latestOffset` returns the same claim again;
+- if it died before the commit was logged, `partitions` plans the same claim again;
+- if it died later, `latestOffset` acknowledges the claim.
+
+A query that is stopped in order leaves its last claim open in the same way, since Spark does not
+report the commit of the last batch to a source. If it is not restarted before the messages are
+visible again, others receive them once more.
 
 The driver owns the lease (`holder`). Its owner token goes with each call and each row, and scripts
-refuse an owner that was replaced.
+refuse an owner that was replaced. The sink is not fenced: a task that has passed its last check can
+still write after its query was replaced, and the rows are delivered once more. Each effect happens
+once only if the sink is idempotent: by the batch's number, or by the message's id.
 """
 
 from __future__ import annotations
@@ -50,7 +59,8 @@ OPTIONS: Final = ("lease", "leaseSeconds", "maxRowsPerBatch", "failOnDataLoss")
 MAX_ROWS: Final = 20_000
 LEASE_S: Final = 60
 _TOKEN_LETTERS: Final = 12
-_UNLIMITED: Final = 1_000_000
+_LARGEST_CLAIM: Final = 1_000_000
+"""The limit of a batch where Spark sets none: its claim is a list in Redis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +69,16 @@ class LeaseOptions:
 
     partition_count: int = 2
     max_rows: int = MAX_ROWS
-    """Of one batch."""
+    """The largest number of rows in one batch."""
     lease_s: float = LEASE_S
-    """After this time without a heartbeat another driver may take over; after twice this time
-    other consumers may receive the messages."""
+    """After this time without a heartbeat another driver may take the lease; after twice this time
+    other consumers may receive the messages. ChasquiMQ workers of the same group wait for 30 s
+    only, whatever the lease says."""
     fail_on_loss: bool = True
-    """Whether the query fails if others have received its messages; else their rows say so."""
+    """Whether the query fails if others have received its messages; if not, ``fault`` says so.
+
+    A message of RSMQ that was deleted while this query holds the lease is ``gone`` in either case:
+    it was deleted on purpose, by an operator or by a consumer that had processed it."""
 
 
 class ClaimPartition(InputPartition):
@@ -96,7 +110,9 @@ class LeasedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the reader that the options describe; raise `SettingsError` for many queues."""
         selector = options.queue_selector()
         if selector.has_patterns or len(selector.names) != 1:
-            raise options.wrong("queue", "one queue where there is a lease", options.text("queue"))
+            raise options.wrong(
+                "queue", "a single queue, since a lease is for one", options.text("queue")
+            )
         lease_options = LeaseOptions(
             options.partition_count(),
             options.number("maxRowsPerBatch", MAX_ROWS),
@@ -107,7 +123,7 @@ class LeasedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return cls(source, target, queue, lease, lease_options, decode)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Workers read; the lease stays with the driver.
+        # Executors only read: the lease stays with the driver.
         return {**self.__dict__, "_held": None}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  (Spark's name)
@@ -137,7 +153,7 @@ class LeasedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ops = self._source.ops
             # No process cleans up after dead queries, so each live one does.
             holder.follow(ops.release_expired(self._queue, except_lease=self._lease))
-            max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else _UNLIMITED
+            max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else _LARGEST_CLAIM
             if self._budget is not None:
                 max_rows = min(max_rows, self._budget)
             number = start["claim"] + 1
@@ -145,6 +161,7 @@ class LeasedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if not claim.size:
                 return start
             if self._budget is not None:
+                # Messages of a claim that was open already (`added` is 0) were not available.
                 self._budget -= claim.added
             return _offset(number, claim.claim_token)
 
@@ -157,13 +174,13 @@ class LeasedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             holder = self._holder()
             state = holder.acquire()
             if (state.claim, state.claim_token) != (number, token):
-                return self._without_claim(number, "is no longer open")
+                return self._no_partitions(number, "is no longer open")
             if holder.lost and self._options.fail_on_loss:
-                return self._without_claim(number, f"lacks {holder.lost} of its messages")
-            if token == holder.inherited:
-                # The batch is run again, and may judge its rows differently this time.
+                return self._no_partitions(number, f"lacks {holder.lost} of its messages")
+            if token == holder.inherited_claim_token:
+                # The batch is run again, and may write other verdicts this time.
                 holder.follow(self._source.ops.clear_verdicts(holder.request))
-                holder.inherited = ""
+                holder.inherited_claim_token = ""
             size = holder.run(self._source.ops.claim_size(holder.request))
         claim = OpenClaim(holder.request.owner, number, token)
         count = self._options.partition_count
@@ -234,7 +251,10 @@ class LeasedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         number, token = offset["claim"], offset["mark"]
         if number:
             holder.follow(self._source.ops.acknowledge(holder.request, number, token))
-            holder.lost = 0
+            if holder.inherited_claim_token == token:
+                # Only now is the claim done of which messages were lost. Spark may acknowledge an
+                # earlier one again, which changes nothing.
+                holder.lost = 0
 
     def _claim(self, holder: LeaseHolder, number: int, max_rows: int) -> Claim:
         ops, request, token = self._source.ops, holder.request, letters(_TOKEN_LETTERS)
@@ -249,7 +269,8 @@ class LeasedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return self._claim(holder, number, max_rows)
         return claim
 
-    def _without_claim(self, number: int, why: str) -> list[InputPartition]:
+    def _no_partitions(self, number: int, why: str) -> list[InputPartition]:
+        """Raise `EntriesLost`; with ``failOnDataLoss=false`` return no partitions instead."""
         if self._options.fail_on_loss:
             raise self._lost(number, why)
         return []
@@ -258,7 +279,7 @@ class LeasedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return EntriesLost(
             self._queue,
             f"claim {number} of lease {self._lease!r} on queue {self._queue!r} {why}: this query "
-            "was away for too long, or its checkpoint is older than the lease; others may have "
+            "was down for too long, or its checkpoint is older than the lease; others may have "
             "received its messages. With failOnDataLoss=false it goes on without them",
         )
 

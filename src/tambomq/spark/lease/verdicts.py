@@ -1,7 +1,8 @@
-"""`settle`: verdicts on single rows of a leased stream (done, retry or dead), for ``foreachBatch``.
+"""`settle`: stores verdicts on single rows of a leased stream; the batch's commit applies them.
 
-Committing a batch ends all its messages as done. A verdict that is written before the commit makes
-a message be retried or dead-lettered instead, by the same script that ends the others.
+It is called in ``foreachBatch``. A commit ends all messages of its batch as done, except those with
+a stored verdict ``retry`` or ``dead``: the script that acknowledges the batch retries or
+dead-letters these instead.
 
 Verdicts are fenced: a row's column ``claim`` names the owner that read it, and the script refuses
 verdicts of an owner that was replaced. When a new owner runs the batch again, verdicts of the
@@ -91,20 +92,20 @@ def settle(
     ns: str = NAMESPACE,
     max_attempts: int = MAX_ATTEMPTS,
 ) -> int:
-    """Write the verdicts on *rows* of a batch; how many are not ``done``.
+    """Write the verdicts on *rows* of a batch; return how many are not ``done``.
 
     *rows* have the columns queue, claim and id (for ``chasqui``: entry_id) as they were read, and
     ``verdict``: ``done``, ``retry`` (after ``delay_ms``) or ``dead``; ``reason`` says why. Rows
     that are left out are done. *source* is the format they were read with: ``rsmq`` or
     ``chasqui``. A ``chasqui`` job that has run *max_attempts* times (or its own limit) is
     dead-lettered instead of retried.
-    Raises `SettingsError` for missing columns. An unknown verdict fails the batch, and so does a
-    query that was replaced meanwhile (`LeaseLost`).
+    Raises `SettingsError` for missing columns. An unknown verdict fails the batch, and so does
+    `LeaseLost`, which is raised if this query was replaced meanwhile.
     """
     if source == "gomq":
         raise SettingsError(
-            "GOMQ has neither retries nor dead letters: a row is done with its batch; "
-            "to have it again, write it with format 'gomq'"
+            "GOMQ has neither retries nor dead letters: rows are done when their batch is "
+            "committed; to process a row again, write it with format 'gomq'"
         )
     if source not in _PLANS:
         raise SettingsError(f"source must be one of {', '.join(_PLANS)}, not {source!r}")
@@ -123,7 +124,7 @@ def settle(
 
 
 def _write(writer: VerdictWriter, rows: Iterable[Row]) -> Iterator[int]:
-    """Write the verdicts of one task in pages; how many are not ``done``."""
+    """Write the verdicts of one task in pages; yield how many are not ``done``."""
     store = writer.target.open()
     not_done = 0
     pending = iter(rows)

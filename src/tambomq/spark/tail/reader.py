@@ -220,7 +220,7 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # One key of a wrong type must not stop all other queues, unless the queue was named.
         if isinstance(outcome, WrongType) and queue not in self._selector.names:
             if queue not in self._unsound:
-                log.warning("queue %r is left out: %s", queue, outcome, extra={"queue": queue})
+                log.warning("queue %r is skipped: %s", queue, outcome, extra={"queue": queue})
             self._unsound |= {queue}
             return StreamState()
         self._unsound -= {queue}
@@ -278,9 +278,9 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             offset = offsets.get(queue, START)
             count = tail_offsets.lost(offset, stream)
             if count > (counted or {}).get(queue, 0):
-                left = "none is left" if stream.first is None else f"{text(stream.first)} is left"
-                what = f"at least {count} entries behind {text(offset.id)} were removed unread"
-                self._report_loss(queue, f"{what}; of all, {left}")
+                what = f"at least {count} entries after {text(offset.id)} were removed unread"
+                first = "no entry" if stream.first is None else text(stream.first)
+                self._report_loss(queue, f"{what}; the first that is left: {first}")
                 found[queue] = count
         return found
 

@@ -148,7 +148,7 @@ def test_a_long_stream_and_a_short_one_are_both_cut_to_measure(
 
 
 @pytest.mark.parametrize("before", [0, 10, 3000])
-def test_what_comes_after_the_plan_is_read_as_well(
+def test_entries_added_after_the_plan_are_read_too(
     before: int, store: Store, db: redis.Redis
 ) -> None:
     put(db, before)

@@ -47,7 +47,7 @@ def test_a_delayed_job_of_either_dialect_is_read(
     ]
 
 
-def test_a_member_that_is_no_job_keeps_its_bytes(store: Store, db: redis.Redis) -> None:
+def test_an_invalid_member_keeps_its_bytes(store: Store, db: redis.Redis) -> None:
     db.zadd(KEYS.delayed, {b"\xff": 1, b"\x01n\xc1": 2, encode_member("n", envelope(), "page"): 3})
     short, odd, sound = rows(SortedSetTable("delayed"), store)
     assert (short["name"], short["raw"]) == (None, b"\xff")
@@ -203,7 +203,7 @@ def test_many_pending_entries_are_cut_evenly(store: Store, db: redis.Redis) -> N
     assert len(rows(table, store, late)) == 10
 
 
-def test_what_comes_after_the_plan_is_read_as_well(store: Store, db: redis.Redis) -> None:
+def test_rows_added_after_the_plan_are_read_too(store: Store, db: redis.Redis) -> None:
     tables: list[Table] = [
         PendingTable(),
         SortedSetTable("delayed"),

@@ -95,7 +95,7 @@ def test_dedicated_queues_and_subscriptions_are_tables_in_sql(
     assert [tuple(row) for row in rows.collect()] == [("k", "c", P, 2), ("k", "d", P, 2)]
 
 
-def test_what_was_written_is_read(spark: SparkSession, server: Server) -> None:
+def test_written_rows_can_be_read_back(spark: SparkSession, server: Server) -> None:
     rows = spark.range(100).selectExpr(
         "concat('k', id % 2) AS key", "cast(id AS STRING) AS payload"
     )

@@ -70,7 +70,9 @@ def test_a_key_without_messages_has_no_rows(store: Store) -> None:
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"[1]", b'{"id": 5}', b'{"payload": "?"}', b"\xff"])
-def test_what_is_no_message_keeps_its_bytes_and_says_why(store: Store, raw: bytes) -> None:
+def test_an_element_that_is_not_a_message_keeps_its_bytes_and_has_an_error(
+    store: Store, raw: bytes
+) -> None:
     store.run(message_ops.push("k", [element(1), raw, element(2)]))
     first, wrong, last = rows(store, MainQueueTable(), "k")
     assert (first["payload"], last["payload"]) == (b"1", b"2")
@@ -152,7 +154,7 @@ def subscribed(store: Store) -> None:
     store.run(message_ops.observe("c", Q, Options(), limit=1))
 
 
-def test_what_waits_for_each_peer_is_a_row(store: Store) -> None:
+def test_each_message_that_waits_for_a_peer_is_a_row(store: Store) -> None:
     subscribed(store)
     found = [
         (r["consumer"], r["peer"], r["payload"]) for r in rows(store, DedicatedQueueTable(), "k")
@@ -243,7 +245,7 @@ def test_a_key_that_no_key_can_be_is_refused(store: Store, table: Table) -> None
         rows(store, table, "x" * 20_000)
 
 
-def test_reading_changes_nothing_and_tables_travel(store: Store, db: redis.Redis) -> None:
+def test_reading_changes_nothing_and_tables_can_be_pickled(store: Store, db: redis.Redis) -> None:
     subscribed(store)
     store.run(message_ops.push("k", [element(3)]))
     before = {name: db.dump(name) for name in db.scan_iter()}
@@ -290,7 +292,7 @@ def test_an_unreadable_date_is_none(text: str, id: str) -> None:
 
 
 @pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/Sao_Paulo", "UTC", "Europe/Berlin"])
-def test_what_our_servers_write_is_read_in_any_zone(
+def test_timestamps_of_our_servers_are_read_in_any_time_zone(
     zone: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TZ", zone)

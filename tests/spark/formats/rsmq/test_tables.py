@@ -83,7 +83,7 @@ def test_states_are_distinguished(store: Store, queue: Rsmq) -> None:
     assert [row["body"] for row in rows(store, bounds=VISIBLE)] == [b"visible"]
 
 
-def test_what_becomes_visible_after_the_plan_is_read(
+def test_messages_that_become_visible_after_the_plan_are_read(
     store: Store, queue: Rsmq, db: redis.Redis
 ) -> None:
     put(db, {"later": 2**52})
@@ -167,7 +167,7 @@ def test_any_scores_are_read_once_each(
     assert sorted(ids(rows(store, pieces=pieces))) == sorted(expected)
 
 
-def test_what_stays_is_read_though_others_go_meanwhile(
+def test_remaining_messages_are_read_while_others_are_deleted(
     store: Store, queue: Rsmq, db: redis.Redis
 ) -> None:
     expected = [f"{n:05}" for n in range(6000)]
@@ -185,7 +185,7 @@ def test_what_stays_is_read_though_others_go_meanwhile(
     assert all(times[id] == 1 for id in expected if id not in deleted)
 
 
-def test_what_is_deleted_meanwhile_is_no_row_and_what_lost_its_body_is(
+def test_deleted_messages_have_no_row_and_those_without_a_body_do(
     store: Store, queue: Rsmq, db: redis.Redis
 ) -> None:
     put(db, {f"{n:05}": n for n in range(40)})
@@ -288,7 +288,7 @@ def test_a_key_of_another_type_is_named(
         rows(store)
 
 
-def test_reading_changes_nothing_and_tables_travel(
+def test_reading_changes_nothing_and_tables_can_be_pickled(
     store: Store, queue: Rsmq, db: redis.Redis
 ) -> None:
     queue.send_messages("q", ["a", "b"])

@@ -147,7 +147,7 @@ def test_bodies_can_be_read_as_what_they_are(
 
 
 @pytest.mark.slow
-def test_what_is_there_now_is_read_in_batches_of_bounded_size(
+def test_existing_entries_are_read_in_batches_of_bounded_size(
     spark: SparkSession, server: Server, db: redis.Redis, tmp_path: Path, query_name: str
 ) -> None:
     fill(db, "q", range(1000))
