@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree as ET
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tambomq.pipeline.report.charts import HALF, Series, bars, ceiling, lines, moment, short
@@ -36,6 +36,7 @@ def test_numbers_are_short(value: float, expected: str) -> None:
     assert short(value) == expected
 
 
+@example([5e-324], 60)  # a power of ten that is 0
 @given(st.lists(NUMBERS, max_size=50), st.sampled_from([60, 3600, 86_400]))
 def test_any_values_make_a_chart(values: list[float | None], step_s: int) -> None:
     at = [1_700_000_000_000 + place * step_s * 1000 for place in range(len(values))]
@@ -57,7 +58,7 @@ def test_a_value_that_is_missing_makes_a_gap() -> None:
     assert [len((each.get("points") or "").split()) for each in root.iter("polyline")] == [2, 1]
 
 
-def test_labels_of_time_stand_at_round_times() -> None:
+def test_time_labels_are_at_round_times() -> None:
     at = [1_700_000_040_000 + place * 60_000 for place in range(100)]
     chart = lines("c", at, [Series("a", "done", [1.0] * 100)], step_s=60)
     times = [each.text or "" for each in parsed(chart).iter("text")]

@@ -15,10 +15,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (everybody calls it so)
 
+from tambomq.bulk import histogram as dead
 from tambomq.cli.main import tambo
 from tambomq.cli.pipeline import report as pipeline_report
 from tambomq.errors import SettingsError
-from tambomq.pipeline.dlq import histogram as dead
 from tambomq.pipeline.ingest.run import Pipeline, PipelineOptions
 from tambomq.pipeline.lake.lake import Lake
 from tambomq.pipeline.report import report
@@ -91,7 +91,9 @@ def left(lifecycles: list[Lifecycle]) -> int:
     return sum(lifecycle.finished_ms is None for lifecycle in lifecycles)
 
 
-def test_totals_are_the_truth(whole_report: Figures, filled: Filled) -> None:
+def test_totals_match_the_lifecycles_that_were_generated(
+    whole_report: Figures, filled: Filled
+) -> None:
     assert whole_report.totals == totals(filled[1])
     assert whole_report.backlog == left(filled[1])
 
@@ -124,7 +126,9 @@ def test_short_periods_have_short_steps(
     assert brief.points[-1].backlog == whole[-1].backlog
 
 
-def test_lines_are_the_truth_of_each_name(whole_report: Figures, filled: Filled) -> None:
+def test_rows_match_the_generated_lifecycles_of_each_name(
+    whole_report: Figures, filled: Filled
+) -> None:
     by_name: dict[tuple[str, str, str], list[Lifecycle]] = {}
     for lifecycle in filled[1]:
         by_name.setdefault((lifecycle.protocol, lifecycle.queue, lifecycle.name), []).append(
@@ -192,7 +196,7 @@ def test_a_report_can_cover_some_queues(spark: SparkSession, filled: Filled) -> 
 
 @pytest.mark.slow
 def test_a_time_before_all_is_refused(spark: SparkSession, filled: Filled) -> None:
-    with pytest.raises(SettingsError, match="nothing of that time: it goes from"):
+    with pytest.raises(SettingsError, match="no data of that time: it has data from"):
         figures(spark, filled[0], until_ms=1000)
 
 
@@ -230,7 +234,7 @@ def test_a_span_must_be_one(run: Run) -> None:
     assert "'yesterday' is not a duration" in run("--since", "yesterday").err
 
 
-def test_a_directory_that_is_no_lake_is_reported(run: Run, tmp_path: Path) -> None:
+def test_a_directory_without_a_lake_is_reported(run: Run, tmp_path: Path) -> None:
     assert "tambo pipeline run" in run("--lake", str(tmp_path / "none")).err
 
 
