@@ -15,7 +15,7 @@ from tambomq.cli.main import tambo
 from tambomq.gomq.model import Options
 from tambomq.gomq.ops import messages as gomq_ops
 from tambomq.pipeline.ingest import depths, sources
-from tambomq.pipeline.ingest.depths import Depth
+from tambomq.pipeline.ingest.depths import Depth, DepthSnapshot
 from tambomq.pipeline.ingest.run import Pipeline, PipelineOptions
 from tambomq.pipeline.ingest.snapshots import Snapshots
 from tambomq.pipeline.lake.lake import DEPTHS, Lake
@@ -64,7 +64,16 @@ def test_every_queue_is_counted(queues: Rsmq, store: Store) -> None:
     assert chosen == [Depth("rsmq", "orders", 3, followed=False)]
 
 
-def test_what_is_of_another_type_is_left_out(store: Store, db: redis.Redis) -> None:
+def test_keys_of_protocols_that_are_not_selected_are_not_touched(
+    queues: Rsmq, store: Store, db: redis.Redis
+) -> None:
+    db.config_resetstat()
+    assert depths.queue_depths(store, sources.select_queues(["gomq:*"])) == []
+    called: Any = db.info("commandstats")
+    assert not {"cmdstat_zcard", "cmdstat_xlen"} & set(called)
+
+
+def test_keys_of_another_type_are_not_counted(store: Store, db: redis.Redis) -> None:
     db.set("{chasqui:odd}:stream", "no stream")
     db.sadd("rsmq:QUEUES", "odd", "fine")
     db.set("rsmq:odd", "no set")
@@ -87,6 +96,52 @@ def test_a_snapshot_alone_is_entered_if_something_changed(
     assert len(files) == 2
     assert Depth("rsmq", "orders", 0, followed=False) in depths.latest_depths(files)
     assert not [*(lake.path / "staging").iterdir()]
+
+
+def newest(lake: Lake) -> dict[str, int]:
+    """Return the backlogs in the newest snapshot."""
+    files = [lake.path / file.path for file in Lake.open(lake.path).log.version().of(DEPTHS)]
+    return {each.queue: each.backlog for each in depths.latest_depths(files)}
+
+
+def test_a_queue_that_cannot_be_counted_does_not_become_empty_until_it_is_deleted(
+    queues: Rsmq, server: Server, lake: Lake, db: redis.Redis
+) -> None:
+    snapshots = Snapshots(lake, server.url, ALL)
+    assert snapshots.commit_alone() is not None
+    db.rename("rsmq:orders", "elsewhere")
+    db.set("rsmq:orders", "no set")
+    assert snapshots.commit_alone() is None
+    queues.send_message("tracked", b"2")
+    assert snapshots.commit_alone() is not None
+    assert newest(lake) == {"mail": 6, "tracked": 2, "empty": 0}
+    db.delete("rsmq:orders")
+    db.srem("rsmq:QUEUES", "orders")
+    assert snapshots.commit_alone() is not None
+    assert newest(lake)["orders"] == 0
+
+
+def test_queues_beyond_the_limit_do_not_become_empty(
+    queues: Rsmq, server: Server, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshots = Snapshots(lake, server.url, ALL)
+    assert snapshots.commit_alone() is not None
+    monkeypatch.setattr(depths, "MAX_QUEUES", 2)
+    queues.send_message("orders", b"4")
+    assert snapshots.commit_alone() is not None
+    # Counted are the first by name, the same ones each time.
+    assert newest(lake) == {"mail": 6, "empty": 0, "orders": 4}
+
+
+def test_a_snapshot_that_is_committed_after_a_newer_one_is_not_the_last(
+    queues: Rsmq, server: Server, lake: Lake
+) -> None:
+    snapshots = Snapshots(lake, server.url, ALL)
+    assert snapshots.commit_alone() is not None
+    # A batch has taken a snapshot, and commits it after another was committed alone.
+    of_batch = DepthSnapshot(1, [], [])
+    snapshots.committed(of_batch)
+    assert snapshots.commit_alone() is None
 
 
 def test_a_queue_that_is_no_longer_selected_does_not_become_empty(
@@ -117,7 +172,9 @@ def test_a_snapshot_with_a_batch_that_the_lake_has_already_is_not_taken_for_writ
     assert lake.log.version().of(DEPTHS)
 
 
-def test_a_server_that_is_away_is_no_failure(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreachable_server_only_logs_a_warning(
+    lake: Lake, caplog: pytest.LogCaptureFixture
+) -> None:
     snapshots = Snapshots(lake, "redis://127.0.0.1:1", ALL)
     assert snapshots.commit_alone() is None
     assert "could not be counted" in caplog.text
@@ -141,7 +198,9 @@ def test_lines_add_up_to_what_is_in_the_queue() -> None:
     assert (alone.queue, alone.name, alone.backlog, alone.oldest_age_s) == ("orders", "", 3, None)
 
 
-def test_run_says_what_is_not_followed(queues: Rsmq, server: Server, tmp_path: Path) -> None:
+def test_run_reports_queues_that_are_not_followed(
+    queues: Rsmq, server: Server, tmp_path: Path
+) -> None:
     asked = ("run", "--once", "--queue", "gomq:*", "--queue", "rsmq:orders")
     done = call(tambo, "tambo", "pipeline", *asked, "--lake", str(tmp_path / "l"), url=server.url)
     assert "1 queue without a journal is only counted, not followed: rsmq:orders" in done.err

@@ -35,7 +35,7 @@ def test_a_line_has_all_that_matters() -> None:
     assert line.endswith("3 lost  ·  2 late")
 
 
-def test_a_line_is_silent_of_what_is_not_there() -> None:
+def test_a_line_omits_zero_counts() -> None:
     line = Progress(1, 1, 2.5, 0, 1, 0).line(1, 0)
     assert line == "batch 1  ·  1 row in 2.5 s  ·  lag 0.0 s  ·  1 stream  ·  1 row in the lake"
 

@@ -43,7 +43,7 @@ class Filled(NamedTuple):
 
 
 def run(spark: SparkSession, lake: Lake, options: PipelineOptions) -> int:
-    """Let a pipeline take what there is; return how many rows that was."""
+    """Run a pipeline over all that is there; return how many rows that was."""
     return sum(each.rows for each in Pipeline(spark, lake, options).follow(lambda: False))
 
 
@@ -70,12 +70,16 @@ def test_bronze_has_every_entry_once(spark: SparkSession, filled: Filled) -> Non
     comparing.is_bronze(spark, filled.lake, filled.lifecycles)
 
 
-def test_silver_is_the_truth(spark: SparkSession, filled: Filled) -> None:
+def test_silver_matches_the_lifecycles_that_were_generated(
+    spark: SparkSession, filled: Filled
+) -> None:
     assert filled.lake.log.version().of(CLOSED)
     comparing.is_silver(spark, filled.lake, filled.lifecycles)
 
 
-def test_gold_is_the_truth(spark: SparkSession, filled: Filled) -> None:
+def test_gold_matches_the_lifecycles_that_were_generated(
+    spark: SparkSession, filled: Filled
+) -> None:
     comparing.is_gold(spark, filled.lake, filled.lifecycles)
 
 
@@ -85,7 +89,7 @@ def test_files_lie_by_protocol_queue_and_day(filled: Filled) -> None:
     assert ("protocol=kqueue", "queue=ticks") in folders
 
 
-def test_what_was_taken_is_not_taken_again(spark: SparkSession, copied: Filled) -> None:
+def test_rows_are_not_read_a_second_time(spark: SparkSession, copied: Filled) -> None:
     before = copied.lake.log.version().number
     assert run(spark, copied.lake, PipelineOptions(copied.server.url, once=True)) == 0
     assert copied.lake.log.version().number == before
@@ -178,7 +182,7 @@ def test_another_checkpoint_is_refused(spark: SparkSession, copied: Filled) -> N
     assert copied.lake.log.version().number == before
 
 
-def test_a_full_disk_is_no_success_and_the_batch_comes_again(
+def test_a_full_disk_fails_the_batch_which_is_repeated_later(
     spark: SparkSession, server: Server, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     traffic = Workload(server.url)
@@ -193,7 +197,7 @@ def test_a_full_disk_is_no_success_and_the_batch_comes_again(
 
     with monkeypatch.context() as patched:
         patched.setattr(lakes.Lake, "adopt", full)
-        with pytest.raises(LakeError, match="is full; the batch was not taken"):
+        with pytest.raises(LakeError, match="is full; the batch was not written"):
             run(spark, lake, PipelineOptions(server.url, once=True, timeouts=SOON))
     assert lake.log.version().number == 0
     assert [*lake.path.rglob("*.parquet")] == []

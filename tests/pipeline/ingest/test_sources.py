@@ -47,7 +47,7 @@ def test_without_patterns_all_is_followed(patterns: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["orders", "nats:orders", "rsmq:", ":x", ""])
-def test_what_no_queue_can_be_called_is_refused(pattern: str) -> None:
+def test_a_pattern_that_can_match_no_queue_is_refused(pattern: str) -> None:
     with pytest.raises(SettingsError, match=r"can match no queue: write rsmq:NAME, "):
         select_queues([pattern])
 

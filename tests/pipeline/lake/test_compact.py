@@ -36,7 +36,7 @@ def values(lake: Lake, table: str, column: str) -> list[Any]:
 
 
 def later(lake: Lake) -> None:
-    """Let all files be as old as if two hours had passed."""
+    """Set the times of all files back by two hours."""
     then = time.time() - 2 * KEPT_MS / 1000
     for path in lake.path.rglob("*.parquet"):
         os.utime(path, (then, then))
@@ -77,7 +77,7 @@ def test_files_are_not_made_larger_than_is_good() -> None:
     assert [*groups([LakeFile("bronze/a/x", 1, AIM_BYTES), LakeFile("bronze/a/y", 1, 1)])] == []
 
 
-def test_days_that_are_over_are_let_go_as_a_whole(lake: Lake) -> None:
+def test_old_days_are_dropped_as_a_whole(lake: Lake) -> None:
     old, edge = TODAY - timedelta(days=31), TODAY - timedelta(days=30)
     for day in (old, edge, TODAY):
         put(lake, BRONZE, f"protocol=rsmq/queue=q/date={day}", x=[str(day)])
@@ -88,7 +88,7 @@ def test_days_that_are_over_are_let_go_as_a_whole(lake: Lake) -> None:
         assert sorted(values(lake, table, "x")) == [str(edge), str(TODAY)]
 
 
-def test_what_had_not_ended_when_its_day_was_let_go_is_carried_over(lake: Lake) -> None:
+def test_the_backlog_of_a_dropped_day_is_carried_over(lake: Lake) -> None:
     def minute(day: Any, entered: int, ended: int) -> None:
         series = {"protocol": ["rsmq"], "queue": ["q"], "name": [""]}
         counts = {"entered": [entered], "gone": [ended], "carried": [0]}
@@ -118,7 +118,7 @@ def test_files_are_deleted_an_hour_after_their_last_version(lake: Lake) -> None:
     assert sorted(values(lake, CLOSED, "x")) == [0, 1]
 
 
-def test_what_a_dead_pipeline_left_is_deleted_and_what_a_live_one_writes_is_not(lake: Lake) -> None:
+def test_files_of_a_dead_pipeline_are_deleted_and_those_of_a_live_one_kept(lake: Lake) -> None:
     (lake.path / "staging" / "dead").mkdir()
     (lake.path / "staging" / "dead" / "part.parquet").write_bytes(b"x")
     later(lake)

@@ -35,7 +35,7 @@ def test_a_name_that_makes_a_folder_is_spelled_as_it_was(queue: str) -> None:
 
 
 @pytest.mark.parametrize("queue", [*ODD, "", "x" * 250], ids=lambda each: repr(each[:20]))
-def test_a_name_that_makes_none_is_not(queue: str) -> None:
+def test_a_name_that_cannot_be_a_folder_is_not_plain(queue: str) -> None:
     assert not folders.is_plain(queue)
 
 
@@ -47,7 +47,7 @@ def test_only_folders_of_digests_are_taken_for_such() -> None:
 
 
 @pytest.mark.slow
-def test_rows_of_any_queue_come_back_with_its_name(spark: SparkSession, lake: Lake) -> None:
+def test_rows_of_any_queue_are_read_with_its_name(spark: SparkSession, lake: Lake) -> None:
     odd = (LONG, "ü", "\x00", "__HIVE_DEFAULT_PARTITION__")
     names = ["orders", "a/b", *odd]
     ddl = "protocol STRING, queue STRING, date DATE, id STRING"
@@ -111,7 +111,7 @@ def test_queues_of_any_name_are_in_all_tables(
 
 
 @pytest.mark.slow
-def test_a_long_name_stands_in_the_files_of_its_folder(
+def test_a_long_queue_name_is_stored_in_the_files_of_its_folder(
     spark: SparkSession, lake: Lake, server: Server, db: redis.Redis
 ) -> None:
     for queue in (LONG, "orders"):

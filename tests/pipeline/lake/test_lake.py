@@ -13,7 +13,7 @@ from tambomq.errors import SettingsError
 from tambomq.pipeline.lake.lake import MARKER, Lake, default_path, is_full
 
 
-def test_a_lake_is_made_once(tmp_path: Path) -> None:
+def test_a_lake_is_created_once(tmp_path: Path) -> None:
     made = Lake.make(tmp_path / "a" / "lake")
     assert Lake.make(tmp_path / "a" / "lake").id == made.id
     assert Lake.open(made.path).id == made.id
@@ -23,7 +23,7 @@ def test_an_empty_directory_becomes_a_lake(tmp_path: Path) -> None:
     assert Lake.make(tmp_path).log.version().number == 0
 
 
-def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:
+def test_a_directory_with_other_files_is_refused_and_unchanged(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("all my work")
     with pytest.raises(SettingsError, match="has files and is no lake"):
         Lake.make(tmp_path)
@@ -58,9 +58,9 @@ def test_a_lake_of_another_version_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"kind": "barn", "format": 1, "id": "x"}'])
-def test_a_marker_that_is_no_lakes_is_refused(tmp_path: Path, text: str) -> None:
+def test_an_invalid_marker_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / MARKER).write_text(text)
-    with pytest.raises(SettingsError, match="is not a lake's"):
+    with pytest.raises(SettingsError, match=r"lake\.json is not valid"):
         Lake.make(tmp_path)
 
 
@@ -79,14 +79,14 @@ def test_two_pipelines_do_not_fill_one_lake(lake: Lake) -> None:
         pass
 
 
-def test_what_a_dead_pipeline_was_writing_is_dropped_by_the_next(lake: Lake) -> None:
+def test_staged_files_of_a_dead_pipeline_are_deleted_by_the_next_one(lake: Lake) -> None:
     (lake.path / "staging" / "dead").mkdir()
     (lake.path / "staging" / "dead" / "part.parquet").write_bytes(b"x")
     with lake.locked():
         assert [*(lake.path / "staging").iterdir()] == []
 
 
-def test_what_is_adopted_stays_in_its_folder_and_nothing_else_does(lake: Lake) -> None:
+def test_adopted_files_keep_their_folder_and_other_files_are_deleted(lake: Lake) -> None:
     with lake.staged() as home:
         folder = home / "protocol=rsmq" / "queue=a%2Fb"
         folder.mkdir(parents=True)

@@ -22,7 +22,7 @@ from tests.spark import sampling
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let what was replaced be deleted by the next compaction, not after an hour."""
+    """Make the next compaction delete replaced files at once, not after an hour."""
     monkeypatch.setattr(compacting, "KEPT_MS", 0)
     # It may fail like any call, but there is no power cut here.
     monkeypatch.setattr(os, "fsync", lambda _: None)
@@ -57,7 +57,7 @@ def trials(base: Path, step: int | None, copy: Path) -> list[tuple[int, str]]:
 
 
 def matrix(home: Path, wanted: Container[int], one_in: int) -> int:
-    """Let *one_in* so many calls of the *wanted* steps go wrong; return how many that were."""
+    """Interrupt one in *one_in* calls of the *wanted* steps; return how many were."""
     chosen, tried, done = random.Random(7), 0, 0
     base, trial = Lake.make(home / "lake").path, home / "trial"
     for place, step in enumerate(steps()):

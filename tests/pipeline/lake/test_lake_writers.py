@@ -235,7 +235,7 @@ def test_files_that_a_long_batch_may_still_read_are_kept(lake: Lake) -> None:
     assert vacuum(lake, two_hours)[0] == 2
 
 
-def test_what_was_left_before_the_oldest_writer_began_is_deleted_meanwhile(lake: Lake) -> None:
+def test_files_older_than_the_oldest_live_writer_are_deleted(lake: Lake) -> None:
     write(lake, age_s=3 * KEPT_MS / 1000)
     with lake.writing():
         assert vacuum(Lake.open(lake.path))[0] == 1

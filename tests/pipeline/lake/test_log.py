@@ -84,7 +84,7 @@ def test_old_entries_can_be_forgotten_once_they_are_in_a_whole(tmp_path: Path) -
     assert TableLog(tmp_path).version().number == WHOLE_EVERY + 4
 
 
-def test_nothing_is_forgotten_that_is_in_no_whole(tmp_path: Path) -> None:
+def test_entries_that_no_snapshot_includes_are_kept(tmp_path: Path) -> None:
     log = TableLog(tmp_path)
     log.commit(entry("a"))
     assert log.forget_before(10) == 0
@@ -93,11 +93,11 @@ def test_nothing_is_forgotten_that_is_in_no_whole(tmp_path: Path) -> None:
 
 def test_an_entry_of_another_format_is_refused(tmp_path: Path) -> None:
     TableLog(tmp_path).commit(entry("a", format=9))
-    with pytest.raises(SettingsError, match="of format 9, this TamboMQ reads 1"):
+    with pytest.raises(SettingsError, match="has format 9, this TamboMQ reads 1"):
         TableLog(tmp_path).version()
 
 
-def test_an_entry_that_is_no_json_is_named(tmp_path: Path) -> None:
+def test_the_error_for_an_invalid_entry_names_its_file(tmp_path: Path) -> None:
     (tmp_path / f"{1:012}.json").write_text("{")
     with pytest.raises(SettingsError, match=r"000000000001\.json cannot be read"):
         TableLog(tmp_path).version()

@@ -1,12 +1,14 @@
 """Writes one batch of the pipeline into all tables of the lake, in one commit of the lake's log.
 
 1. The rows are written to bronze, in a staging directory, and moved into the lake (`_adopt`).
-2. They are folded into the lifecycles that were open before. Those that are complete are *closed*:
-   no later batch changes them.
+2. They are folded into the open lifecycles of earlier batches. Some of these are now *closed*
+   (see below): no later batch changes them.
 3. Rows about jobs whose lifecycle was closed in an earlier batch go to the table ``late``.
 4. Lifecycles that were closed now, and failed runs, are summed up per minute for gold.
 5. One log entry adds all these files and removes the previous open lifecycles. The log records the
-   query and the batch number, so a batch that Spark repeats after a crash is skipped.
+   query, the batch number and the offset at its end, so a batch that Spark repeats after a crash
+   is skipped. A batch with that number or a lower one, but another end, is refused: it comes from
+   an old copy of the checkpoint, and has rows that would be lost if it were skipped.
 
 A lifecycle has *ended* when its last event is a terminal one, such as ``completed``. It is closed
 - if it has ended, and nothing about it was recorded since the *watermark*: the time up to which
@@ -46,6 +48,7 @@ WATERMARK, LATE_ROWS = "watermark_ms", "late_rows"
 """Facts in the log: the watermark, a time; and the number of late rows in all batches so far."""
 _CHECKPOINT: Final = "v1"
 _NO_DATE: Final = "1970-01-01"
+"""The date of all open lifecycles, which are kept in one folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +56,15 @@ class LifecycleTimeouts:
     """When a lifecycle is closed."""
 
     watermark_delay_ms: int
-    """How long after the last event of one that has ended, so that events of other streams can
+    """For one that has ended: how long after its last event. Meanwhile events of other streams can
     still arrive."""
     give_up_ms: int
-    """How long after the last event of one that has not ended."""
+    """For any, ended or not: how long after its last event. An upper limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchInfo:
-    """A batch of a streaming query, as its checkpoint has it."""
+    """A batch of a streaming query, as recorded in its checkpoint."""
 
     query: str
     number: int
@@ -70,7 +73,7 @@ class BatchInfo:
 
 
 def batch_info(checkpoint: Path, number: int) -> BatchInfo:
-    """Return what Spark recorded of batch *number* before it started; raise `LakeError`."""
+    """Return what Spark logged about batch *number* before it started; raise `LakeError`."""
     try:
         query = json.loads((checkpoint / "metadata").read_text("utf-8"))["id"]
         version, _, end = (checkpoint / "offsets" / str(number)).read_text("utf-8").splitlines()
@@ -88,7 +91,8 @@ def reached_ms(end: Mapping[str, Any]) -> int:
     Only streams with unread entries hold it back. If there are none, it is the newest entry of all.
     """
     offsets = tail_offsets.decode(end).values()
-    # The upper 64 bits of an entry id are milliseconds.
+    # The upper 64 bits of an entry id are milliseconds. An offset has `added` only if the stream
+    # was read to its end.
     behind = [each.id >> 64 for each in offsets if each.added is None]
     return min(behind) if behind else max((each.id >> 64 for each in offsets), default=0)
 
@@ -105,39 +109,59 @@ class LakeBatchWriter:
         snapshot: DepthSnapshot | None = None,
     ) -> None:
         """*snapshot* has the depths of the queues at the start of the batch."""
+        # Others may commit until this batch does, but only snapshots and compactions: no one else
+        # changes the open lifecycles or the facts, and files that it reads are kept for an hour.
         self._lake, self._spark, self._batch, self._snapshot = lake, spark, batch, snapshot
         self._before = lake.log.version()
         self._adopted_files: list[LakeFile] = []
         # An entry added with an explicit id may lie in the future.
         reached = min(reached_ms(batch.end), now_ms())
-        # The watermark never moves back, also when other queues are followed from now on.
+        # The watermark never moves back, even if other queues are followed from now on.
         before_ms = self._before.facts.get(WATERMARK, 0)
         self._watermark_ms = max(reached - timeouts.watermark_delay_ms, before_ms)
         self._give_up_before_ms = reached - timeouts.give_up_ms
 
     @property
     def is_repetition(self) -> bool:
-        """Whether the lake had this batch before: Spark repeats one whose commit it missed."""
-        return self._before.batches.get(self._batch.query, -1) >= self._batch.number
+        """Whether the lake has this batch already: Spark repeats one whose commit it did not log.
+
+        It has the same end then, since Spark logs the end before it starts a batch.
+        """
+        is_last = self._before.batches.get(self._batch.query) == self._batch.number
+        # The log keeps the last offset that was not empty; a batch with an empty end has no rows.
+        return is_last and (not self._batch.end or self._batch.end == self._before.offset)
 
     def run(self, rows: DataFrame) -> LakeVersion:
-        """Write *rows*; return the version of the lake that has them. A repetition does nothing."""
+        """Write *rows*; return the version of the lake that has them. A repetition does nothing.
+
+        Raises `LakeError` if the lake was filled with another checkpoint, or a later state of it.
+        """
         if self.is_repetition:
             return self._before
-        done = self._before.batches
-        if done and self._batch.query not in done:
-            raise LakeError(
-                f"the lake {self._lake.path} was filled with another checkpoint than the one in "
-                f"{self._lake.checkpoint}: put that back, or choose another --lake"
-            )
+        self._check_checkpoint()
         with self._lake.writing():
             try:
                 with self._lake.staged() as staging:
                     add, late_rows = self._write(rows, staging)
                 return self._lake.log.commit(self._entry(add, late_rows))
             except BaseException:
+                # Also after a commit that was interrupted: `discard` asks the log what it has.
                 self._lake.discard(self._adopted_files)
                 raise
+
+    def _check_checkpoint(self) -> None:
+        done, number = self._before.batches, self._batch.number
+        if done and self._batch.query not in done:
+            raise LakeError(
+                f"the lake {self._lake.path} was filled with another checkpoint than the one in "
+                f"{self._lake.checkpoint}: restore that one, or choose another --lake"
+            )
+        if (last := done.get(self._batch.query, -1)) >= number:
+            raise LakeError(
+                f"the checkpoint {self._lake.checkpoint} is older than its lake: it is at batch "
+                f"{number}, and the lake has batch {last}. Restore the latest checkpoint, or lake "
+                "and checkpoint from one copy, or choose another --lake"
+            )
 
     def _entry(self, add: dict[str, list[LakeFile]], late_rows: int) -> LogEntry:
         return LogEntry(
@@ -159,7 +183,7 @@ class LakeBatchWriter:
         self._write_by_queue(dated, staging / BRONZE)
         bronze = self._adopt(BRONZE, staging / BRONZE)
         fresh = self._lake.rows(self._spark, BRONZE, bronze)
-        late_rows = self._write_folded(fresh, staging)
+        late = self._write_folded(fresh, staging)
         folded = staging / "lifecycles"
         closed = self._adopt(CLOSED, folded / "status=closed")
         states = self._lake.rows(self._spark, CLOSED, closed)
@@ -171,11 +195,11 @@ class LakeBatchWriter:
             BRONZE: bronze,
             OPEN: self._adopt(OPEN, folded / "status=open" / f"date={_NO_DATE}"),
             CLOSED: closed,
-            LATE: late_rows,
+            LATE: late,
             MINUTES: self._adopt(MINUTES, staging / MINUTES),
             DEPTHS: self._adopt(DEPTHS, staging / DEPTHS),
         }
-        return add, sum(file.rows for file in late_rows)
+        return add, sum(file.rows for file in late)
 
     def _write_by_queue(self, rows: DataFrame, to: Path) -> None:
         queues = (Stream.parse(name).queue for name in self._batch.end)
@@ -192,8 +216,8 @@ class LakeBatchWriter:
     def _write_folded(self, fresh: DataFrame, staging: Path) -> list[LakeFile]:
         """Write lifecycles as they are after *fresh* rows; return the files of late rows.
 
-        First as if every job had one lifecycle. Jobs for which that may be wrong are looked at
-        again, with their closed lifecycles, and all is written once more if there are such jobs.
+        They are first written as if every job had one lifecycle. If that may be wrong for some
+        jobs, these are compared with their closed lifecycles, and all are written once more.
         """
         to = staging / "lifecycles"
         states = lifecycles.states_to_fold(self._table_rows(OPEN), fresh)
@@ -203,7 +227,7 @@ class LakeBatchWriter:
         if found.where(lifecycles.reentered() | maybe_closed_before).isEmpty():
             return []
         jobs = lifecycles.ambiguous_jobs(found, self._table_rows(CLOSED), maybe_closed_before)
-        # Written and read back, since Spark would compute it anew for each of its three uses.
+        # Written and read back: otherwise Spark computes it again for each of its three uses.
         path = str(staging / "ambiguous")
         jobs.write.parquet(path)
         ambiguous = self._spark.read.schema(lifecycles.AMBIGUOUS).parquet(path)
@@ -211,10 +235,9 @@ class LakeBatchWriter:
             return []
         split = lifecycles.split_lifecycles(states, ambiguous)
         self._write_lifecycles(lifecycles.folded(split), to)
-        late_rows = lifecycles.late_rows(fresh, ambiguous)
-        self._write_by_queue(late_rows, staging / LATE)
+        self._write_by_queue(lifecycles.late_rows(fresh, ambiguous), staging / LATE)
         if found_late := self._adopt(LATE, staging / LATE):
-            log.warning("events came for jobs that are closed already: see the table late")
+            log.warning("events of closed lifecycles have arrived: they are in the table late")
         return found_late
 
     def _maybe_closed_before(self) -> Column:

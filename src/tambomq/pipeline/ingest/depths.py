@@ -1,15 +1,16 @@
 """Depths of the queues, counted in Redis itself: the rows of the lake's table ``depths``.
 
-Events miss what was never announced, such as jobs from before the pipeline. A snapshot has all
-queues at one time; a queue of the last snapshot that is empty or gone now gets a row with 0.
+Events alone do not show all messages: a producer may write no event for an add, and old events are
+trimmed. A snapshot counts all queues, one page after the other, and gives them one time. A queue
+that had messages in the previous snapshot and is now deleted gets a row with 0; one that exists and
+cannot be counted gets none, so its last count stands.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -31,8 +32,12 @@ from tambomq.store.sync import Store
 log = logging.getLogger(__name__)
 
 MAX_QUEUES: Final = 10_000
-"""Per protocol; the depths of further queues are not counted."""
+"""Per protocol; the depths of further queues, in the order of their names, are not counted."""
 _PAGE: Final = 500
+QueueKey = tuple[str, str]
+"""Protocol and name of a queue."""
+_Count = tuple[str, int | None]
+"""The name of a queue and its backlog; `None` if that could not be counted."""
 
 
 class Depth(NamedTuple):
@@ -50,14 +55,25 @@ def queue_depths(store: Store, wanted: QueueSelector) -> list[Depth]:
 
     Queues that cannot be counted are left out. Raises `StoreUnavailable`.
     """
+    return count_queues(store, wanted)[0]
+
+
+def count_queues(store: Store, wanted: QueueSelector) -> tuple[list[Depth], set[QueueKey]]:
+    """Return what `queue_depths` does, and the queues that exist and could not be counted."""
     followed = set(FollowedStreams(wanted).names(store))
     counts = (("chasqui", _chasqui), ("gomq", _gomq), ("rsmq", _rsmq))
-    found = []
-    for protocol, count in counts:
+    selected = {pattern.partition(":")[0] for pattern in wanted.patterns}
+    found: list[Depth] = []
+    uncounted: set[QueueKey] = set()
+    # The user may have no rights to the keys of other protocols.
+    for protocol, count in (each for each in counts if each[0] in selected):
         for queue, backlog in count(store, wanted):
+            if backlog is None:
+                uncounted.add((protocol, queue))
+                continue
             has_events = protocol == "chasqui" or f"{protocol}:{JOURNAL}:{queue}" in followed
             found.append(Depth(protocol, queue, backlog, has_events))
-    return found
+    return found, uncounted
 
 
 def is_selected(protocol: str, queue: str, wanted: QueueSelector) -> bool:
@@ -66,16 +82,18 @@ def is_selected(protocol: str, queue: str, wanted: QueueSelector) -> bool:
 
 
 class DepthSnapshot(NamedTuple):
-    """The depths of all queues at one time."""
+    """The depths of all queues that could be counted, with the time when that was done."""
 
     at_ms: int
     depths: list[Depth]
-    previously_filled: Sequence[tuple[str, str]]
-    """Protocol and queue of those that were not empty in the last snapshot."""
+    previously_filled: Sequence[QueueKey]
+    """Those that were not empty when they were last counted."""
+    uncounted: Collection[QueueKey] = ()
+    """Those that exist and could not be counted. They are not written as empty."""
 
     def write(self, to: Path) -> None:
         """Write it as a Parquet file below *to*."""
-        found = {(each.protocol, each.queue) for each in self.depths}
+        found = {(each.protocol, each.queue) for each in self.depths}.union(self.uncounted)
         emptied = [each for each in self.previously_filled if each not in found]
         emptied_rows = [Depth(*each, 0, followed=False) for each in emptied]
         if not (rows := [*self.depths, *emptied_rows]):
@@ -99,36 +117,42 @@ def latest_depths(files: Iterable[Path]) -> list[Depth]:
     return [Depth(*(row[name] for name in Depth._fields)) for row in rows if row["at"] == last]
 
 
-def _chasqui(store: Store, wanted: QueueSelector) -> Iterator[tuple[str, int]]:
-    names = _chosen("chasqui", chasqui_tables.names(store), wanted)
+def _chasqui(store: Store, wanted: QueueSelector) -> Iterator[_Count]:
+    names, others = _chosen("chasqui", chasqui_tables.names(store), wanted)
     keys = [ChasquiKeys(name) for name in names]
     streams = _counts(store, [("XLEN", each.stream) for each in keys])
     delayed = _counts(store, [("ZCARD", each.delayed) for each in keys])
     yield from _sums(names, streams, delayed)
+    yield from others
 
 
-def _rsmq(store: Store, wanted: QueueSelector) -> Iterator[tuple[str, int]]:
+def _rsmq(store: Store, wanted: QueueSelector) -> Iterator[_Count]:
     keys = RsmqKeys()
-    names = _chosen("rsmq", rsmq_tables.names(store, keys), wanted)
+    names, others = _chosen("rsmq", rsmq_tables.names(store, keys), wanted)
     yield from _sums(names, _counts(store, [("ZCARD", keys.messages(name)) for name in names]))
+    yield from others
 
 
-def _gomq(store: Store, wanted: QueueSelector) -> Iterator[tuple[str, int]]:
+def _gomq(store: Store, wanted: QueueSelector) -> Iterator[_Count]:
     """Yield the messages in main queues, and those that are dispatched and not observed yet.
 
     The dedicated queues of a key hold copies of the same messages: the longest counts.
     """
     found = {key.name: key for key in store.follow(admin_ops.overview())}
-    for name in _chosen("gomq", iter(found), wanted):
+    names, others = _chosen("gomq", iter(found), wanted)
+    for name in names:
         key = found[name]
         lists = [count or 0 for each in key.consumers for count in each.peers.values()]
-        if key.waiting is not None:
-            yield name, key.waiting + max(lists, default=0)
+        yield name, None if key.waiting is None else key.waiting + max(lists, default=0)
+    yield from others
 
 
-def _chosen(protocol: str, names: Iterator[str], wanted: QueueSelector) -> list[str]:
-    mine = (name for name in names if is_selected(protocol, name, wanted))
-    found = list(dict.fromkeys(islice(mine, MAX_QUEUES + 1)))
+def _chosen(
+    protocol: str, names: Iterator[str], wanted: QueueSelector
+) -> tuple[list[str], list[_Count]]:
+    """Return the selected queues that are counted, and the others, which are too many."""
+    # Sorted: Redis lists keys in any order, and the same queues are to be counted each time.
+    found = sorted({name for name in names if is_selected(protocol, name, wanted)})
     if len(found) > MAX_QUEUES:
         log.warning(
             "there are more than %d queues of %s: the depths of the others are not counted",
@@ -136,7 +160,7 @@ def _chosen(protocol: str, names: Iterator[str], wanted: QueueSelector) -> list[
             protocol,
             extra={"protocol": protocol},
         )
-    return found[:MAX_QUEUES]
+    return found[:MAX_QUEUES], [(name, None) for name in found[MAX_QUEUES:]]
 
 
 def _counts(store: Store, asked: Sequence[tuple[str, str]]) -> list[int | None]:
@@ -151,8 +175,7 @@ def _counts(store: Store, asked: Sequence[tuple[str, str]]) -> list[int | None]:
     return found
 
 
-def _sums(names: Sequence[str], *counts: Sequence[int | None]) -> Iterator[tuple[str, int]]:
-    """Yield the sum of *counts* for each name, but not where one of them is `None`."""
+def _sums(names: Sequence[str], *counts: Sequence[int | None]) -> Iterator[_Count]:
+    """Yield the sum of *counts* for each name; `None` where one of them is."""
     for name, *of_name in zip(names, *counts, strict=True):
-        if None not in of_name:
-            yield name, sum(count or 0 for count in of_name)
+        yield name, None if None in of_name else sum(count or 0 for count in of_name)

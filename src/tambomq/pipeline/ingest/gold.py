@@ -1,10 +1,13 @@
 """Gold: counts and percentiles per minute, queue and name. Stored as partial sums, added on read.
 
-Lifecycles and runs add *amounts* (1 that entered, 1 that is done, …) to the minutes in which that
-happened: rows with a time ``ms`` and a number for each of `COUNTS`, which `summed` adds up.
-A lifecycle is summed up once, when it is closed; open ones are added on read, so gold is exact at
-any time. Failures and retries are summed up in the batch that has their events. Percentiles come
-from KLL sketches (k = 200): the rank error is at most 1.33 % with 99 % confidence.
+An *amount* is what one lifecycle or run adds to a minute: a row with a time ``ms`` and a number for
+each of `COUNTS` (entered 1, done 1, …). `summed` adds the amounts of each minute.
+``carried`` is the backlog that is left of deleted minutes (entered minus gone); ``emptied`` is when
+the last of the jobs that entered in a minute ended.
+A lifecycle is summed up once, when it is closed; open ones are added on read, so the counts are
+exact in each version of the lake. Failures and retries are summed up in the batch that has their
+events. Percentiles come from KLL sketches (k = 200): the rank error is at most 1.33 % with 99 %
+confidence.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ def of_lifecycles(states: DataFrame, *, closed: bool) -> DataFrame:
     """Return the amounts of *states*; *closed* ones count as ended, with their last event."""
     end = silver.ended_or_seen_ms() if closed else silver.ended_ms()
     entered = silver.entered_ms()
-    # Clocks differ: nothing ends before it entered.
+    # Clocks differ, so the end may seem to be before the start: use the later of both.
     ended = F.greatest(end, F.when(end.isNotNull(), entered))
     outcome = silver.outcome()
     amounts = F.array(
@@ -136,7 +139,7 @@ def unreported(events: DataFrame, depths: DataFrame, *, by: str = "minute") -> D
 
 
 def _with_depths(counted: DataFrame, differing: DataFrame) -> DataFrame:
-    """Add what is *differing* to the backlog of the empty name, until the next snapshot."""
+    """Add the differences to the backlog of the empty name, each until the next snapshot."""
     rows = differing.withColumn("name", F.lit(""))
     both = counted.join(rows, [*KEYS], "full")
     reported = F.last("backlog", ignorenulls=True).over(_so_far())

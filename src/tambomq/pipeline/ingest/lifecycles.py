@@ -1,15 +1,20 @@
 """Splits a job's events into lifecycles. An enqueue event after a terminal event starts a new one.
 
-So a dead job that was redriven, or an id that was used again, has a row for each of its lifecycles.
+So a dead job that was redriven, or an id that was reused, has a row for each of its lifecycles.
 Splitting needs the events of a job in order, which is expensive and rarely needed. So states are
 first folded as if each job had one lifecycle (`folded`); only jobs that entered again after an end,
-or may have a lifecycle that is closed, are split (`ambiguous_jobs`, `split_lifecycles`).
+or may have a lifecycle that is closed, are *ambiguous* and split (`ambiguous_jobs`,
+`split_lifecycles`).
 
-Columns beside those of `tables.STATE`: ``position``, the order of the event (see `silver`);
-``enters``, the same for events by which a job enters the queue; ``was_open``, true for states of
-earlier batches; ``lifecycle``, the number of the lifecycle within the batch; ``superseded``, true
-if the same job has a later one; ``last_entry`` and ``first_end``, the positions of its last event
-by which it entered and of its first terminal one.
+Columns beside those of `tables.STATE`::
+
+    position    the order of the event (see `silver`)
+    enters      the position of the event if it is an enqueue event, else null
+    was_open    whether the state comes from an earlier batch
+    lifecycle   number of the lifecycle within the batch
+    superseded  whether the same job has a later lifecycle
+    last_entry  position of the last enqueue event
+    first_end   position of the first terminal event
 """
 
 from __future__ import annotations
@@ -28,9 +33,9 @@ FOLDED: Final = (
 """The columns of `folded`."""
 AMBIGUOUS: Final = ", ".join((*(f"{name} STRING" for name in silver.KEYS), "closed_up_to BIGINT"))
 """The columns of `ambiguous_jobs`."""
-_EVERYTHING: Final = (1 << 63) - 1
+_ALL_LATE: Final = (1 << 63) - 1
 """All rows of the job are about a closed lifecycle."""
-_NOTHING: Final = -1
+_NONE_CLOSED: Final = -1
 """The job has no closed lifecycle."""
 
 
@@ -68,29 +73,35 @@ def reentered() -> Column:
 def ambiguous_jobs(states: DataFrame, closed: DataFrame, maybe_closed_before: Column) -> DataFrame:
     """Return the jobs among *states* whose rows must be split, with ``closed_up_to`` for each.
 
-    That is the position up to which its rows belong to a lifecycle that is *closed* already: up to
-    that lifecycle's end if the job has entered again since, else all rows, which are late then.
+    Rows up to that position belong to a lifecycle that is *closed* already, and are late. If the
+    job was enqueued again since, the position is the end of that lifecycle; if not, it is beyond
+    any row: all rows of the job are late.
+    An example: a job ended at 70, which is closed, and this batch has events at 65 and 90. If the
+    one at 90 is an enqueue event, ``closed_up_to`` is 70: 65 is late, and 90 begins a lifecycle.
+    If it is another one, both are late.
     """
     last_closed = closed.groupBy(*silver.KEYS).agg(F.max("last").alias("closed_end"))
-    doubtful = states.where(reentered() | maybe_closed_before)
-    found = doubtful.join(last_closed, [*silver.KEYS], "left")
+    maybe_split = states.where(reentered() | maybe_closed_before)
+    found = maybe_split.join(last_closed, [*silver.KEYS], "left")
     closed_end = F.col("closed_end")
     closed_up_to = F.when(
         maybe_closed_before & closed_end.isNotNull(),
-        F.when(F.col("last_entry") > closed_end, closed_end).otherwise(_EVERYTHING),
-    ).otherwise(_NOTHING)
-    asked = found.select(
+        F.when(F.col("last_entry") > closed_end, closed_end).otherwise(_ALL_LATE),
+    ).otherwise(_NONE_CLOSED)
+    candidates = found.select(
         *silver.KEYS, closed_up_to.alias("closed_up_to"), reentered().alias("is_split")
     )
-    return asked.where((F.col("closed_up_to") != _NOTHING) | F.col("is_split")).drop("is_split")
+    return candidates.where((F.col("closed_up_to") != _NONE_CLOSED) | F.col("is_split")).drop(
+        "is_split"
+    )
 
 
 def split_lifecycles(found: DataFrame, ambiguous: DataFrame) -> DataFrame:
-    """Return *found*, `states_to_fold`, with numbers of lifecycles and without late rows."""
+    """Return *found* (see `states_to_fold`) with lifecycle numbers and without late rows."""
     keys = [*silver.KEYS]
-    sure = found.join(ambiguous, keys, "left_anti")
-    sure = sure.select("*", F.lit(0).alias("lifecycle"), F.expr("false").alias("superseded"))
-    unsure = found.join(ambiguous, keys).where(
+    others = found.join(ambiguous, keys, "left_anti")
+    others = others.select("*", F.lit(0).alias("lifecycle"), F.expr("false").alias("superseded"))
+    to_split = found.join(ambiguous, keys).where(
         F.col("was_open") | (F.col("position") > F.col("closed_up_to"))
     )
     before = _by_position().rowsBetween(Window.unboundedPreceding, -1)
@@ -100,9 +111,9 @@ def split_lifecycles(found: DataFrame, ambiguous: DataFrame) -> DataFrame:
     so_far = _by_position().rowsBetween(Window.unboundedPreceding, Window.currentRow)
     lifecycle = F.sum(F.col("begins").cast("int")).over(so_far)
     latest = F.max("lifecycle").over(Window.partitionBy(*keys))
-    numbered = unsure.withColumn("begins", begins).withColumn("lifecycle", lifecycle)
-    revived = (F.col("lifecycle") > 0) | (F.col("closed_up_to") != _NOTHING)
-    return sure.unionByName(
+    numbered = to_split.withColumn("begins", begins).withColumn("lifecycle", lifecycle)
+    revived = (F.col("lifecycle") > 0) | (F.col("closed_up_to") != _NONE_CLOSED)
+    return others.unionByName(
         numbered.withColumn("superseded", F.col("lifecycle") < latest)
         .withColumn("revived", F.greatest("revived", revived.cast("bigint")))
         .drop("begins", "closed_up_to")
@@ -111,7 +122,7 @@ def split_lifecycles(found: DataFrame, ambiguous: DataFrame) -> DataFrame:
 
 def late_rows(fresh: DataFrame, ambiguous: DataFrame) -> DataFrame:
     """Return the rows among *fresh* that are about lifecycles which are closed already."""
-    closed = ambiguous.where(F.col("closed_up_to") != _NOTHING)
+    closed = ambiguous.where(F.col("closed_up_to") != _NONE_CLOSED)
     found = fresh.withColumn("position", silver.position()).join(closed, [*silver.KEYS])
     return found.where("position <= closed_up_to").select(fresh.columns)
 

@@ -1,4 +1,4 @@
-"""Progress of a pipeline's batches, read from Spark's progress reports. Makes no calls."""
+"""Progress of a pipeline's batches, from Spark's progress reports, and as a line of text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tambomq.spark.tail import offsets as tail_offsets
 
 _GAP: Final = "  ·  "
 _OMITTED_FIRST: Final = ("streams", "total", "batch", "late")
-"""What a narrow terminal leaves out, in this order; never the lag and what was lost."""
+"""Omitted on a narrow terminal, in this order. The lag and the lost entries are always shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Progress:
     def line(self, total: int, late: int, width: int | None = None) -> str:
         """Return one line of text, with the *total* of rows in the lake and the *late* ones.
 
-        Beyond *width* characters it leaves out the less important.
+        If it would be longer than *width* characters, less important parts are omitted.
         """
         rate = self.rows / self.batch_s if self.batch_s else 0
         words = {

@@ -9,15 +9,17 @@ Spark calls `Pipeline._write_batch` for each batch::
         │ silver, lifecycles: states of jobs            │ alone, while no batch comes
         │ gold: sums per minute                         │
         ▼                                               ▼
-     one entry of the lake's log: the point of no return
+     one entry of the lake's log: now the batch counts
         │
         ▼
-     journals learn how far they were read, so that they can be trimmed
+     offsets are committed to the journals, so that these can be trimmed
 
-One pipeline fills a lake: it runs under the lake's lock. Spark owns the offsets (its checkpoint),
-and repeats a batch that failed or whose commit it missed; the log tells which batches the lake has,
-so each is there once. A failure after the log entry loses nothing: the next batch, or the next
-start, tells the journals.
+A *journal* is an append-only record of the messages that pass through a queue.
+One pipeline fills a lake: it runs under the lake's lock. Spark keeps the offsets (its checkpoint)
+and repeats a batch that failed, or whose commit it did not log. The lake's log records the last
+batch that the lake has, and the offset at which that ended, so each is written once. A failure
+after the log entry loses nothing: the next batch, or the next start, commits the offsets to the
+journals.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ import json
 import logging
 import re
 import shutil
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +50,7 @@ from tambomq.pipeline.ingest.snapshots import Snapshots
 from tambomq.pipeline.ingest.sources import JOURNAL, FollowedStreams, PipelineSource, Stream
 from tambomq.pipeline.lake.lake import Lake, is_full
 from tambomq.spark.core.stream_cuts import text
+from tambomq.spark.launch import conf
 from tambomq.spark.tail import offsets as tail_offsets
 from tambomq.store.sync import Store
 
@@ -56,6 +60,8 @@ BATCH_ROWS: Final = 400_000
 """Larger batches save little time, and need more memory to sort."""
 POLL_EVERY_S: Final = 1
 SETTINGS: Final = {
+    # The days of all tables are those of UTC, as compaction, retention and snapshots have them.
+    conf.ZONE: "UTC",
     # Else Spark starts a job to list the files, of which a lake soon has many.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     # Few other readers of Parquet know Spark's default, INT96.
@@ -68,13 +74,13 @@ _OURS: Final = re.compile(r"tambomq\.errors\.(\w+): ([^\n]+)")
 
 @dataclass(frozen=True, slots=True)
 class PipelineOptions:
-    """What a pipeline follows, and how."""
+    """Options of a pipeline: which queues it follows, and how."""
 
     url: str
     queues: Sequence[str] = ()
     """Patterns like ``chasqui:*``; all, if there are none."""
     once: bool = False
-    """End when all that was there at the start is read."""
+    """Whether to end once everything that existed at the start has been read."""
     every_s: float = 10.0
     """How often a batch starts."""
     batch_rows: int = BATCH_ROWS
@@ -115,9 +121,15 @@ class Pipeline:
         self._wanted = sources.select_queues(options.queues)
         self._snapshots = Snapshots(lake, options.url, self._wanted) if options.snapshots else None
         self._failure: BaseException | None = None
-        self.busy = False
-        """Whether a batch is being written."""
+        self._writing = threading.Lock()
+        """Held while a batch is written."""
+        self._has_ended = False
         self.version = lake.log.version()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a batch is being written."""
+        return self._writing.locked()
 
     def start(self) -> StreamingQuery:
         """Start the query, which runs in Spark's own threads, and return it."""
@@ -147,7 +159,7 @@ class Pipeline:
         ).start()
 
     def follow(self, is_to_end: Callable[[], bool]) -> Iterator[Progress]:
-        """Run, and yield the progress of each batch; end between two batches once *is_to_end*.
+        """Run, and yield the progress of each batch; stop between two batches once *is_to_end*.
 
         Raises a `TamboError` with one line of text if the query failed.
         """
@@ -167,18 +179,31 @@ class Pipeline:
             # Read before `stop`: a batch that is interrupted by it is no failure.
             failure = self._failure or query.exception()
         finally:
-            if query.isActive:
-                query.stop()
+            self._end(query)
         if failure is not None:
             raise self._user_error(failure) from failure
+
+    def _end(self, query: StreamingQuery) -> None:
+        """Stop *query*; when this returns, no batch of it is or will be written.
+
+        Spark calls `_write_batch` in a thread of Python's, which may still commit when the query
+        has stopped; by then the caller may have given up the lock of the lake.
+        """
+        self._has_ended = True
+        try:
+            if query.isActive:
+                query.stop()
+        finally:
+            with self._writing:
+                pass
 
     def _user_error(self, failure: BaseException) -> TamboError:
         if isinstance(failure, TamboError):
             return failure
         if is_full(failure):
             return LakeError(
-                f"the disk of {self._lake.path} is full; the batch was not taken: "
-                "make room and start again"
+                f"the disk of {self._lake.path} is full; the batch was not written: "
+                "free some space and start again"
             )
         if ours := _OURS.search(str(failure)):
             kind = getattr(errors, ours[1], None)
@@ -187,7 +212,13 @@ class Pipeline:
         return LakeError(lines[0] if lines else type(failure).__name__)
 
     def _write_batch(self, rows: DataFrame, number: int) -> None:
-        self.busy = True
+        with self._writing:
+            if self._has_ended:
+                # If this returned, Spark would count the batch as done.
+                raise LakeError("the pipeline has ended: this batch is left for its next start")
+            self._write(rows, number)
+
+    def _write(self, rows: DataFrame, number: int) -> None:
         try:
             batch = batch_info(self._lake.checkpoint, number)
             snapshot = self._snapshots.take() if self._snapshots else None
@@ -200,24 +231,23 @@ class Pipeline:
             # Spark passes on only the text of an exception.
             self._failure = error
             raise
-        finally:
-            self.busy = False
 
     def _snapshot_when_idle(self, *, at_end: bool) -> None:
-        """Commit a snapshot of the depths where no batch has taken one lately, and at the end."""
+        """Commit a snapshot of the depths if no batch has done so lately, and at the end."""
         if self._snapshots is None or self.busy or self._failure is not None:
             return
         if at_end or (not self._options.once and self._snapshots.is_due(self._options.every_s)):
             try:
                 self.version = self._snapshots.commit_alone() or self.version
-            except OSError as error:
-                # The batches are committed, and the next one takes a snapshot.
+            except (OSError, TamboError) as error:
+                # The batches are committed, and the next one takes a snapshot. If the lake itself
+                # is damaged, the next batch says so.
                 log.warning("the depths of the queues could not be written: %s", error)
 
     def _stream_offsets(self) -> dict[str, Any]:
-        """Return the offset of each stream: of those in the lake, and ``0-0`` for new ones.
+        """Return the offset of each stream: from the lake's log, or ``0-0`` for new ones.
 
-        Committed to the journals, it makes the lake a reader, for which they keep entries.
+        Committing ``0-0`` registers the lake as a reader, so that journals keep their entries.
         """
         store = Store(self._options.url)
         try:
@@ -227,17 +257,22 @@ class Pipeline:
         return {**dict.fromkeys(names, "0-0"), **self.version.offset}
 
     def _commit_journals(self, end: dict[str, Any]) -> None:
-        """Commit *end* to the journals, so that they can be trimmed."""
+        """Commit *end* to the journals that are selected, so that they can be trimmed.
+
+        *end* also has streams that were selected in earlier runs. In their journals the lake stays
+        registered at its last offset, until an operator makes the journal forget this reader. A
+        commit would register it again, so these streams are left out.
+        """
         reader, offsets = f"lake-{self._lake.id}", tail_offsets.decode(end)
         streams = ((Stream.parse(name), offset) for name, offset in offsets.items())
         calls = [
             ops.commit(JournalKeys(stream.protocol, stream.queue), reader, text(offset.id))
             for stream, offset in streams
-            if stream.source == JOURNAL
+            if stream.source == JOURNAL and self._wanted.includes(str(stream))
         ]
         store = Store(self._options.url)
         try:
-            store.run_all(calls)
+            store.follow(ops.commit_and_trim(calls))
         except StoreError as error:
             # The batch is in the lake, and the next one commits again.
             log.warning("journals could not be committed, and are not trimmed yet: %s", error)

@@ -12,10 +12,12 @@ Spark. `tables.STATE` describes each column; they are merged like this::
           attempts  delay_ms  body_bytes  revived          the largest
     sum   rescheduled  events  born                        counts of events
 
-A *position* orders events of all streams in one number: milliseconds of the entry id; a bit that is
-0 for journals, since a message is journalled before it can run within the same millisecond; and the
-sequence number of the entry id. The column ``last`` is the largest position of a job with the phase
-of that event in the lowest 4 bits, so that its maximum has the latest phase.
+A *position* orders events of all streams in one number, from the highest bit to the lowest::
+
+    milliseconds of the entry id
+     1 bit   0 for journals: a message is journalled before it can run in the same millisecond
+    16 bits  sequence number of the entry id
+     4 bits  0; in the column ``last``: the phase, so that the maximum has the latest phase
 """
 
 from __future__ import annotations
@@ -53,15 +55,17 @@ _PHASE_OF: Final = {
     "moved": "moved",
 }
 _ENQUEUED_EVENTS: Final = ("sent", "delayed")
+"""A producer has added the job."""
 _ENTERED_EVENTS: Final = (*_ENQUEUED_EVENTS, "waiting")
+"""The job enters the queue: added or redriven. These are the enqueue events of `lifecycles`."""
 _RUN_EVENTS: Final = ("active", "received", "delivered")
 _ATTEMPT_EVENTS: Final = (*_RUN_EVENTS, "completed", "failed", "dlq", "dead")
 _DEAD_EVENTS: Final = ("dlq", "dead")
-_FIRE_AND_FORGET: Final = "kqueue"
-"""The protocol without events after ``sent``."""
+_KQUEUE: Final = "kqueue"
+"""It stores no message, so there are no events after ``sent``."""
 
 _PHASE_BITS, _SEQUENCE_BITS = 4, 16
-"""What is left for milliseconds lasts until 2109."""
+"""The remaining bits hold milliseconds until the year 2109."""
 _MS_SHIFT: Final = _PHASE_BITS + _SEQUENCE_BITS + 1
 
 _MAX_MS: Final = 10**12
@@ -75,7 +79,7 @@ _ULID_TIME: Final = 10
 def states(bronze: DataFrame) -> DataFrame:
     """Return a state for each row of *bronze* that is about a job.
 
-    With two columns more: ``position``, and ``enters``, which is the same for an event by which the
+    Adds two columns: ``position``, and ``enters``, which is the same for an event by which the
     job enters the queue, else null.
     """
     event, at_position = F.col("event"), position()
@@ -176,7 +180,7 @@ def ended_ms() -> Column:
     # Prefer the worker's event, which has the clock of the other events, to the dead letter's.
     ended = F.when(has_ended(), F.coalesce("final_ms", "buried_ms"))
     # KqueueMsgQ keeps no message: its lifecycle ends when it is sent.
-    is_sent = (F.col("protocol") == _FIRE_AND_FORGET) & (_last_phase() == _SENT)
+    is_sent = (F.col("protocol") == _KQUEUE) & (_last_phase() == _SENT)
     return ended.when(is_sent, F.col("enqueued_ms"))
 
 
@@ -202,7 +206,10 @@ def run_ms() -> Column:
 
 
 def is_new_since(ms: Column) -> Column:
-    """Whether a lifecycle certainly began after *ms*, so that none of the job is closed yet."""
+    """Whether a lifecycle began after *ms*, so that no closed lifecycle of its job has its rows.
+
+    By the time in the job's id, if that is a ULID; else by an enqueue event among the rows.
+    """
     return F.coalesce(_id_ms() > ms, F.col("born") > 0)
 
 
@@ -229,7 +236,7 @@ def position() -> Column:
 
 def _job_id() -> Column:
     # Messages of KqueueMsgQ have no ids, and one event each: the entry id identifies them.
-    is_own = (F.col("protocol") == _FIRE_AND_FORGET) & (F.col("event") == "sent")
+    is_own = (F.col("protocol") == _KQUEUE) & (F.col("event") == "sent")
     return F.coalesce("id", F.when(is_own, F.col("entry_id"))).alias("id")
 
 
@@ -238,7 +245,7 @@ def _phase() -> Column:
     stored = F.when(F.coalesce("delay_ms", F.lit(0)) > 0, PHASES.index("delayed")).otherwise(
         PHASES.index("waiting")
     )
-    sent = F.when((F.col("protocol") == _FIRE_AND_FORGET), _SENT).otherwise(stored)
+    sent = F.when((F.col("protocol") == _KQUEUE), _SENT).otherwise(stored)
     phase = reduce(
         lambda chain, pair: chain.when(event == pair[0], PHASES.index(pair[1])),
         _PHASE_OF.items(),

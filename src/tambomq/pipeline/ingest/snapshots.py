@@ -10,7 +10,7 @@ from typing import Final
 from tambomq.clock import now_ms
 from tambomq.errors import StoreError
 from tambomq.pipeline.ingest import depths
-from tambomq.pipeline.ingest.depths import Depth, DepthSnapshot
+from tambomq.pipeline.ingest.depths import Depth, DepthSnapshot, QueueKey
 from tambomq.pipeline.lake.lake import DEPTHS, Lake
 from tambomq.pipeline.lake.log import LakeFile, LakeVersion, LogEntry
 from tambomq.spark.core.options import QueueSelector
@@ -20,7 +20,6 @@ log = logging.getLogger(__name__)
 
 _PATIENCE_S: Final = 1.0
 """A batch does not wait long: the next one takes a snapshot as well."""
-_QueueKey = tuple[str, str]
 
 
 class Snapshots:
@@ -39,6 +38,7 @@ class Snapshots:
                 if depths.is_selected(each.protocol, each.queue, wanted)
             ]
         )
+        self._last_ms = 0
         self._taken_at = time.monotonic()
 
     def take(self) -> DepthSnapshot | None:
@@ -46,18 +46,20 @@ class Snapshots:
         self._taken_at = time.monotonic()
         store = Store(self._url, patience_s=_PATIENCE_S)
         try:
-            found = depths.queue_depths(store, self._wanted)
+            found, uncounted = depths.count_queues(store, self._wanted)
         except StoreError as error:
             log.warning("the depths of the queues could not be counted: %s", error)
             return None
         finally:
             store.close()
         previously_filled = [queue for queue, each in self._last.items() if each.backlog]
-        return DepthSnapshot(now_ms(), found, previously_filled)
+        return DepthSnapshot(now_ms(), found, previously_filled, uncounted)
 
     def committed(self, snapshot: DepthSnapshot) -> None:
-        """Remember *snapshot*, which the lake has by now, as the last one."""
-        self._last = _by_queue(snapshot.depths)
+        """Remember *snapshot*, which was committed to the lake, unless a newer one was."""
+        # A batch may commit its snapshot after a later one was committed alone.
+        if snapshot.at_ms >= self._last_ms:
+            self._last, self._last_ms = self._known_after(snapshot), snapshot.at_ms
 
     def is_due(self, every_s: float) -> bool:
         """Whether the last snapshot is at least *every_s* seconds old."""
@@ -66,7 +68,7 @@ class Snapshots:
     def commit_alone(self) -> LakeVersion | None:
         """Commit a snapshot without a batch; return the version, or `None` if nothing changed."""
         snapshot = self.take()
-        if snapshot is None or _by_queue(snapshot.depths) == self._last:
+        if snapshot is None or self._known_after(snapshot) == self._last:
             return None
         made: list[LakeFile] = []
         with self._lake.writing():
@@ -77,12 +79,21 @@ class Snapshots:
                 entry = LogEntry(at_ms=now_ms(), by="depths", add={DEPTHS: made})
                 version = self._lake.log.commit(entry) if made else None
             except BaseException:
+                # Also after a commit that was interrupted: `discard` asks the log what it has.
                 self._lake.discard(made)
                 raise
         self.committed(snapshot)
         return version
 
+    def _known_after(self, snapshot: DepthSnapshot) -> dict[QueueKey, Depth]:
+        """Return the last depth of each queue, from *snapshot* or, if that has none, before it.
 
-def _by_queue(found: list[Depth]) -> dict[_QueueKey, Depth]:
+        So a queue that cannot be counted for a while, and is deleted then, still gets its 0.
+        """
+        kept = {key: self._last[key] for key in snapshot.uncounted if key in self._last}
+        return {**kept, **_by_queue(snapshot.depths)}
+
+
+def _by_queue(found: list[Depth]) -> dict[QueueKey, Depth]:
     """Return *found* by protocol and queue, without those that are empty and not followed."""
     return {(each.protocol, each.queue): each for each in found if each.backlog or each.followed}

@@ -1,8 +1,9 @@
 """The Spark data source of the pipeline: all streams of all protocols, with the columns of bronze.
 
-One source instead of one for each table, so that Spark plans it in one process, and a checkpoint
-stays valid when other queues are chosen. A stream is named ``<protocol>:<source>:<queue>``, where
-the source is ``events`` or ``dlq`` (ChasquiMQ) or ``journal`` (all protocols).
+It is one source instead of one for each table, so that Spark plans it in one process, and a
+checkpoint stays valid when other queues are chosen. A stream is named
+``<protocol>:<source>:<queue>``, where the source is ``events`` or ``dlq`` (ChasquiMQ) or
+``journal`` (all protocols).
 """
 
 from __future__ import annotations

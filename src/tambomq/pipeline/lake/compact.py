@@ -31,7 +31,7 @@ AIM_BYTES: Final = 128 << 20
 """The size of merged files: large enough for fast scans."""
 SMALL_BYTES: Final = AIM_BYTES // 2
 KEPT_MS: Final = 3_600_000
-"""How long a reader may use a version that is not the latest any more."""
+"""How long a reader may use a version after a newer one exists."""
 KEPT_TABLES: Final = (BRONZE, CLOSED, LATE, MINUTES, DEPTHS)
 """The tables that are compacted; each batch rewrites the others as a whole."""
 _DATE: Final = "date="
@@ -62,9 +62,9 @@ def compact(lake: Lake, *, retain_days: int | None = None) -> CompactionResult:
     except OSError as error:
         if not is_full(error):
             raise
-        raise LakeError(f"the disk of {lake.path} is full; the lake is as it was: make room") from (
-            error
-        )
+        raise LakeError(
+            f"the disk of {lake.path} is full; the lake is unchanged: free some space"
+        ) from error
 
 
 def _compact(lake: Lake, retain_days: int | None) -> CompactionResult:
@@ -100,7 +100,7 @@ class _Change:
 
 
 def _change(lake: Lake, retain_days: int | None, change: _Change) -> dict[str, list[LakeFile]]:
-    """Write the files of *change*; return those dropped for their age."""
+    """Write the files of *change*; return those that are dropped because they are too old."""
     version = lake.log.version()
     old = _old(version, retain_days)
     dropped = {file.path for files in old.values() for file in files}

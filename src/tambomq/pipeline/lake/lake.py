@@ -115,13 +115,13 @@ class Lake:
         except OSError as error:
             raise _unusable(path, error) from error
         except msgspec.MsgspecError:
-            raise SettingsError(f"{path / MARKER} is not a lake's: choose another --lake") from None
+            raise SettingsError(f"{path / MARKER} is not valid: choose another --lake") from None
         if marker.kind != KIND:
-            raise SettingsError(f"{path / MARKER} is not a lake's: choose another --lake")
+            raise SettingsError(f"{path / MARKER} is not valid: choose another --lake")
         if marker.format != FORMAT:
             raise SettingsError(
                 f"the lake {path} is of format {marker.format}, this TamboMQ knows {FORMAT}: "
-                "choose another --lake, or a TamboMQ that fits"
+                "choose another --lake, or a matching version of TamboMQ"
             )
         if writable:
             _folders(path)
@@ -239,10 +239,10 @@ class Lake:
         return oldest_ms(self.path / "writers")
 
     def discard(self, files: Iterable[LakeFile]) -> None:
-        """Delete *files* of a change that failed, unless the log has them all the same.
+        """Delete *files* of a change that failed, unless the log has them.
 
-        A commit may have been interrupted after its entry was written. Raises nothing: files that
-        remain are deleted by `compact.vacuum`.
+        It may have them: a commit may be interrupted after its entry was written. Raises nothing:
+        files that remain are deleted by `compact.vacuum`.
         """
         paths = [file.path for file in files]
         try:
@@ -292,7 +292,7 @@ def _unusable(path: Path, error: OSError) -> SettingsError:
 
 def _foreign(path: Path) -> SettingsError:
     if not path.exists():
-        return SettingsError(f"there is no lake at {path}: `tambo pipeline run` makes one")
+        return SettingsError(f"there is no lake at {path}: `tambo pipeline run` creates one")
     return SettingsError(
         f"{path} has files and is no lake (it has no {MARKER}): choose another --lake"
     )

@@ -147,6 +147,12 @@ class TableLog:
             if (entry := self._entry(number)) is not None:
                 yield entry
 
+    def last_entries(self, count: int) -> list[LogEntry]:
+        """Return at most *count* of the newest entries, the oldest first."""
+        numbers = sorted(_numbers(self.path, _ENTRY))[-count:]
+        found = (self._entry(number) for number in numbers)
+        return [entry for entry in found if entry is not None]
+
     def forget_before(self, at_ms: int) -> int:
         """Drop entries from before *at_ms* that a snapshot includes; return how many.
 
@@ -250,6 +256,6 @@ def _decoded(raw: bytes, kind: Any, path: Path) -> Any:
         raise SettingsError(f"{path} cannot be read: {error}") from error
     if found.format != FORMAT:
         raise SettingsError(
-            f"{path} is of format {found.format}, this TamboMQ reads {FORMAT}: use one that fits"
+            f"{path} has format {found.format}, this TamboMQ reads {FORMAT}: use a matching version"
         )
     return found

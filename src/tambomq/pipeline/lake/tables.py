@@ -57,7 +57,7 @@ STATE: Final = Columns(
     Column("events", LONG, "rows of bronze about it"),
     Column("seen_ms", LONG, "when the last of them was recorded"),
     Column("born", LONG, "how many of them are enqueue events"),
-    Column("revived", LONG, "1 if the job had ended before, and came back"),
+    Column("revived", LONG, "1 if the job had ended before, and was enqueued again"),
 )
 """The state of a lifecycle. Two states of one lifecycle can be merged."""
 
@@ -96,44 +96,44 @@ MINUTES: Final = Columns(
     Column("minute", TIME, "the minute"),
     *_PLACE,
     Column("name", TEXT, "the job's dispatch name"),
-    Column("entered", LONG, "came in"),
-    Column("done", LONG, "came to a good end"),
+    Column("entered", LONG, "jobs or messages that were enqueued"),
+    Column("done", LONG, "those that completed"),
     Column("failed", LONG, "runs that raised"),
-    Column("retried", LONG, "runs that were to follow"),
-    Column("dead", LONG, "came to a bad end"),
-    Column("gone", LONG, "ended in any way, so that they wait no more"),
-    Column("emptied", TIME, "when the last of those that came in then was gone"),
-    Column("carried", LONG, "of minutes that are kept no more: entered less gone"),
-    Column("waits", BYTES, "a sketch of wait_ms of those that ran first then"),
-    Column("runs", BYTES, "a sketch of run_ms of those that ended then"),
+    Column("retried", LONG, "retries"),
+    Column("dead", LONG, "those that were dead-lettered"),
+    Column("gone", LONG, "those that ended in any way"),
+    Column("emptied", TIME, "when the last of those that were enqueued in this minute ended"),
+    Column("carried", LONG, "entered minus gone, of minutes that were deleted"),
+    Column("waits", BYTES, "a sketch of wait_ms of those that first ran in this minute"),
+    Column("runs", BYTES, "a sketch of run_ms of those that ended in this minute"),
     Column("date", "DATE", "the day"),
 )
 """Partial sums of gold; rows of one minute are added."""
 
 GOLD: Final = Columns(
-    Column("minute", TIME, "the minute; one with nothing in it has no row"),
+    Column("minute", TIME, "the minute; one in which nothing happened has no row"),
     *_PLACE,
     Column("name", TEXT, "the job's dispatch name; empty where it has none"),
-    Column("entered", LONG, "jobs or messages that came in"),
-    Column("done", LONG, "those that came to a good end"),
+    Column("entered", LONG, "jobs or messages that were enqueued"),
+    Column("done", LONG, "those that completed"),
     Column("failed", LONG, "runs that raised"),
-    Column("retried", LONG, "runs that were to follow one that failed"),
-    Column("dead", LONG, "those that came to a bad end"),
+    Column("retried", LONG, "retries"),
+    Column("dead", LONG, "those that were dead-lettered"),
     Column(
         "backlog",
         LONG,
-        "those that have come in and not ended, at the end of the minute; with an empty name, also "
-        "what the queue itself had more at the last snapshot",
+        "those that were enqueued and have not ended, at the end of the minute; with an empty "
+        "name, also those that only the last snapshot of the queue's depth shows",
     ),
     Column(
         "oldest_age_s",
         LONG,
-        "seconds from the minute in which the oldest of these came in to this one; null if none",
+        "age of the oldest of these in seconds, from minute to minute; null if none",
     ),
-    Column("wait_p50_ms", LONG, "half of those that ran first in this minute had waited less"),
+    Column("wait_p50_ms", LONG, "half of those that first ran in this minute had waited less"),
     Column("wait_p95_ms", LONG, "95 of 100"),
     Column("wait_p99_ms", LONG, "99 of 100"),
-    Column("run_p50_ms", LONG, "half of those that ended in this minute had run less long"),
+    Column("run_p50_ms", LONG, "half of those that ended in this minute had run for less"),
     Column("run_p95_ms", LONG, "95 of 100"),
     Column("run_p99_ms", LONG, "99 of 100"),
 )
