@@ -8,7 +8,7 @@ received, or before one that is never sent.
 from __future__ import annotations
 
 import os
-import select
+import selectors
 import signal
 import socket
 import subprocess
@@ -64,13 +64,21 @@ class KillingProxy:
                 thread.start()
 
     def _pass_on(self, peer: socket.socket) -> None:
-        with suppress(OSError), peer, socket.create_connection(self._server) as server:
+        with (
+            suppress(OSError),
+            peer,
+            socket.create_connection(self._server) as server,
+            selectors.DefaultSelector() as readable,
+        ):
+            readable.register(peer, selectors.EVENT_READ, (peer, server))
+            readable.register(server, selectors.EVENT_READ, (server, peer))
             while True:
-                for ready in select.select([peer, server], [], [])[0]:
-                    data = ready.recv(1 << 16)
-                    if not data or self._is_over(asks=ready is peer):
+                for key, _ in readable.select():
+                    source, target = key.data
+                    data = source.recv(1 << 16)
+                    if not data or self._is_over(asks=source is peer):
                         return
-                    (server if ready is peer else peer).sendall(data)
+                    target.sendall(data)
 
     def _is_over(self, *, asks: bool) -> bool:
         with self._deciding:

@@ -35,7 +35,7 @@ class Mounted:
         self._filler = path / "filler"
 
     def leave(self, size: int) -> None:
-        """Let a file take what is more than *size*."""
+        """Fill the disk with a file, all but *size* bytes."""
         self.clear()
         found = os.statvfs(self.path)
         with self._filler.open("wb") as file:
@@ -56,11 +56,11 @@ class Limited:
         self._before = resource.prlimit(self._java, resource.RLIMIT_FSIZE)
 
     def leave(self, size: int) -> None:
-        """Let no file of Spark's be longer than *size*."""
+        """Limit each file that Spark writes to *size* bytes."""
         resource.prlimit(self._java, resource.RLIMIT_FSIZE, (size, self._before[1]))
 
     def clear(self) -> None:
-        """Let them be as long as before."""
+        """Remove the limit."""
         resource.prlimit(self._java, resource.RLIMIT_FSIZE, self._before)
 
 

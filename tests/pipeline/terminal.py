@@ -30,7 +30,8 @@ class Terminal:
     """A command that runs, and all that it has written to its terminal."""
 
     def __init__(self, process: subprocess.Popen[bytes], fd: int) -> None:
-        self._process, self._fd = process, fd
+        self._process, self._fd, self._poll = process, fd, select.poll()
+        self._poll.register(fd, select.POLLIN)
         self._drawn = b""
 
     @property
@@ -38,7 +39,7 @@ class Terminal:
         """What was written so far, with what steers the terminal."""
         # Linux has an error where a terminal ends, macOS an empty read.
         with suppress(OSError):
-            while select.select([self._fd], [], [], 0)[0] and (data := os.read(self._fd, 65_536)):
+            while self._poll.poll(0) and (data := os.read(self._fd, 65_536)):
                 self._drawn += data
         return self._drawn.decode(errors="replace")
 

@@ -171,7 +171,9 @@ def test_a_body_that_was_lost_is_received_again(
     assert ID in {message.id for message in rsmq.peek_messages("q", 10)}
 
 
-def test_what_no_worker_can_run_becomes_a_dead_letter(sound: redis.Redis, store: Store) -> None:
+def test_repairing_an_entry_that_no_worker_can_run_makes_it_a_dead_letter(
+    sound: redis.Redis, store: Store
+) -> None:
     entry = sound.xadd(JOBS.stream, {"d": b"\xc1", "n": "mail"})
     [finding] = found(store)
     Audit(store).mend(finding)
@@ -226,8 +228,8 @@ def test_the_command_shows_what_is_wrong_and_exits_4(run: Run, sound: redis.Redi
     done = run()
     assert done.code == 4
     assert f"rsmq:q {ID}" in done.out
-    assert "forget the id" in done.out
-    assert "(look yourself)" in done.out
+    assert "delete the id" in done.out
+    assert "(decide yourself)" in done.out
     only = run("chasqui", "journal")
     assert only.code == 0
 
@@ -239,7 +241,7 @@ def test_the_command_repairs_only_when_it_is_confirmed(run: Run, sound: redis.Re
     assert run().code == 4
     done = run("--repair", "--yes")
     assert done.code == 0
-    assert "Mended 2." in done.out
+    assert "Repaired 2." in done.out
     assert run().code == 0
 
 

@@ -53,12 +53,12 @@ def test_options_that_make_no_sense_are_refused(
 
 def test_compact_reports_what_it_did(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     assert tambo_pipeline("compact", "--lake", str(lake.path), "--retain", "30d") == OK
-    assert "0 small files became 0." in capsys.readouterr().out
+    assert "0 small files merged into 0." in capsys.readouterr().out
     assert tambo_pipeline("compact", "--lake", str(lake.path), "--json") == OK
     assert json.loads(capsys.readouterr().out)["merged"] == 0
 
 
-def test_compact_makes_no_lake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_compact_does_not_create_a_lake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tambo_pipeline("compact", "--lake", str(tmp_path / "lake")) == USAGE
     assert "there is no lake at" in capsys.readouterr().err
 

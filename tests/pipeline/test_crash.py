@@ -60,7 +60,7 @@ def entries(lake: Lake) -> int:
 
 
 def killed_three_times(server: Server, lake: Lake, rows: str) -> None:
-    """Let a pipeline be killed in its first batch, right behind a commit, and while it folds."""
+    """Kill a pipeline in its first batch, right after a commit, and while it folds."""
     once = ("--once", "--batch-rows", rows)
     staging = lake.path / "staging"
     with pipeline(server, lake, *once) as process:

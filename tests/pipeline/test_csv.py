@@ -26,16 +26,31 @@ def shown(capsys: pytest.CaptureFixture[str], *values: Any) -> list[str]:
         "+1+cmd|' /C calc'!A0",
         "-2+3+cmd|' /C calc'!A0",
         "@SUM(A1:A9)",
-        "\t=1+1",
         "  =1+1",
-        "\n=1+1",
         "＝1+1",
     ],
 )
-def test_what_a_spreadsheet_would_compute_is_text(
-    capsys: pytest.CaptureFixture[str], text: str
-) -> None:
+def test_formulas_are_written_as_text(capsys: pytest.CaptureFixture[str], text: str) -> None:
     assert shown(capsys, text) == [f"'{text}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("1;=1+1", "1;'=1+1"),
+        ('a; "=1+1"', 'a;\' "=1+1"'),
+        ("a;b;@SUM(A1:A9)", "a;b;'@SUM(A1:A9)"),
+        ("a;-2+3+cmd|' /C calc'!A0", "a;'-2+3+cmd|' /C calc'!A0"),
+        ("a\t+1+1", "a\t'+1+1"),
+        ("two\n＝1+1", "two\n'＝1+1"),
+        ("\n=1+1", "\n'=1+1"),
+        ("\t=1+1", "'\t'=1+1"),
+    ],
+)
+def test_formulas_after_what_may_separate_cells_are_text_too(
+    capsys: pytest.CaptureFixture[str], text: str, written: str
+) -> None:
+    assert shown(capsys, text) == [written]
 
 
 def test_a_carriage_return_begins_no_formula(capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,8 +62,8 @@ def test_numbers_stay_numbers(capsys: pytest.CaptureFixture[str], number: Any) -
     assert shown(capsys, number) == [str(number)]
 
 
-def test_what_is_no_formula_stays_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    texts = ["a=b", "a,b", 'a "b"', "two\nlines", "ü", "", "x-1"]
+def test_text_that_is_not_a_formula_is_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
+    texts = ["a=b", "a,b", 'a "b"', "two\nlines", "ü", "", "x-1", "1;-5;+2.5", "a;b=c", "x; y"]
     assert shown(capsys, *texts) == texts
     assert shown(capsys, None, True) == ["", "True"]
 
@@ -59,7 +74,7 @@ def test_control_characters_are_spelled_out(capsys: pytest.CaptureFixture[str]) 
     ]
 
 
-def test_names_of_columns_are_no_formulas_either(capsys: pytest.CaptureFixture[str]) -> None:
+def test_formulas_in_column_names_are_text_too(capsys: pytest.CaptureFixture[str]) -> None:
     emit_csv(["=1+1", "\x1b[2J"], [])
     assert capsys.readouterr().out == "'=1+1,\\x1b[2J\n"
     emit_table(["[bold]\x1b[2J"], [["x"]])

@@ -34,22 +34,22 @@ def traffic(server: Server) -> Iterator[Workload]:
 
 
 def run(spark: SparkSession, lake: Lake, server: Server) -> int:
-    """Let a pipeline take what there is; return how many rows that was."""
+    """Run a pipeline over all that is there; return how many rows that was."""
     # What is counted in the queues is committed by itself, and may find room that a batch lacks.
     options = PipelineOptions(server.url, once=True, timeouts=SOON, snapshots=False)
     return sum(each.rows for each in Pipeline(spark, lake, options).follow(lambda: False))
 
 
 def fails(spark: SparkSession, lake: Lake, server: Server, disk: Disk, size: int) -> None:
-    """Let a pipeline find no room behind *size* bytes; make some afterwards."""
+    """Run a pipeline with *size* bytes left on its disk: it fails and leaves all as it was."""
     before = lake.log.version().number
     files = sorted(lake.path.rglob("*.parquet"))
     disk.leave(size)
     with pytest.raises(LakeError) as fault:
         run(spark, lake, server)
     disk.clear()
-    message = f"the disk of {lake.path} is full; the batch was not taken: make room and start again"
-    assert str(fault.value) == message, size
+    reason = "the batch was not written: free some space and start again"
+    assert str(fault.value) == f"the disk of {lake.path} is full; {reason}", size
     assert Lake.open(lake.path).log.version().number == before
     assert sorted(lake.path.rglob("*.parquet")) == files
 

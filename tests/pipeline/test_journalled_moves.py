@@ -94,7 +94,7 @@ def journalled(url: str, target: str) -> list[tuple[str, bytes | None]]:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_what_has_come_is_what_the_journal_says(
+def test_the_journal_of_the_target_has_all_messages_that_arrived(
     store: Store, server: Server, orders: Rsmq, db: redis.Redis, target: str
 ) -> None:
     assert move(store, server.url, "rsmq:a", target).moved == len(BODIES)
@@ -127,7 +127,7 @@ def test_without_being_asked_nothing_is_recorded(
 
 
 @pytest.mark.parametrize("target", TARGETS[:2])
-def test_what_is_delayed_is_recorded_with_its_delay(
+def test_a_delayed_message_is_recorded_with_its_delay(
     store: Store, server: Server, rsmq: Rsmq, target: str
 ) -> None:
     rsmq.create_queue("a")
@@ -156,7 +156,7 @@ def test_jobs_of_any_form_are_recorded(store: Store, server: Server, db: redis.R
     ]
 
 
-def test_elements_that_are_no_messages_are_recorded_as_they_are(
+def test_invalid_elements_are_recorded_unchanged(
     store: Store, server: Server, db: redis.Redis
 ) -> None:
     db.rpush(gomq_keys.queue("a"), b"junk", gomq_wire.encode("x", "d", b"sound"))
@@ -240,7 +240,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_what_is_replayed_is_recorded_under_its_new_ids(
+def test_replayed_messages_are_recorded_under_their_new_ids(
     store: Store, server: Server, db: redis.Redis, target: str
 ) -> None:
     assert again(store, server.url, target).sent == len(BODIES)
@@ -252,7 +252,7 @@ def test_what_is_replayed_is_recorded_under_its_new_ids(
 def test_a_full_journal_stops_a_replay_that_goes_on_later(
     store: Store, server: Server, db: redis.Redis, target: str
 ) -> None:
-    with pytest.raises(QueueError, match=r"is full.*1000 messages were sent, go on with --id r"):
+    with pytest.raises(QueueError, match=r"is full.*1000 messages were sent, resume with --id r"):
         again(store, server.url, target, TIGHT)
     before = journalled(server.url, target)
     assert before == stored(db, target)

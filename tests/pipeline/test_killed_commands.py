@@ -41,7 +41,7 @@ def way(server: Server) -> Iterator[KillingProxy]:
 
 
 def redriven(dlq: ChasquiDlq | RsmqDlq) -> None:
-    """Let all letters be redriven, as ``r``."""
+    """Redrive all letters, as ``r``."""
     selections = [Selection(letter.id) for letter in dlq.letters()]
     started = Redrive("r", until=dlq.until(), selected=COUNT, dead=getattr(dlq, "dead", ""))
     assert (
@@ -81,7 +81,7 @@ def test_jobs_are_moved_back_once_also_after_a_kill(
 
 
 @pytest.mark.slow
-def test_messages_are_put_back_once_whoever_is_killed(
+def test_messages_are_put_back_once_although_the_command_is_killed(
     way: KillingProxy, store: Store, rsmq: Rsmq, db: redis.Redis, tmp_path: Path
 ) -> None:
     rsmq.create_queue("q")

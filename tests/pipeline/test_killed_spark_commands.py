@@ -69,7 +69,7 @@ def test_jobs_are_redriven_once_also_after_a_kill(
     assert [fields[b"to"] for _, fields in ledger] == [entry for entry, _ in stream]
 
 
-def test_messages_are_redriven_once_whoever_is_killed(
+def test_messages_are_redriven_once_although_the_command_is_killed(
     way: KillingProxy, rsmq: Rsmq, db: redis.Redis, tmp_path: Path
 ) -> None:
     rsmq.create_queue("q")

@@ -48,7 +48,7 @@ def die(db: redis.Redis, *, long_ago: bool) -> None:
     db.hset(KEYS.ledger("q", "nightly"), mapping=dict.fromkeys(names, 1))
 
 
-def test_no_lease_is_nothing(run: Run, rsmq: Rsmq) -> None:
+def test_without_leases_the_list_is_exit_3(run: Run, rsmq: Rsmq) -> None:
     assert run("list").code == 3
     assert json.loads(run("list", "--json").out) == []
 
@@ -62,14 +62,14 @@ def test_a_lease_is_shown_with_what_it_has(run: Run, claimed: Rsmq) -> None:
     assert run("list", "rsmq:other").code == 3
 
 
-def test_a_lease_whose_holder_is_alive_is_left_alone(run: Run, claimed: Rsmq) -> None:
+def test_a_lease_whose_holder_is_alive_cannot_be_released(run: Run, claimed: Rsmq) -> None:
     for words in (("release", "rsmq:q", "nightly"), ("forget", "rsmq:q", "nightly")):
         done = run(*words, "--yes")
         assert done.code == 1
         assert "process 1 on here" in done.err
 
 
-def test_what_a_dead_query_has_is_given_back(run: Run, claimed: Rsmq, db: redis.Redis) -> None:
+def test_messages_of_a_dead_query_are_given_back(run: Run, claimed: Rsmq, db: redis.Redis) -> None:
     die(db, long_ago=True)
     done = run("release", "--dead", "--yes")
     assert (done.code, done.out) == (0, "rsmq:q nightly: 2 messages given back\n")

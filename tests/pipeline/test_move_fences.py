@@ -60,7 +60,7 @@ def go(
 
 
 def pass_time(db: redis.Redis, seconds: int) -> None:
-    """Let all keys end that would have ended by then."""
+    """Expire all keys that would have expired by then."""
     for key in db.scan_iter():
         if 0 <= int(str(db.ttl(key))) <= seconds:
             db.delete(key)
@@ -85,7 +85,7 @@ def test_a_move_that_was_killed_goes_on_after_more_than_a_week(
 
 
 @pytest.mark.parametrize("target", PROTOCOLS)
-def test_what_is_remembered_of_a_move_that_is_over_ends_in_a_week(
+def test_the_record_of_a_finished_move_expires_in_a_week(
     queues: Queues, go: Callable[..., migrating.MigrationReport], target: str
 ) -> None:
     queues.fill("rsmq", "a", BODIES)
@@ -127,7 +127,9 @@ def test_a_target_that_was_emptied_is_noticed_before_more_goes_there(
     def empty(_: int) -> None:
         queues.db.delete(*queues.db.scan_iter("FENCE_*"))
 
-    with pytest.raises(QueueError, match=r"does not know of batches .* 3 messages are in transit"):
+    with pytest.raises(
+        QueueError, match=r"has no record of earlier batches .* 3 messages are in transit"
+    ):
         go("rsmq:a", "gomq:b", tick=empty)
     assert queues.waiting("gomq", "b") == bodies[:MAX_MESSAGES]
 

@@ -50,7 +50,7 @@ def test_every_view_has_its_columns() -> None:
     assert [name for name, _ in views.columns_of()] == list(views.NAMES)
 
 
-def test_queues_are_asked(run: Run, orders: Rsmq, server: Server) -> None:
+def test_queues_can_be_queried(run: Run, orders: Rsmq, server: Server) -> None:
     with BlockingQueue("mail", redis_url=server.url) as queue:
         queue.add("welcome", {})
     done = run("SELECT id, queue, body FROM rsmq_messages ORDER BY body", "--json")
@@ -78,7 +78,7 @@ def test_a_note_says_there_are_more_rows(run: Run, orders: Rsmq) -> None:
     assert "there is more" in done.err
 
 
-def test_nothing_is_exit_3(run: Run, orders: Rsmq) -> None:
+def test_a_query_without_rows_is_exit_3(run: Run, orders: Rsmq) -> None:
     assert run("SELECT * FROM rsmq_messages WHERE rc > 100").code == 3
 
 
@@ -104,7 +104,7 @@ def test_an_error_in_a_row_is_printed_in_one_line(run: Run, orders: Rsmq) -> Non
     assert len(done.err.strip().splitlines()) == 1
 
 
-def test_a_table_of_the_lake_wants_a_lake(
+def test_a_table_of_the_lake_needs_a_lake(
     spark: SparkSession, server: Server, run: Run, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     with pytest.raises(SettingsError, match="--lake"):
@@ -120,11 +120,11 @@ def test_an_empty_lake_has_empty_tables(run: Run, lake: Lake) -> None:
         assert json.loads(done.out) == [], done.err
 
 
-def test_what_can_be_asked_is_shown(run: Run) -> None:
+def test_the_tables_and_their_columns_are_listed(run: Run) -> None:
     assert "chasqui_dlq" in run("--tables").out
     assert "reason" in json.loads(run("--tables", "--json").out)["chasqui_dlq"]
 
 
-def test_the_command_wants_sql(run: Run) -> None:
+def test_the_command_requires_sql(run: Run) -> None:
     assert "--tables" in run().err
     assert "not both" in run("SELECT 1", "--csv", "--json").err

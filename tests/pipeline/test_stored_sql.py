@@ -77,7 +77,7 @@ def test_sql_of_others_is_shown_and_not_run(
         with pytest.raises(SettingsError) as fault:
             redrive.plan(dead_letters, not_started, RedriveOptions(id="r1"), issued)
         assert said in str(fault.value)
-        assert "give the same options beside --id r1" in str(fault.value)
+        assert "repeat these options with --id r1" in str(fault.value)
     assert len(dead(db)) == 1
 
 
@@ -92,7 +92,7 @@ def test_a_redrive_is_resumed_with_the_same_arguments(
         RedriveOptions(id="r1", condition=condition),
         RedriveOptions(id="r1", rewrite="value"),
     ):
-        with pytest.raises(SettingsError, match="others may have written"):
+        with pytest.raises(SettingsError, match="which others can change"):
             redrive.plan(dead_letters, lambda: None, order)
     both = RedriveOptions(id="r1", condition=condition, rewrite="value")
     assert redrive.plan(dead_letters, lambda: None, both).is_known
@@ -108,7 +108,7 @@ def test_a_redrive_is_resumed_by_its_user_with_the_same_sql_only(
     assert redrive.plan(dead_letters, lambda: None, RedriveOptions(id="r1"), issued).is_known
     (record,) = db.scan_iter("*redrive*r1")
     db.hset(record, "where", EVIL)
-    with pytest.raises(SettingsError, match="others may have written"):
+    with pytest.raises(SettingsError, match="which others can change"):
         redrive.plan(dead_letters, not_started, RedriveOptions(id="r1"), issued)
 
 
@@ -121,7 +121,9 @@ def test_a_redrive_without_sql_goes_on_for_anybody(
 
 
 @pytest.mark.parametrize("until", ["1) OR (1=1", "1-0) OR (1=1", "", "x-1", "-1"])
-def test_where_a_redrive_ends_is_no_sql(store: Store, dead_letters: ChasquiDlq, until: str) -> None:
+def test_the_stored_end_of_a_redrive_is_not_run_as_sql(
+    store: Store, dead_letters: ChasquiDlq, until: str
+) -> None:
     for each in (dead_letters, RsmqDlq(store, Keys(), "orders")):
         with pytest.raises(SettingsError, match="is damaged"):
             each.bound(until)
@@ -140,7 +142,7 @@ def test_a_damaged_redrive_record_hides_no_other(dead_letters: ChasquiDlq, db: r
 # ── what a user has begun ────────────────────────────────────────────────────
 
 
-def test_what_was_begun_is_for_its_user_alone(tmp_path: Path) -> None:
+def test_the_record_of_started_redrives_is_readable_by_its_user_only(tmp_path: Path) -> None:
     issued = IssuedRedrives(tmp_path / "state" / "redrives")
     issued.note(QUEUE, stored_redrive())
     (file,) = issued.path.iterdir()
@@ -161,7 +163,7 @@ def test_a_directory_that_others_may_write_into_proves_nothing(tmp_path: Path) -
     assert not issued.knows(QUEUE, stored_redrive())
 
 
-def test_what_was_begun_is_forgotten_after_a_month(tmp_path: Path) -> None:
+def test_the_record_of_a_started_redrive_is_deleted_after_a_month(tmp_path: Path) -> None:
     issued = IssuedRedrives(tmp_path / "redrives")
     issued.note(QUEUE, stored_redrive())
     (file,) = issued.path.iterdir()
@@ -264,5 +266,5 @@ def test_the_command_notes_what_it_begins_and_refuses_what_others_wrote(
     monkeypatch.setattr(selections, "chosen", lambda *_: pytest.fail("it was run"))
     theirs = dlq("redrive", "chasqui:orders", "--id", "theirs", "--dry-run")
     assert theirs.code == 2
-    assert "others may have written that: --where" in theirs.err
+    assert "which others can change: --where" in theirs.err
     assert theirs.err.count("\n") == 1

@@ -46,7 +46,7 @@ def test_a_bar_stays_on_its_line_and_goes(server: Server, filled: Rsmq, columns:
     bars = [line for line in drawn.replace("\r", "\n").splitlines() if "moving" in line]
     assert max(len(screen(bar)[0]) for bar in bars) <= columns
     assert lines[0] == f"moved {COUNT} messages from rsmq:a to gomq:b"
-    assert lines[1].startswith(f"{COUNT} have left and {COUNT} have come since it began")
+    assert lines[1].startswith(f"{COUNT} left and {COUNT} arrived since it began")
     assert lines[2:] == [""]
 
 
@@ -66,7 +66,7 @@ def test_a_narrow_terminal_wraps_cells_and_loses_none(server: Server, db: redis.
     assert "".join(line[:8].strip() for line in lines[1:]).startswith("chasqui:orders")
 
 
-def test_a_pipe_gets_lines_and_nothing_that_steers(server: Server, filled: Rsmq) -> None:
+def test_a_pipe_gets_lines_without_control_characters(server: Server, filled: Rsmq) -> None:
     out, err = piped(server, *MOVE)
     assert out.splitlines()[0] == f"moved {COUNT} messages from rsmq:a to gomq:b"
     assert (CONTROL in out, err) == (False, "")
@@ -98,7 +98,9 @@ def test_json_is_all_that_is_printed(
 
 
 @pytest.mark.parametrize(("queues", "said"), [(0, "0 queues"), (1, "1 queue"), (2, "2 queues")])
-def test_one_is_not_many(server: Server, rsmq: Rsmq, queues: int, said: str) -> None:
+def test_singular_and_plural_are_distinguished(
+    server: Server, rsmq: Rsmq, queues: int, said: str
+) -> None:
     for n in range(queues):
         rsmq.create_queue(f"q{n}")
     assert piped(server, "audit") == (f"Looked at {said}: all is well.\n", "")
@@ -111,7 +113,7 @@ def test_one_message_is_moved_and_one_stays(server: Server, rsmq: Rsmq) -> None:
     out, _ = piped(server, *MOVE)
     moved, compared, stayed = out.splitlines()
     assert moved == "moved 1 message from rsmq:a to gomq:b"
-    assert compared.startswith("1 has left and 1 has come since it began")
+    assert compared.startswith("1 left and 1 arrived since it began")
     assert stayed == "1 stays: it is in flight; run it again later"
 
 

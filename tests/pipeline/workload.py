@@ -73,7 +73,7 @@ class Workload:
         self._store.close()
 
     def fill(self, jobs: int) -> None:
-        """Let *jobs* of ChasquiMQ and about a third as many messages of each other one live."""
+        """Draw the lifecycles of *jobs*, and of a third as many messages of each other protocol."""
         half = jobs // 2
         for queue, announce, count in (("orders", True, half), ("mail/out 7", False, jobs - half)):
             there = Jobs(self._store, queue, self._dice, announce=announce)
@@ -189,7 +189,7 @@ class Jobs:
         )
 
     def live(self, drafted: Sequence[tuple[Lifecycle, str]]) -> None:
-        """Let all jobs live, with the outcomes that were drawn."""
+        """Run all jobs, with the outcomes that were drawn."""
         self._lifecycles = {lifecycle.id: (lifecycle, outcome) for lifecycle, outcome in drafted}
         for lifecycle, _ in drafted:
             lifecycle.queue = self._queue
@@ -265,7 +265,7 @@ class Jobs:
         self._run(calls)
 
     def _promoted(self) -> bool:
-        """Let all that is due wait for the worker, and retries at once: they wait by the server."""
+        """Promote all that is due, and retries at once: their delay is the server's."""
         found = False
         due = [(1, member) for member in self._retried]
         self._retried.clear()

@@ -19,10 +19,10 @@ REFUSED: Final = frozenset(
         # Their options name files or addresses: schemas, descriptors.
         *("from_avro", "to_avro", "schema_of_avro", "from_protobuf", "to_protobuf"),
         *("from_xml", "to_xml", "schema_of_xml"),
-        # A document may name others that its parser opens.
+        # An XML document may refer to files or addresses, which its parser opens.
         *("xpath", "xpath_boolean", "xpath_double", "xpath_float", "xpath_int", "xpath_long"),
         *("xpath_number", "xpath_short", "xpath_string"),
-        # Where files are.
+        # These show the paths of files.
         *("input_file_name", "input_file_block_start", "input_file_block_length"),
     )
 )

@@ -82,12 +82,12 @@ def test_a_new_payload_replaces_the_old(dlq: ChasquiDlq, db: redis.Redis) -> Non
 
 
 @pytest.mark.parametrize("value", ["{", b"\xc1", "\ud800"])
-def test_what_is_no_payload_is_refused(dlq: ChasquiDlq, value: Any) -> None:
+def test_an_invalid_payload_is_refused(dlq: ChasquiDlq, value: Any) -> None:
     with pytest.raises(SettingsError, match="nothing was moved"):
         dlq.packed("1-0", value)
 
 
-def test_letters_that_are_no_jobs_stay(dlq: ChasquiDlq, db: redis.Redis) -> None:
+def test_invalid_dead_letters_stay(dlq: ChasquiDlq, db: redis.Redis) -> None:
     add_dead_letters(db, 1)
     db.xadd(JOBS.dlq, {"d": b"junk", "reason": "malformed"})
     done = redrive.run(dlq, planned(dlq), RedriveOptions())
@@ -95,7 +95,7 @@ def test_letters_that_are_no_jobs_stay(dlq: ChasquiDlq, db: redis.Redis) -> None
     assert [fields[b"d"] for fields in dead(db)] == [b"junk"]
 
 
-def test_what_was_moved_is_not_moved_again(dlq: ChasquiDlq, db: redis.Redis) -> None:
+def test_a_letter_that_was_moved_is_not_moved_again(dlq: ChasquiDlq, db: redis.Redis) -> None:
     add_dead_letters(db, 5)
     plan = planned(dlq)
     redrive.run(dlq, plan, RedriveOptions())
@@ -103,9 +103,7 @@ def test_what_was_moved_is_not_moved_again(dlq: ChasquiDlq, db: redis.Redis) -> 
     assert (again.moved, len(waiting(db))) == (5, 5)
 
 
-def test_undo_puts_back_what_no_worker_has_taken_as_it_was(
-    dlq: ChasquiDlq, db: redis.Redis
-) -> None:
+def test_undo_puts_back_unread_jobs_unchanged(dlq: ChasquiDlq, db: redis.Redis) -> None:
     letters_before = add_dead_letters(db, 10)
     plan = planned(dlq)
     redrive.run(dlq, plan, RedriveOptions())
@@ -157,7 +155,7 @@ def test_a_full_queue_stops_a_redrive_that_goes_on_later(
     assert redrive.run(wide, plan, RedriveOptions()).moved == 5
 
 
-def test_the_others_do_not_follow_those_that_died_again(dlq: ChasquiDlq, db: redis.Redis) -> None:
+def test_the_rest_does_not_follow_a_canary_that_failed(dlq: ChasquiDlq, db: redis.Redis) -> None:
     add_dead_letters(db, 10)
     plan = planned(dlq, canary=2)
 
@@ -173,7 +171,7 @@ def test_the_others_do_not_follow_those_that_died_again(dlq: ChasquiDlq, db: red
     assert ids(dead(db))[:8] == [f"job-{n}" for n in range(2, 10)]
 
 
-def test_the_others_follow_those_that_are_done(dlq: ChasquiDlq, db: redis.Redis) -> None:
+def test_the_rest_follows_a_canary_that_succeeded(dlq: ChasquiDlq, db: redis.Redis) -> None:
     add_dead_letters(db, 10)
 
     def work(moved: int) -> None:
@@ -186,7 +184,9 @@ def test_the_others_follow_those_that_are_done(dlq: ChasquiDlq, db: redis.Redis)
     assert (done.state, done.moved, done.outcomes) == (DONE, 10, {"done": 2})
 
 
-def test_without_a_worker_the_others_stay(dlq: ChasquiDlq, db: redis.Redis) -> None:
+def test_the_rest_does_not_follow_a_canary_without_a_worker(
+    dlq: ChasquiDlq, db: redis.Redis
+) -> None:
     add_dead_letters(db, 10)
     plan, order = planned(dlq, canary=1), RedriveOptions(canary=0.1, canary_wait_s=0.1)
     done = redrive.run(dlq, plan, order)
@@ -212,7 +212,7 @@ def test_events_distinguish_retried_from_completed_jobs(dlq: ChasquiDlq, db: red
     assert dlq.outcomes(plan.redrive)["done"] == 2
 
 
-def test_redrives_that_are_forgotten_are_listed_no_more(dlq: ChasquiDlq, db: redis.Redis) -> None:
+def test_expired_redrives_are_not_listed(dlq: ChasquiDlq, db: redis.Redis) -> None:
     add_dead_letters(db, 1)
     dlq.begin(planned(dlq).redrive)
     db.delete(JOBS.redrive("r1"))

@@ -1,4 +1,4 @@
-"""Spark SQL chooses and rewrites dead letters, and the commands tell what became of them."""
+"""Spark SQL chooses and rewrites dead letters, and the commands report the outcomes."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_the_command_journals_with_the_flag(command: Run, server: Server, db: re
     assert found == [("job-0", "sent"), ("job-2", "sent")]
 
 
-def test_the_way_there_and_back(command: Run, db: redis.Redis) -> None:
+def test_dead_letters_are_redriven_and_put_back(command: Run, db: redis.Redis) -> None:
     letters_before = add_dead_letters(db, 200)
     condition = ("--where", "name = 'email'")
     planned = command("redrive", "chasqui:orders", *condition, "--canary", "1%", "--dry-run")
@@ -167,9 +167,9 @@ def test_a_canary_that_fails_is_reported(command: Run, db: redis.Redis) -> None:
     flags = ("--canary", "10%", "--canary-wait", "0s")
     done = command("redrive", "chasqui:orders", *flags, "--id", "two")
     assert done.code == 1
-    assert "of 1 that went ahead: 1 waiting" in done.out
+    assert "canary of 1: 1 waiting" in done.out
     assert "stopped after 1 of 10 letters" in done.out
-    assert "go on: tambo pipeline dlq redrive chasqui:orders --id two" in done.out
+    assert "resume it: tambo pipeline dlq redrive chasqui:orders --id two" in done.out
     again = json.loads(command("redrive", "chasqui:orders", "--id", "two", "--json").out)
     assert (again["state"], again["moved"]) == ("done", 10)
 

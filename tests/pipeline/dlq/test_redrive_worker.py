@@ -47,7 +47,7 @@ async def run(server: Server) -> RedriveResult:
         store.close()
 
 
-async def test_what_a_worker_can_do_by_now_is_done(server: Server, db: redis.Redis) -> None:
+async def test_a_redrive_completes_if_the_canary_succeeds(server: Server, db: redis.Redis) -> None:
     add_dead_letters(db, COUNT)
     ran: list[str] = []
 
@@ -62,9 +62,7 @@ async def test_what_a_worker_can_do_by_now_is_done(server: Server, db: redis.Red
     assert dead(db) == []
 
 
-async def test_what_a_worker_still_cannot_do_stops_the_others(
-    server: Server, db: redis.Redis
-) -> None:
+async def test_a_redrive_stops_if_the_canary_fails(server: Server, db: redis.Redis) -> None:
     add_dead_letters(db, COUNT)
 
     async def broken(job: Job) -> None:

@@ -23,7 +23,7 @@ class ParseException(Exception):
         (" payload = case when a\nthen b end", "case when a\nthen b end"),
     ],
 )
-def test_what_stands_behind_the_equals_sign_is_the_new_body(text: str, expression: str) -> None:
+def test_the_expression_after_the_equals_sign_is_the_new_body(text: str, expression: str) -> None:
     assert rewriting(text) == expression
 
 
@@ -40,5 +40,5 @@ def test_a_mistake_in_sql_is_one_line_with_its_place() -> None:
     assert sql_fault(ParseException(text)) == "SQL: [PARSE] Syntax error at 'x'. (line 1, pos 9)"
 
 
-def test_what_is_no_mistake_in_sql_is_left_to_others() -> None:
+def test_an_error_that_is_not_about_sql_is_none() -> None:
     assert sql_fault(OSError("disk full")) is None

@@ -132,7 +132,7 @@ def test_bodies_arrive_in_order(
 
 
 @pytest.mark.parametrize(("source", "target"), [*product(PROTOCOLS[:2], PROTOCOLS[:2])])
-def test_what_is_delayed_stays_so(
+def test_delayed_messages_stay_delayed(
     queues: Queues, go: Callable[..., migrating.MigrationReport], source: str, target: str
 ) -> None:
     queues.fill(source, "a", BODIES[:3], later=5)
@@ -243,7 +243,7 @@ def test_jobs_in_flight_stay_and_are_reported(
     assert queues.waiting("chasqui", "a") == BODIES[:4]
 
 
-def test_what_was_given_back_goes_too(
+def test_entries_that_were_given_back_are_moved_too(
     queues: Queues, go: Callable[..., migrating.MigrationReport]
 ) -> None:
     queues.fill("chasqui", "a", BODIES[:4])
@@ -254,7 +254,7 @@ def test_what_was_given_back_goes_too(
     assert queues.waiting("gomq", "b") == BODIES[:4]
 
 
-def test_what_becomes_visible_in_time_goes_too(
+def test_messages_that_become_visible_within_the_wait_are_moved_too(
     queues: Queues, go: Callable[..., migrating.MigrationReport]
 ) -> None:
     queues.fill("rsmq", "a", BODIES[:2])
@@ -302,7 +302,7 @@ def test_killed_again_and_again_all_arrives(
 # ── refusals ─────────────────────────────────────────────────────────────────
 
 
-def test_what_the_other_queue_refuses_waits_in_transit(
+def test_messages_that_the_target_refuses_stay_in_transit(
     queues: Queues, go: Callable[..., migrating.MigrationReport]
 ) -> None:
     queues.fill("chasqui", "a", ["x" * 2000, "y"])
@@ -336,7 +336,7 @@ def test_messages_that_are_lost_on_the_way_are_noticed(
         for fence in queues.db.scan_iter("*fence*"):
             queues.db.hincrby(fence, "count", -1)
 
-    with pytest.raises(QueueError, match="3 messages have left rsmq:a and 2 have come"):
+    with pytest.raises(QueueError, match="3 messages left rsmq:a and 2 arrived"):
         go("rsmq:a", "chasqui:b", tick=lose)
 
 
@@ -365,7 +365,7 @@ def test_a_redrive_is_named_after_its_queue() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"text", "é".encode(), b"\xff\x00", b'{"a": 1}', b"12"])
-def test_bytes_come_back_as_they_were(body: bytes) -> None:
+def test_bytes_are_converted_to_a_payload_and_back_unchanged(body: bytes) -> None:
     assert from_payload(to_payload(body)) == body
 
 

@@ -51,7 +51,7 @@ def test_it_reports_what_moved_and_what_stayed(run: Run, orders: Rsmq, db: redis
     done = run("rsmq:orders", "chasqui:orders", *flags)
     moved, compared, stayed = done.out.splitlines()
     assert moved == "moved 4 messages from rsmq:orders to chasqui:orders"
-    assert compared.startswith("4 have left and 4 have come since it began, with the same digest ")
+    assert compared.startswith("4 left and 4 arrived since it began, with the same digest ")
     assert stayed == "1 stays: it is in flight; run it again later"
     keys = ChasquiKeys("orders")
     assert (db.xlen(keys.stream), db.zcard(keys.delayed)) == (3, 1)
@@ -64,7 +64,7 @@ def test_delayed_messages_stay_if_the_target_has_no_delays(run: Run, orders: Rsm
 
 def test_namespaces_are_places_of_their_own(run: Run, orders: Rsmq, server: Server) -> None:
     done = run("rsmq:orders", "rsmq:orders", "--to-ns", "other", "--wait", "0s")
-    assert "rsmq:orders was made" in done.out
+    assert "rsmq:orders was created" in done.out
     with Rsmq(server.url, ns="other") as other:
         assert [m.text for m in other.receive_messages("orders", 9)] == ["one", "two", "three"]
 

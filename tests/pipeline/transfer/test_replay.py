@@ -65,7 +65,7 @@ def end(store: Store, server: Server, target: str) -> QueueEndpoint:
     return endpoint_of(store, QueueLocation(address(target), server.url))
 
 
-def test_jobs_come_back_with_their_data_and_remember_their_ids(
+def test_jobs_are_replayed_with_their_data_and_new_ids_that_contain_the_old(
     store: Store, server: Server, db: redis.Redis
 ) -> None:
     done = replay([record(n, "chasqui") for n in range(700)], end(store, server, "chasqui:b"), "r")
@@ -77,7 +77,7 @@ def test_jobs_come_back_with_their_data_and_remember_their_ids(
     assert {fields[b"n"] for _, fields in found} == {b"mail"}
 
 
-def test_messages_come_back_in_order_and_it_is_kept_what_they_were(
+def test_messages_are_replayed_in_order_and_their_old_ids_are_kept(
     store: Store, server: Server, db: redis.Redis
 ) -> None:
     done = replay([record(n) for n in range(700)], end(store, server, "rsmq:b"), "r")
@@ -88,7 +88,7 @@ def test_messages_come_back_in_order_and_it_is_kept_what_they_were(
     assert old == [b"old-%d" % n for n in range(700)]
 
 
-def test_what_is_published_again_has_a_new_id_that_leads_to_the_old(
+def test_a_republished_message_has_a_new_id_that_maps_to_the_old_one(
     store: Store, server: Server, db: redis.Redis
 ) -> None:
     rows = [record(0, "chasqui"), record(1, id="")]
@@ -190,21 +190,6 @@ def test_quantities_are_read(read: Any, text: str, value: object) -> None:
 def test_an_invalid_rate_share_or_speed_is_reported(read: Any, text: str) -> None:
     with pytest.raises(SettingsError, match="is written like"):
         read(text)
-
-
-def test_a_pace_lets_so_many_go_in_a_second() -> None:
-    assert (
-        pace.RateLimiter(200, 250).step,
-        pace.RateLimiter(1, 250).step,
-        pace.RateLimiter(None, 250).step,
-    ) == (
-        40,
-        1,
-        250,
-    )
-    assert pace.RateLimiter(200, 250).wait_s(400, 1.5) == pytest.approx(0.5)
-    assert pace.RateLimiter(200, 250).wait_s(100, 1.5) == 0
-    assert pace.RateLimiter(None, 250).wait_s(10**6, 0) == 0
 
 
 @pytest.mark.parametrize(("total", "share", "some"), [(1000, 0.01, 10), (5, 0.01, 1), (0, 1, 0)])

@@ -102,7 +102,9 @@ def test_a_pace_is_kept(replay: Run, db: redis.Redis) -> None:
     assert db.llen("QUEUE_b") == 5
 
 
-def test_what_is_sent_again_is_recorded_if_that_is_asked_for(replay: Run, server: Server) -> None:
+def test_replayed_messages_are_recorded_with_the_journal_option(
+    replay: Run, server: Server
+) -> None:
     condition = ("--where", "protocol = 'chasqui'")
     assert replay("--to", "gomq:b", *condition, "--journal").code == 0
     assert len(recorded(server.url, "gomq", "b")) == 5

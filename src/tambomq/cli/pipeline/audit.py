@@ -24,7 +24,7 @@ SHOWN: Final = 200
         "tambo pipeline audit chasqui gomq --json",
         "tambo pipeline audit --repair",
     )
-    + "\n\nExit codes: 0 all is well or was mended, 4 something is wrong; else as everywhere."
+    + "\n\nExit codes: 0 no damage, or all was repaired; 4 damage is left; else as everywhere."
 )
 @click.argument("parts", nargs=-1, type=click.Choice(PARTS), metavar="[PROTOCOL]...")
 @click.option("--ns", default=NAMESPACE, metavar="NAME", help=f"RSMQ's namespace. [{NAMESPACE}]")
@@ -43,7 +43,7 @@ def audit(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Look for damage in what all protocols keep: rsmq, chasqui, gomq, journal.
+    """Look for damage in the stored data of all protocols: rsmq, chasqui, gomq, journal.
 
     Queues may be in use meanwhile. Nothing is changed without --repair.
     """
@@ -74,15 +74,15 @@ def _mend(work: Audit, found: list[Finding], *, yes: bool, quiet: bool) -> Count
     mended = Counter[str]()
     if not able:
         return mended
-    confirm(f"Mend {len(able)} of {len(found)}?", yes=yes)
-    with progress("mending", "findings", len(able), shown=not quiet) as tick:
+    confirm(f"Repair {len(able)} of {len(found)}?", yes=yes)
+    with progress("repairing", "findings", len(able), shown=not quiet) as tick:
         for place, each in enumerate(able, 1):
             # Sound by now: another process has repaired it.
             work.mend(each)
             mended[each.rule.name] += 1
             tick(place, place)
     if not quiet:
-        emit(f"Mended {sum(mended.values())}.")
+        emit(f"Repaired {sum(mended.values())}.")
     return mended
 
 
@@ -91,7 +91,7 @@ def _show(queues: int, found: list[Finding]) -> None:
         emit(f"Looked at {counted(queues, 'queue')}: all is well.")
         return
     rows = [
-        (each.rule.name, each.location, each.detail, each.rule.repair or "(look yourself)")
+        (each.rule.name, each.location, each.detail, each.rule.repair or "(decide yourself)")
         for each in found[:SHOWN]
     ]
     emit_table(("rule", "where", "found", "repair"), rows)
@@ -110,7 +110,7 @@ def _show_rules(parts: tuple[str, ...], *, as_json: bool) -> None:
         return
     emit_table(
         ("rule", "meaning", "repair"),
-        [(rule.name, rule.meaning, rule.repair or "(look yourself)") for rule in rules],
+        [(rule.name, rule.meaning, rule.repair or "(decide yourself)") for rule in rules],
     )
 
 

@@ -18,7 +18,7 @@ from tambomq.cli.pipeline.spark import lake_option, open_lake
     "--retain",
     type=whole_days,
     metavar="DAYS",
-    help="Forget all that was recorded or ended before so many days: 30d. [keep all]",
+    help="Delete rows that were recorded, or ended, more than so many days ago: 30d. [keep all]",
 )
 @lake_option
 @json_option
@@ -36,10 +36,10 @@ def compact(*, retain: int | None, lake: Path | None, as_json: bool) -> None:
     if as_json:
         emit_json(done)
         return
-    emit(f"{counted(done.merged, 'small file')} became {done.into}.")
+    emit(f"{counted(done.merged, 'small file')} merged into {done.into}.")
     if retain is not None:
         rows = counted(done.dropped_rows, "row")
         days = counted(done.dropped_days, "day was", "days were")
-        emit(f"{rows} of {days} let go.")
+        emit(f"{rows} of {days} dropped.")
     deleted = counted(done.deleted, "unused file was", "unused files were")
     emit(f"{deleted} deleted, {counted(done.freed_bytes, 'byte')}.")

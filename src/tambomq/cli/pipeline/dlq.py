@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from tambomq.bulk.histogram import DeadLetterGroup, DeadLetterInfo, histogram
 from tambomq.bulk.redrives import Redrive
 from tambomq.cli.output import NothingThere, emit, emit_json, emit_table, example
 from tambomq.cli.pipeline.client import counted, every_command, open_store, redis_url
@@ -15,7 +16,6 @@ from tambomq.cli.pipeline.redrive import redrive
 from tambomq.cli.times import utc
 from tambomq.errors import QueueError, WrongType
 from tambomq.pipeline.address import address, numbered
-from tambomq.pipeline.dlq.histogram import DeadLetterGroup, DeadLetterInfo, histogram
 from tambomq.pipeline.dlq.queues import PROTOCOLS, DeadLetterQueue, DeadLetterQueues
 from tambomq.rsmq.keys import NAMESPACE
 from tambomq.text import spelled_out

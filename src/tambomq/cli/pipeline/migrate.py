@@ -131,11 +131,8 @@ def _show(
         raise NothingThere(f"{source.address} is empty: nothing was moved")
     emit(f"moved {counted(done.moved, 'message')} from {source.address} to {target.address}")
     if done.made:
-        emit(f"{target.address} was made")
-    departed, arrived = (
-        counted(each.count, "has", "have") for each in (done.departed, done.arrived)
-    )
-    summary = f"{departed} left and {arrived} come since it began"
+        emit(f"{target.address} was created")
+    summary = f"{done.departed.count} left and {done.arrived.count} arrived since it began"
     emit(f"{summary}, with the same digest {done.arrived.sum:012x}")
     if done.left.in_flight:
         stay = "stays: it is in flight", "stay: they are in flight"

@@ -159,16 +159,16 @@ def _show(source: Address, done: RedriveResult, *, as_json: bool) -> None:
         outcomes = ", ".join(
             f"{count} {outcome}" for outcome, count in sorted(done.outcomes.items())
         )
-        emit(f"of {done.canary} that went ahead: {outcomes}")
+        emit(f"canary of {done.canary}: {outcomes}")
     if done.state == STOPPED:
         emit(f"stopped after {done.moved} of {counted(done.selected, 'letter')}: {done.why}")
-        emit(f"go on: tambo pipeline dlq redrive {source} --id {done.id}")
+        emit(f"resume it: tambo pipeline dlq redrive {source} --id {done.id}")
     else:
         emit(f"moved {done.moved} of {counted(done.selected, 'letter')}")
     if done.held:
         stay = "stays: a consumer has received it", "stay: consumers have received them"
         emit(counted(done.held, *stay))
     if done.refused:
-        stay = "stays: it is no job, or does not fit", "stay: they are no jobs, or do not fit"
+        stay = "stays: it is invalid, or too long", "stay: they are invalid, or too long"
         emit(counted(done.refused, *stay))
     emit(f"undo it: tambo pipeline dlq undo {id}")

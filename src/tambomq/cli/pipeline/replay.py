@@ -87,7 +87,7 @@ def replay_command(target: str, *, as_json: bool, **given: Any) -> None:
     emit(f"sent {counted(done.sent, 'message')} to {there.address}")
     if done.before:
         emit(f"{counted(done.before, 'was', 'were')} sent before")
-    emit(f"what they were called: {done.origins or 'their ids begin with it'}")
+    emit(f"old ids: {done.origins or 'each new id begins with the old one'}")
 
 
 def _show_plan(there: QueueLocation, count: int, *, as_json: bool) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from tambomq.bulk.histogram import DeadLetterInfo
 from tambomq.bulk.redrives import MoveResult, Redrive, UndoResult
 from tambomq.chasqui.bulk import redrive as redrive_ops
 from tambomq.chasqui.bulk import scan as scan_ops
@@ -21,7 +22,6 @@ from tambomq.chasqui.wire.records import read_event
 from tambomq.clock import now_ms
 from tambomq.errors import RemoteProtocolError, SettingsError
 from tambomq.pipeline.address import Address
-from tambomq.pipeline.dlq.histogram import DeadLetterInfo
 from tambomq.pipeline.dlq.selection import Selection
 from tambomq.store.sync import Store
 
@@ -121,7 +121,7 @@ class ChasquiDlq:
         return msgspec.structs.replace(moved, refused=refused)
 
     def undo(self, redrive: Redrive) -> UndoResult:
-        """Move back to the dead letters what no worker has taken yet."""
+        """Move redriven jobs that no worker has read yet back to the dead letters."""
         plan = redrive_ops.undo(self._keys, self._policy, redrive.id, now_ms())
         return self._store.follow(plan)
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
+from tambomq.bulk.histogram import DeadLetterInfo
 from tambomq.bulk.redrives import MoveResult, Redrive, UndoResult
 from tambomq.chasqui.ops.add import Policy
 from tambomq.errors import InvalidFormat, SettingsError
 from tambomq.journal.policy import JournalBounds, JournalPolicy
 from tambomq.pipeline.address import Address
 from tambomq.pipeline.dlq.chasqui import ChasquiDlq
-from tambomq.pipeline.dlq.histogram import DeadLetterInfo
 from tambomq.pipeline.dlq.rsmq import RsmqDlq
 from tambomq.pipeline.dlq.selection import Selection
 from tambomq.rsmq.keys import DEAD_SUFFIX, NAMESPACE, Keys
@@ -67,7 +67,7 @@ class DeadLetterQueue(Protocol):
         """Move dead letters back to their queue."""
 
     def undo(self, redrive: Redrive) -> UndoResult:
-        """Move back to the dead letters what no worker has taken yet."""
+        """Move redriven messages that no worker has received yet back to the dead letters."""
 
     def outcomes(self, redrive: Redrive) -> Counter[str]:
         """Return how many canary messages are waiting, running, retrying, dead or done."""

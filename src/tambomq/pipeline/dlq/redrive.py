@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from tambomq.bulk.rate_limiter import RateLimiter
 from tambomq.bulk.redrives import CHUNK, DONE, OPEN, STOPPED, UNDONE, Redrive
 from tambomq.clock import Deadline, now_ms
 from tambomq.errors import InvalidFormat, JournalFull, QueueError, SettingsError
@@ -22,7 +23,7 @@ from tambomq.pipeline.dlq import selection as letter_selection
 from tambomq.pipeline.dlq.issued import IssuedRedrives
 from tambomq.pipeline.dlq.queues import DeadLetterQueue
 from tambomq.pipeline.dlq.selection import Selection
-from tambomq.pipeline.transfer.pace import RateLimiter, part_of
+from tambomq.pipeline.transfer.pace import part_of
 from tambomq.rsmq.keys import check_lease
 
 ATTEMPTS: Final = ("reset", "keep")
@@ -199,9 +200,9 @@ def _check_sql(
     words = [f"--where {redrive.where!r}"] if redrive.where else []
     words += [f"--set {f'payload = {redrive.rewrite}'!r}"] if redrive.rewrite else []
     raise SettingsError(
-        f"redrive {redrive.id!r} of {dlq.address} was not started here with the SQL that is in "
-        f"Redis, and others may have written that: {' '.join(words)}. If it is what you want, "
-        f"give the same options beside --id {redrive.id}"
+        f"redrive {redrive.id!r} of {dlq.address} was not started by this user with the SQL that "
+        f"is stored in Redis, which others can change: {' '.join(words)}. To run it all the "
+        f"same, repeat these options with --id {redrive.id}"
     )
 
 

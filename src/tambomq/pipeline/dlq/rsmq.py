@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from tambomq.bulk.histogram import DeadLetterInfo
 from tambomq.bulk.redrives import CHUNK, MoveResult, Redrive, UndoResult
 from tambomq.errors import QueueNotFound, SettingsError
 from tambomq.journal.policy import JournalPolicy
 from tambomq.pipeline.address import Address
-from tambomq.pipeline.dlq.histogram import DeadLetterInfo
 from tambomq.pipeline.dlq.selection import Selection
 from tambomq.rsmq.bulk import redrive as redrive_ops
 from tambomq.rsmq.bulk import scan as scan_ops

@@ -18,6 +18,8 @@ _TICKS: Final = 4
 _DAY_S: Final = 86_400
 _MINUTES: Final = (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10_080)
 _ROUND_S: Final = tuple(60 * minutes for minutes in _MINUTES)
+_LEAST: Final = 1e-300
+"""Below it the powers of ten lose digits, and become 0 before their numbers do."""
 _LABEL: Final = 90
 """The minimum distance of time labels, in pixels."""
 
@@ -81,7 +83,7 @@ def ceiling(value: float) -> float:
     """Return the next round number: 1, 2, 2.5, 5 or 10 times a power of ten."""
     if value <= 0:
         return 1
-    power = 10.0 ** math.floor(math.log10(value))
+    power = 10.0 ** math.floor(math.log10(max(value, _LEAST)))
     return float(next(nice * power for nice in (1, 2, 2.5, 5, 10) if nice * power >= value))
 
 

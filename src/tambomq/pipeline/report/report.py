@@ -11,9 +11,9 @@ import msgspec
 from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as f
 
+from tambomq.bulk.histogram import MASKS
 from tambomq.clock import now_ms
 from tambomq.errors import SettingsError
-from tambomq.pipeline.dlq.histogram import MASKS
 from tambomq.pipeline.ingest import gold as gold_parts
 from tambomq.pipeline.lake.lake import BRONZE, CLOSED, DEPTHS, OPEN, Lake
 from tambomq.pipeline.lake.log import LakeVersion
@@ -65,7 +65,7 @@ def figures(
         end = min(last, until_ms) if until_ms is not None else last
         if begin >= end:
             raise SettingsError(
-                f"the lake {lake.path} has nothing of that time: it goes from "
+                f"the lake {lake.path} has no data of that time: it has data from "
                 f"{_shown(first)} to {_shown(last)}"
             )
         step_s = step_of(begin, end)

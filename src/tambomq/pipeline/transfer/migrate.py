@@ -131,9 +131,9 @@ def migrate(
     if departed != arrived:
         raise QueueError(
             target.address.queue,
-            f"{departed.count} messages have left {source.address} and {arrived.count} have come "
-            f"to {target.address}, with digests {departed.sum:012x} and {arrived.sum:012x}: was "
-            "one of the servers emptied meanwhile?",
+            f"{departed.count} messages left {source.address} and {arrived.count} arrived in "
+            f"{target.address}, with digests {departed.sum:012x} and {arrived.sum:012x}: was one "
+            "of the servers emptied meanwhile?",
         )
     # In this order: the target's record must outlast a batch that the source may send again.
     if source.over(move, batch.run):
@@ -151,9 +151,9 @@ def _taken(source: TransferSource, target: TransferTarget, move: str) -> MoveBat
     if batch.rows and target.arrivals(_query(batch.run)).last < batch.number - 1:
         raise QueueError(
             target.address.queue,
-            f"{target.address} does not know of batches that have come from {source.address} "
-            f"before; {len(batch.rows)} messages are in transit: was its server emptied, or "
-            "restored from an older copy?",
+            f"{target.address} has no record of earlier batches from {source.address}; "
+            f"{len(batch.rows)} messages are in transit: was its server emptied, or restored "
+            "from an older copy?",
         )
     return batch
 
@@ -164,13 +164,11 @@ def _carry(source: TransferSource, target: TransferTarget, move: str, batch: Mov
         target.put(_query(batch.run), batch.number, "", packed)
     except (QueueFull, LocalProtocolError, QueueError) as refusal:
         # `QueueFull` would name options of a client.
-        reason = (
-            f"{target.address} takes no more" if isinstance(refusal, QueueFull) else str(refusal)
-        )
+        reason = f"{target.address} is full" if isinstance(refusal, QueueFull) else str(refusal)
         raise QueueError(
             target.address.queue,
-            f"{reason}; {len(packed)} messages are in transit, and go on when the same command is "
-            "run again",
+            f"{reason}; {len(packed)} messages are in transit: run the same command again to "
+            "resume the move",
         ) from refusal
     source.arrived(move, batch.number, target.tally(packed))
     return len(packed)

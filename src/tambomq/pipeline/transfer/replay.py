@@ -204,12 +204,12 @@ class _Run:
 
     def _unrecorded(self, full: JournalFull) -> QueueError:
         sent = self._known.last + self._sent
-        reason = f"{full}; {sent} messages were sent, go on with --id {self._id}"
+        reason = f"{full}; {sent} messages were sent, resume with --id {self._id}"
         return QueueError(self._target.address.queue, reason)
 
     def _others(self) -> QueueError:
         return QueueError(
             self._target.address.queue,
             f"replay {self._id!r} has sent {self._known.last} other rows to {self._target.address} "
-            "before: ask for the same as then, or name another --id",
+            "before: use the same options as then, or another --id",
         )
