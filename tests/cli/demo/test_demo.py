@@ -90,6 +90,7 @@ def test_people_get_lines_and_a_table(serve: Serving) -> None:
     assert all(row.rstrip().endswith("all as expected") for row in rows)
     assert last == "everything that was made in Redis is deleted"
     assert "rsmq: message 0 is not deleted: hidden for 1 s\n" in result.err
+    assert result.err.splitlines()[-1].endswith("tambo demo --live")
 
 
 def test_queues_and_journals_are_kept_if_that_is_wanted(serve: Serving) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -20,7 +20,7 @@ from tambomq.cli.brokers.client import (
     tls,
     tls_options,
 )
-from tambomq.cli.durations import METAVAR
+from tambomq.cli.durations import METAVAR, positive_seconds
 from tambomq.cli.durations import seconds as duration_seconds
 from tambomq.cli.output import (
     FAILED,
@@ -39,15 +39,20 @@ from tambomq.store.endpoint import URL
 if TYPE_CHECKING:
     from tambomq.cli.demo.display import DemoPlan, DemoResult
 
+T = TypeVar("T")
 PROTOCOLS: Final = ("rsmq", "chasqui", "gomq", "kqueue")
 NAME: Final = "tambo-demo"
 _NAME_LETTERS: Final = 8
+_LIVE_LETTERS: Final = 4
+_CONSOLE: Final = "http://127.0.0.1:8090"
 _ENV: Final = ("TAMBO_REDIS_URL", "REDIS_URL")
 
 
 @click.command(
     epilog=example(
         "tambo demo",
+        "tambo demo --live",
+        "tambo demo --for 1m",
         "tambo demo --count 10000 --seconds 0",
         "tambo demo --keep --count 3000 --seconds 60",
         "tambo serve --ready-file ready.json & tambo demo --ready-file ready.json",
@@ -66,6 +71,16 @@ _ENV: Final = ("TAMBO_REDIS_URL", "REDIS_URL")
     type=duration_seconds,
     metavar=METAVAR,
     help="Take so long to send them: 4 (seconds), 1m; 0 for as fast as it goes. [4]",
+)
+@click.option(
+    "--live", is_flag=True, help="Go on until Ctrl-C, with failures and dead letters to look at."
+)
+@click.option(
+    "--for",
+    "for_s",
+    type=positive_seconds,
+    metavar=METAVAR,
+    help="The same as --live, for so long: 1m.",
 )
 @click.option(
     "--ready-file",
@@ -92,6 +107,8 @@ def demo(
     *,
     count: int,
     seconds: float,
+    live: bool,
+    for_s: float | None,
     ready_file: Path | None,
     skip_missing: bool,
     keep: bool,
@@ -103,27 +120,45 @@ def demo(
     a name of its own and, without --keep, is deleted at the end, also after Ctrl-C. Exit 1 if
     something was not as expected.
     """
-    import asyncio
-
     from tambomq.cli.demo import run as demo_run
 
     places = _places(ready_file)
     plan = replace(_plan(places, count, seconds), keep=keep)
-    missing = asyncio.run(demo_run.missing(plan))
+    missing = _run(demo_run.missing(plan))
     missing |= {
         protocol: "it is not in the ready file" for protocol in PROTOCOLS if protocol not in places
     }
     if missing and (not skip_missing or len(missing) == len(PROTOCOLS)):
         raise BrokerError(_advice(missing, skip_missing=skip_missing))
-    try:
-        outcomes = asyncio.run(demo_run.perform(plan, [d for d in PROTOCOLS if d not in missing]))
-    except asyncio.CancelledError:
-        raise KeyboardInterrupt from None
+    open_ones = [each for each in PROTOCOLS if each not in missing]
+    if live or for_s:
+        plan = replace(plan, name=f"demo-{letters(_LIVE_LETTERS)}")
+        _say_live(plan, places.get("http", _CONSOLE), for_s)
+        traffic = demo_run.perform_live(plan, open_ones, for_s)
+    else:
+        traffic = demo_run.perform(plan, open_ones)
+    outcomes = _run(traffic)
     if as_json:
         _show_json(outcomes, missing)
     else:
         _show(outcomes, missing, plan)
     return FAILED if any(outcome.wrong for outcome in outcomes) else OK
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    import asyncio
+
+    try:
+        return asyncio.run(work)
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+def _say_live(plan: DemoPlan, console: str, for_s: float | None) -> None:
+    until = f"for {for_s:g} s" if for_s else "until Ctrl-C"
+    click.echo(f"Traffic through all protocols {until}. See it move: open {console}", err=True)
+    click.echo("or type `tambo top` in another terminal. Dead letters come within a", err=True)
+    click.echo(f"minute, in the queues {plan.name}-mails and {plan.name}-invoices.", err=True)
 
 
 def _plan(places: Mapping[str, str], count: int, seconds: float) -> DemoPlan:
@@ -188,9 +223,13 @@ def _show(outcomes: Sequence[DemoResult], missing: Mapping[str, str], plan: Demo
     ]
     emit_table(("protocol", "sent", "received", "of them", "time", "verdict"), rows)
     if plan.keep:
-        emit(f"kept for `tambo pipeline`: the queues {plan.name} of rsmq and chasqui")
+        names = plan.name if plan.name.startswith(NAME) else f"{plan.name}-…"
+        emit(f"kept for `tambo pipeline`: the queues {names} of rsmq and chasqui")
     elif not any(outcome.wrong for outcome in outcomes):
         emit("everything that was made in Redis is deleted")
+        if plan.name.startswith(NAME):
+            text = "traffic to watch, with failures and dead letters: tambo demo --live"
+            click.echo(text, err=True)
 
 
 def _show_json(outcomes: Sequence[DemoResult], missing: Mapping[str, str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Final
 
@@ -28,9 +29,9 @@ async def gomq(plan: DemoPlan, outcome: DemoResult) -> None:
             name: AsyncGomqClient(plan.gomq, peer=name, token=plan.token, tls=plan.tls)
             for name in names
         }
-        stack.push_async_callback(_forget, plan, outcome, names)
+        stack.push_async_callback(forget, plan, outcome, key, [(name, name) for name in names])
         for name, client in clients.items():
-            stack.push_async_callback(_leave, client, key, name)
+            stack.push_async_callback(leave, client, key, name)
             await client.subscribe(key, name)
         outcome.say(f"{plan.count} payloads to the key {key}, for two consumers")
         observer, watcher = clients.values()
@@ -71,23 +72,28 @@ async def _watch(client: AsyncGomqClient, name: str, plan: DemoPlan, outcome: De
     outcome.say("the watcher has all")
 
 
-async def _leave(client: AsyncGomqClient, key: str, name: str) -> None:
-    # `_forget` deletes the rest.
+async def leave(client: AsyncGomqClient, key: str, consumer: str) -> None:
+    """Unsubscribe and close *client*; `forget` deletes the rest."""
     with suppress(BrokerError):
-        await client.unsubscribe(key, name)
+        await client.unsubscribe(key, consumer)
     await client.close()
 
 
-async def _forget(plan: DemoPlan, outcome: DemoResult, names: tuple[str, ...]) -> None:
-    """Delete what unsubscribing leaves: undelivered payloads, and the last action of peers."""
-    left = [keys.queue(plan.name), keys.consumers(plan.name), keys.tally(plan.name)]
-    for name in names:
-        left += [keys.subscriptions(name), keys.peers(name), keys.last_action(name)]
-        left += [keys.handed(name, name), keys.messages(plan.name, name, name)]
+async def forget(
+    plan: DemoPlan, outcome: DemoResult, key: str, peers: Sequence[tuple[str, str]]
+) -> None:
+    """Delete what unsubscribing leaves: undelivered payloads, and the last action of peers.
+
+    *peers* are pairs of a consumer and one of its peers.
+    """
+    left = [keys.queue(key), keys.consumers(key), keys.tally(key)]
+    for consumer, peer in peers:
+        left += [keys.subscriptions(consumer), keys.peers(consumer), keys.last_action(peer)]
+        left += [keys.handed(consumer, peer), keys.messages(key, consumer, peer)]
     store = AsyncStore(plan.redis_url)
     try:
         await store.run(Call("UNLINK", tuple(left), (), int, repeatable=True))
-        entry = (keys.queue(plan.name),)
+        entry = (keys.queue(key),)
         await store.run(Call("SREM", (keys.SUBSCRIBED_KEYS,), entry, int, repeatable=True))
     except StoreError as error:
         outcome.wrong.append(f"something is left behind: {error}")

@@ -76,7 +76,7 @@ async def chasqui(plan: DemoPlan, outcome: DemoResult) -> None:
     outcome.expect(plan.count + 2 * work.some, "delayed", "retried", "dead")
     async with Queue(plan.name, redis_url=plan.redis_url, journal=plan.keep) as queue:
         try:
-            with _silent("tambomq.chasqui"):
+            with silent("tambomq.chasqui"):
                 await work.done(queue)
             counts = await queue.get_job_counts()
             left = counts.waiting + counts.active + counts.delayed
@@ -139,7 +139,7 @@ class _Work:
 
 
 @contextmanager
-def _silent(logger: str) -> Iterator[None]:
+def silent(logger: str) -> Iterator[None]:
     """Hide the log of *logger*'s failures: the demo causes them on purpose."""
     handler = logging.NullHandler()
     logging.getLogger(logger).addHandler(handler)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -13,9 +14,10 @@ import click
 
 from tambomq.cli.brokers.client import host_and_port
 from tambomq.cli.demo import brokers as demo_brokers
+from tambomq.cli.demo import live as demo_live
 from tambomq.cli.demo import redis as demo_redis
 from tambomq.cli.demo.display import DemoDisplay, DemoPlan, DemoResult, together
-from tambomq.errors import StoreError
+from tambomq.errors import StoreError, TamboError
 from tambomq.log import mask_url
 from tambomq.store.aio import AsyncStore
 from tambomq.store.call import Call
@@ -24,6 +26,7 @@ _OPEN_WITHIN_S: Final = 2.0
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 # Some senders repeat a signal once; a third one ends the process at once.
 _INSISTENT: Final = 2
+_REPORT_EVERY_S: Final = 10.0
 
 PLAYS: Final[dict[str, Callable[[DemoPlan, DemoResult], Coroutine[Any, Any, None]]]] = {
     "rsmq": demo_redis.rsmq,
@@ -31,6 +34,14 @@ PLAYS: Final[dict[str, Callable[[DemoPlan, DemoResult], Coroutine[Any, Any, None
     "gomq": demo_brokers.gomq,
     "kqueue": demo_brokers.kqueue,
 }
+
+LIVE: Final = {
+    "rsmq": demo_live.rsmq,
+    "chasqui": demo_live.chasqui,
+    "gomq": demo_live.gomq,
+    "kqueue": demo_live.kqueue,
+}
+"""The same for traffic without an end."""
 
 
 async def missing(plan: DemoPlan) -> dict[str, str]:
@@ -60,6 +71,44 @@ async def perform(plan: DemoPlan, protocols: Sequence[str]) -> list[DemoResult]:
             left = [each for outcome in outcomes for each in outcome.wrong]
             click.echo("; ".join(left) or "stopped; what was made is deleted", err=True)
             raise
+
+
+async def perform_live(
+    plan: DemoPlan, protocols: Sequence[str], for_s: float | None
+) -> list[DemoResult]:
+    """Send traffic through *protocols* for *for_s*, or until SIGINT or SIGTERM; clean up."""
+    outcomes = [DemoResult(protocol, DemoDisplay()) for protocol in protocols]
+    began = time.monotonic()
+    with _signals():
+        tasks = [asyncio.ensure_future(_faults(each, plan)) for each in outcomes]
+        watch = asyncio.ensure_future(_report(outcomes))
+        try:
+            await asyncio.wait(tasks, timeout=for_s)
+        except asyncio.CancelledError:
+            # The first signal: the end that people choose.
+            click.echo("stopping", err=True)
+        finally:
+            for task in (*tasks, watch):
+                task.cancel()
+            await asyncio.wait((*tasks, watch))
+    for each in outcomes:
+        each.seconds = time.monotonic() - began
+    return outcomes
+
+
+async def _faults(outcome: DemoResult, plan: DemoPlan) -> None:
+    try:
+        await LIVE[outcome.protocol](plan, outcome)
+    except TamboError as error:
+        outcome.wrong.append(mask_url(str(error)))
+        outcome.say(outcome.wrong[-1])
+
+
+async def _report(outcomes: Sequence[DemoResult]) -> None:
+    while True:
+        await asyncio.sleep(_REPORT_EVERY_S)
+        counts = (f"{each.protocol} {each.sent} → {each.received}" for each in outcomes)
+        click.echo("  ".join(("sent → received:", *counts)), err=True)
 
 
 @contextmanager
