@@ -98,7 +98,7 @@ def test_whole_numbers_may_have_any_unit(
         (milliseconds, "9" * 18 + "d", "is more than a century"),
     ],
 )
-def test_what_an_option_cannot_take_is_refused(
+def test_an_invalid_value_of_an_option_is_refused(
     read: Callable[[str], object], text: str, error: str
 ) -> None:
     with pytest.raises(click.BadParameter, match=error):

@@ -77,7 +77,7 @@ def test_chasqui_records_what_it_adds_if_asked(chasqui_command: Run, server: Ser
     assert shown["journal"]["entries"] == 3
 
 
-def test_what_recurs_is_not_recorded(chasqui_command: Run) -> None:
+def test_a_repeatable_job_cannot_be_added_with_a_journal(chasqui_command: Run) -> None:
     done = chasqui_command("add", "emails", "hello", "--every", "1h", "--journal")
     assert done.code == 2
     assert "the scheduler records repeatable jobs" in done.err

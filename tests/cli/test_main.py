@@ -26,7 +26,7 @@ def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("args", [["nonsense"], ["serve", "--nonsense"]])
-def test_what_does_not_exist_is_a_usage_error(
+def test_an_unknown_command_or_option_is_a_usage_error(
     args: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(main.tambo, "tambo", args) == 2

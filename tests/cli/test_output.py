@@ -40,7 +40,7 @@ def raising(error: BaseException) -> click.Command:
         (click.Abort(), 130, ""),
     ],
 )
-def test_fault_becomes_a_line_and_a_number(
+def test_an_error_becomes_one_line_and_an_exit_code(
     error: BaseException, code: int, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert output.run(raising(error), "tambo", []) == code
@@ -71,7 +71,7 @@ def test_bug_keeps_its_traceback() -> None:
         output.run(command(lambda: 1 // 0), "tambo", [])
 
 
-def test_a_reader_that_closes_its_pipe_early_is_no_error() -> None:
+def test_a_reader_that_closes_its_pipe_early_causes_no_error() -> None:
     code = (
         "import click, sys; from tambomq.cli.output import emit, run\n"
         "@click.command()\n"
@@ -85,7 +85,7 @@ def test_a_reader_that_closes_its_pipe_early_is_no_error() -> None:
     assert talker.stdout is not None
     talker.stdout.readline()
     talker.stdout.close()
-    assert talker.communicate(timeout=20)[1] == b""
+    assert talker.communicate(timeout=60)[1] == b""
     assert talker.returncode == output.FAILED
 
 
@@ -113,7 +113,7 @@ def test_json_loses_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-def test_what_has_no_json_form_is_a_bug() -> None:
+def test_a_value_without_a_json_form_raises_type_error() -> None:
     with pytest.raises(TypeError, match="object has no JSON form"):
         output.emit_json(object())
 
@@ -124,7 +124,7 @@ def test_table_in_a_pipe_is_whole_and_harmless(capsys: pytest.CaptureFixture[str
     assert lines == [["name", "n"], ["x" * 200, "1"], ["\\x1b[2J\\n[red]", "22"], ["-", "3"]]
 
 
-def test_numbers_stand_at_the_right(capsys: pytest.CaptureFixture[str]) -> None:
+def test_numbers_are_right_aligned(capsys: pytest.CaptureFixture[str]) -> None:
     output.emit_table(["n"], [[1], [22]])
     assert capsys.readouterr().out.split("\n")[1].startswith(" 1")
 

@@ -160,7 +160,7 @@ def killed(serve: Serving, pid: int) -> int:
     return server_pid(serve.url)
 
 
-def test_killed_server_comes_back_with_the_data(tmp_path: Path) -> None:
+def test_a_killed_server_is_restarted_with_its_data(tmp_path: Path) -> None:
     with serving(tmp_path) as serve:
         ask(serve.url, "SET", "k", "v")
         second = killed(serve, server_pid(serve.url))
@@ -172,7 +172,7 @@ def test_killed_server_comes_back_with_the_data(tmp_path: Path) -> None:
         assert serve.end(signal.SIGTERM) == 0
 
 
-def test_given_server_is_used_and_left_alone(tmp_path: Path) -> None:
+def test_a_given_server_is_used_and_not_stopped(tmp_path: Path) -> None:
     with Server(binaries.valkey(), password="s3cret") as given:
         with serving(tmp_path, "--redis-url", given.url) as serve:
             assert serve.url == given.url.replace("s3cret", "***")

@@ -66,9 +66,11 @@ def test_every_protocol_is_served_and_its_numbers_are_true(tmp_path: Path) -> No
 
         def all_true() -> bool:
             metrics = samples(serve)
-            assert metrics.get(("tambo_rsmq_messages", "orders")) == 2
-            assert metrics.get(("tambo_rsmq_received_total", "orders")) == 1
-            assert metrics.get(("tambo_chasqui_jobs", "emails", "waiting")) == 3
+            assert metrics.get(("tambo_queue_messages", "rsmq", "orders", "in_flight")) == 1
+            assert metrics.get(("tambo_queue_received_total", "rsmq", "orders")) == 1
+            assert metrics.get(("tambo_queue_messages", "chasqui", "emails", "visible")) == 3
+            assert metrics.get(("tambo_queue_messages", "gomq", "news", "visible")) == 1
+            assert metrics.get(("tambo_queue_left_total", "kqueue", "q")) == 1
             assert metrics["tambo_gomq_published_total",] == 1
             assert metrics["tambo_kqueue_received_total",] == 1
             assert metrics["tambo_kqueue_delivered_total",] == 1
@@ -80,13 +82,13 @@ def test_every_protocol_is_served_and_its_numbers_are_true(tmp_path: Path) -> No
             1
         }
         assert metrics["process_open_fds",] > 0
-        all_components = ("http", "redis", "journal", *OPTIONAL[:-1])
+        all_components = ("http", "redis", "journal", "queue", "alarm", "console", *OPTIONAL[:-1])
         assert health(serve) == (200, dict.fromkeys(all_components, True))
         assert serve.get("/readyz")[0] == 200
         assert serve.end(signal.SIGTERM) == 0
 
 
-def test_what_passes_through_is_recorded_and_counted(tmp_path: Path) -> None:
+def test_published_messages_are_journalled_and_counted(tmp_path: Path) -> None:
     with serving(tmp_path, "--journal", "kqueue:*", "--journal", "gomq:orders") as serve:
         with GomqClient(serve.address("gomq")) as client:
             client.publish_many([("orders", "a"), ("other", "b")])
@@ -173,8 +175,8 @@ def test_it_is_alive_but_not_ready_while_components_open(tmp_path: Path) -> None
             assert processes.get(http + "/readyz") == (503, "not ready\n")
             code, text = processes.get(http + "/healthz")
             assert code == 503
-            assert json.loads(text)["http"] == {"ok": True, "why": ""}
-            assert json.loads(text)["redis"] == {"ok": False, "why": "is not started yet"}
+            assert json.loads(text)["http"] == {"ok": True, "why": "", "degraded": False}
+            assert json.loads(text)["redis"]["why"] == "is not started yet"
             assert processes.get(http + "/metrics")[0] == 200
             assert not serve.ready_file.exists()
             assert serve.end(signal.SIGTERM) == 0
@@ -198,7 +200,8 @@ def test_components_close_in_reverse_and_http_last(tmp_path: Path) -> None:
     with serving(tmp_path, "--log-level", "debug") as serve:
         assert serve.ready
         assert serve.end(signal.SIGTERM) == 0
-    order = ["http", "redis", "rsmq", "chasqui", "journal", "gomq", "kqueue"]
+    order = ["http", "redis", "rsmq", "chasqui", "journal", "queue", "alarm"]
+    order += ["gomq", "kqueue", "console"]
     assert re.findall(r"process  (\w+) is started", serve.stderr) == order
     assert re.findall(r"process  (\w+) is stopped", serve.stderr) == order[::-1]
 
@@ -238,7 +241,7 @@ def test_components_can_be_left_out(tmp_path: Path) -> None:
         assert "gomq" not in health(serve)[1]
 
 
-def test_a_file_settles_everything(tmp_path: Path) -> None:
+def test_a_settings_file_can_set_everything(tmp_path: Path) -> None:
     (tmp_path / "tambo.toml").write_text(
         f"""
         [server]
@@ -265,10 +268,10 @@ def test_a_file_settles_everything(tmp_path: Path) -> None:
         assert list(serve.ready["endpoints"]) == names
         with GomqClient(serve.address("gomq"), token="s3cret") as client:
             client.publish("news", "hello")
-        with socket.create_connection(at(serve, "kqueue"), timeout=10) as peer:
+        with socket.create_connection(at(serve, "kqueue"), timeout=60) as peer:
             peer.sendall(b"consume")
             assert peer.recv(2) == b"OK"
-        assert samples(serve)["tambo_chasqui_queues",] == 1
+        assert samples(serve)["tambo_chasqui_led_queues",] == 1
         assert serve.end(signal.SIGTERM) == 0
     metrics = serve.stdout + serve.stderr + (tmp_path / "elsewhere" / "valkey.log").read_text()
     assert "s3cret" not in metrics

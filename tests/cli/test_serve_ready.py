@@ -47,7 +47,7 @@ def test_it_says_version_ready_and_what_to_do_next() -> None:
     assert text.startswith(f"TamboMQ {tambomq.__version__} is ready.")
     _, _, rest = text.partition("\nNext, in another terminal")
     assert [line for line in rest.splitlines() if line.startswith("  ")] == [
-        "  tambo demo",
+        "  tambo demo --live",
         "  rsmqctl queue list",
         "  tambo gomq publish --address 127.0.0.1:10001",
         "  tambo kqueue consume",
@@ -69,10 +69,10 @@ def test_a_shell_without_tambo_on_its_path_is_shown_how(monkeypatch: pytest.Monk
 
 
 def test_the_demo_gets_the_addresses_that_are_not_the_defaults() -> None:
-    assert demo_command(ALL) == ("tambo demo",)
+    assert demo_command(ALL) == ("tambo demo --live",)
     elsewhere = ServedEndpoint("redis", "redis://127.0.0.1:7000", "")
     assert demo_command([elsewhere, GOMQ, KQUEUE]) == (
-        "tambo demo \\\n    --redis-url redis://127.0.0.1:7000",
+        "tambo demo --live \\\n    --redis-url redis://127.0.0.1:7000",
     )
 
 

@@ -16,7 +16,7 @@ from tambomq.cli.main import tambo as command
 from tambomq.cli.output import run
 from tests.serve.processes import tambo
 from tests.servers import Server, eventually
-from tests.work.supervising import Shop
+from tests.work.supervising import WITHIN_S, Shop
 from tests.work.supervising import shop as open_shop
 
 JOBS = """
@@ -63,8 +63,13 @@ def test_it_says_what_it_works_on_and_how_each_run_ended(
         "  mail  7 at a time, app:mail (Jobs): refuse, welcome",
     ]
     # A process reports what it has counted twice a second, so the two may come apart.
-    eventually(lambda: work.metric("runs_total", job="welcome", outcome="completed") == 1)
-    eventually(lambda: work.metric("failures_total", queue="mail", job="refuse") == 1)
+    eventually(
+        lambda: work.metric("runs_total", job="welcome", outcome="completed") == 1,
+        within_s=WITHIN_S,
+    )
+    eventually(
+        lambda: work.metric("failures_total", queue="mail", job="refuse") == 1, within_s=WITHIN_S
+    )
     assert work.metric("process_resident_memory_bytes") > 1 << 20
     assert work.stop() == 0
 

@@ -159,7 +159,10 @@ def _received(message: Message | None) -> Received | None:
 
 
 def _fields(attributes: QueueAttributes) -> Mapping[str, float]:
-    return msgspec.structs.asdict(attributes)
+    """Return what all clients of RSMQ have; our bounds are unknown to the others."""
+    found = msgspec.structs.asdict(attributes)
+    del found["bounds"]
+    return found
 
 
 def _whole(changes: Mapping[str, float]) -> dict[str, int]:

@@ -55,6 +55,11 @@ def whole_seconds(text: str) -> int:
     return int(found)
 
 
+def whole_seconds_or_unlimited(text: str) -> int:
+    """Return seconds like `whole_seconds`, or -1 for ``-1``, which is no limit."""
+    return -1 if text == "-1" else whole_seconds(text)
+
+
 def whole_days(text: str) -> int:
     """Return days, one or more."""
     days, rest = divmod(_exact_seconds(text), _UNITS_S["d"])

@@ -13,7 +13,15 @@ from tambomq.extras import EXTRAS, how_to_install
 
 _USAGE: Final = 2
 # Those that need more than the extra of all commands, which they bring with them.
-_NEEDS: Final = {"demo": "serve", "gomq": "cli,gomq", "pipeline": "spark", "serve": "serve"}
+_NEEDS: Final = {
+    "backup": "serve",
+    "console": "serve",
+    "demo": "serve",
+    "gomq": "cli,gomq",
+    "pipeline": "spark",
+    "restore": "serve",
+    "serve": "serve",
+}
 
 
 def tambo() -> None:

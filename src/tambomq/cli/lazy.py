@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +33,27 @@ class LazyGroup(click.Group):
         """Return the names, in the order of the help."""
         return list(self._entries)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  (as above)
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command, importing its module."""
         if (entry := self._entries.get(cmd_name)) is None:
             return None
-        command = getattr(import_module(entry.module), entry.name)
+        try:
+            command = getattr(import_module(entry.module), entry.name)
+        except ModuleNotFoundError:
+            # While a shell completes, nobody wants to read which extra is missing.
+            if ctx.resilient_parsing:
+                return None
+            raise
         return command if isinstance(command, click.Command) else None
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands that begin with *incomplete*, importing none, and the options."""
+        found = [
+            CompletionItem(name, help=entry.help)
+            for name, entry in self._entries.items()
+            if name.startswith(incomplete)
+        ]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Final
 
 import click
@@ -12,10 +14,15 @@ from tambomq.cli.lazy import LazyCommand, LazyGroup
 from tambomq.cli.output import run, verbose_option
 
 PROG: Final = "tambo"
+COMPLETE: Final = "_TAMBO_COMPLETE"
+"""The variable that a shell sets to complete what is typed."""
 
 
 COMMANDS: Final = {
     "serve": LazyCommand("tambomq.cli.serve", "serve", "Start everything on this machine."),
+    "console": LazyCommand(
+        "tambomq.cli.console", "console", "Serve the console for a server that runs elsewhere."
+    ),
     "work": LazyCommand(
         "tambomq.cli.work", "work", "Run the jobs and workers that modules define."
     ),
@@ -38,7 +45,29 @@ COMMANDS: Final = {
         "pipeline",
         "Archive, query, repair and move the messages of queues.",
     ),
+    "access": LazyCommand(
+        "tambomq.cli.access", "access", "Manage users, their rights and their tokens."
+    ),
+    "acl": LazyCommand(
+        "tambomq.cli.acl", "acl", "Show the rights that clients need in Redis and Valkey."
+    ),
+    "explain": LazyCommand(
+        "tambomq.cli.explain", "explain", "Explain why a message is not running."
+    ),
+    "top": LazyCommand("tambomq.cli.top", "top", "Show all queues of all protocols, live."),
+    "doctor": LazyCommand(
+        "tambomq.cli.doctor", "doctor", "Check server, machine and installation."
+    ),
+    "backup": LazyCommand(
+        "tambomq.cli.backup.backup", "backup", "Back up the server's data while it runs."
+    ),
+    "restore": LazyCommand(
+        "tambomq.cli.backup.restore", "restore", "Restore a backup of the server's data."
+    ),
     "demo": LazyCommand("tambomq.cli.demo", "demo", "Send some traffic through every protocol."),
+    "completion": LazyCommand(
+        "tambomq.cli.completion", "completion", "Print what a shell needs to complete commands."
+    ),
 }
 
 
@@ -59,4 +88,6 @@ def tambo() -> None:
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run ``tambo`` and end the process with its exit code."""
+    if COMPLETE in os.environ:
+        import_module("tambomq.cli.completion").install()
     sys.exit(run(tambo, PROG, args))

@@ -50,6 +50,11 @@ _UNSAFE_IN_JSON: Final = re.compile("[\x7f-\x9f\ud800-\udfff]")
 # Characters that start a formula in a spreadsheet, with their full-width forms.
 _FORMULAS: Final = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # noqa: RUF001
 _NUMERAL: Final = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?", re.ASCII)
+# Where some spreadsheets begin a cell.
+_INNER_FORMULA: Final = re.compile(
+    rf"([;\t\n])(?=[\s\"']*[{re.escape(''.join(_FORMULAS).strip())}])"
+    rf"(?!\s*{_NUMERAL.pattern}(?:[;\t\n]|$))"
+)
 # A pipe has no width: wide enough that no table is ever cut for it.
 _PIPE_WIDTH: Final = 1_000_000
 _STDERR: Final = 2
@@ -144,7 +149,7 @@ def emit_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print *rows* under *columns* as CSV that spreadsheets and terminals only show.
 
     Control characters are spelled out. Text that a spreadsheet would take for a formula gets an
-    apostrophe in front, as spreadsheets themselves mark text; numbers stay as they are.
+    apostrophe in front, also after a semicolon, tab or line end; numbers stay as they are.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -286,7 +291,7 @@ def _cell(value: object) -> str:
 def _inert(value: object) -> object:
     if value is None or _is_number(value):
         return value
-    text = visible(str(value))
+    text = _INNER_FORMULA.sub(r"\1'", visible(str(value)))
     is_formula = text.lstrip(" \n").startswith(_FORMULAS) and not _NUMERAL.fullmatch(text)
     return f"'{text}" if is_formula else text
 

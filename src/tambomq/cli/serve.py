@@ -6,7 +6,7 @@ import logging
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +15,7 @@ import click
 import tambomq
 from tambomq import log
 from tambomq.cli.durations import METAVAR, seconds
+from tambomq.cli.lake_view import lake_view_option, pipeline_reader
 from tambomq.cli.output import (
     Command,
     emit,
@@ -57,18 +58,32 @@ class GroupedCommand(click.Command):
 
 def setting_options(command: Command) -> Command:
     """Give *command* a flag for every setting; values arrive by their `Spec.name`, unread."""
-    for spec in reversed(list(settings.specs())):
-        is_switch, is_duration = isinstance(spec.form, Flag), isinstance(spec.form, Seconds)
-        command = click.option(
-            *spec.spellings,
-            spec.name,
-            default=None,
-            multiple=isinstance(spec.form, Names),
-            type=seconds if is_duration else None,
-            metavar=None if is_switch else METAVAR if is_duration else spec.form.metavar,
-            help=f"{spec.about} [{_default(spec)}]",
-        )(command)
-    return command
+    return options_for(settings.specs())(command)
+
+
+def options_for(specs: Iterable[settings.Spec]) -> Callable[[Command], Command]:
+    """Return a decorator that gives a command a flag for each of *specs*."""
+    wanted = list(specs)
+
+    def decorate(command: Command) -> Command:
+        for spec in reversed(wanted):
+            command = _option(spec)(command)
+        return command
+
+    return decorate
+
+
+def _option(spec: settings.Spec) -> Callable[[Command], Command]:
+    is_switch, is_duration = isinstance(spec.form, Flag), isinstance(spec.form, Seconds)
+    return click.option(
+        *spec.spellings,
+        spec.name,
+        default=None,
+        multiple=isinstance(spec.form, Names),
+        type=seconds if is_duration else None,
+        metavar=None if is_switch else METAVAR if is_duration else spec.form.metavar,
+        help=f"{spec.about} [{_default(spec)}]",
+    )
 
 
 def _default(spec: settings.Spec) -> str:
@@ -93,9 +108,17 @@ def _default(spec: settings.Spec) -> str:
     type=click.Path(path_type=Path),
     help="Write where everything is, as JSON, once it is ready; removed at the end.",
 )
+@lake_view_option
 @json_option
 @verbose_option
-def serve(config: Path | None, ready_file: Path | None, *, as_json: bool, **flags: object) -> None:
+def serve(
+    config: Path | None,
+    ready_file: Path | None,
+    lake: Path | None,
+    *,
+    as_json: bool,
+    **flags: object,
+) -> None:
     """Start everything on this machine and stay until Ctrl-C.
 
     Without --redis-url the data lives in an embedded server, in the data directory.
@@ -108,7 +131,8 @@ def serve(config: Path | None, ready_file: Path | None, *, as_json: bool, **flag
     def on_ready(endpoints: Sequence[ServedEndpoint]) -> None:
         announce(endpoints, as_json=as_json)
 
-    process.run(loaded, on_ready=on_ready, ready_path=ready_file)
+    pipeline = pipeline_reader(lake)
+    process.run(loaded, on_ready=on_ready, ready_path=ready_file, pipeline=pipeline)
 
 
 def announce(endpoints: Sequence[ServedEndpoint], *, as_json: bool) -> None:
@@ -135,7 +159,7 @@ def _say_ready(endpoints: Sequence[ServedEndpoint]) -> None:
 
 
 def demo_command(endpoints: Sequence[ServedEndpoint]) -> Sequence[str]:
-    """Return ``tambo demo`` with the addresses that it cannot guess.
+    """Return ``tambo demo --live`` with the addresses that it cannot guess.
 
     Nothing where a component is missing, or where it needs a password or a certificate too.
     """
@@ -146,7 +170,7 @@ def demo_command(endpoints: Sequence[ServedEndpoint]) -> Sequence[str]:
     flags = (
         f"{flag} {found[name]}" for name, (flag, usual) in _OF_DEMO.items() if found[name] != usual
     )
-    return (" \\\n    ".join(("tambo demo", *flags)),)
+    return (" \\\n    ".join(("tambo demo --live", *flags)),)
 
 
 def _activation() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from shutil import get_terminal_size
 from typing import Any, Final
 
 import click
@@ -124,6 +125,6 @@ def announce(options: WorkOptions, targets: Sequence[TargetInfo], url: str | Non
         if options.as_json:
             emit_json(banner_json(options, targets, url))
         else:
-            emit(banner(options, targets, url))
+            emit(banner(options, targets, url, get_terminal_size().columns))
     except BrokenPipeError:
         forget_reader()

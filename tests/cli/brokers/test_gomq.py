@@ -68,7 +68,7 @@ def payloads(done: Done) -> list[Any]:
 # ── publish, subscribe, observe ──────────────────────────────────────────────
 
 
-def test_what_one_command_subscribes_the_next_one_observes(gomq: Gomq) -> None:
+def test_observe_prints_messages_of_an_earlier_subscribe_command(gomq: Gomq) -> None:
     result = gomq("subscribe", "greetings", "alice")
     assert result == Done(0, "the consumer alice receives the key greetings\n")
     result = gomq("publish", "greetings", "hello", "hello again")
@@ -98,7 +98,7 @@ def test_peers_by_other_names_get_a_copy_each(gomq: Gomq) -> None:
         assert payloads(gomq("observe", "alice", "--json", "--peer", peer)) == ["x"]
 
 
-def test_everybody_has_a_name_that_servers_take(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_peer_name_is_valid_for_any_user_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGNAME", "corp:jürgen\n")
     assert default_peer().startswith("tambo-corp-j-rgen-@")
     assert ":" not in default_peer()
@@ -142,7 +142,7 @@ def test_bytes_stay_what_they_are(gomq: Gomq, tmp_path: Path) -> None:
     ]
 
 
-def test_payload_cannot_steer_a_terminal_but_raw_is_raw(gomq: Gomq) -> None:
+def test_control_characters_of_a_payload_are_escaped_except_with_raw(gomq: Gomq) -> None:
     gomq("subscribe", "a", "alice")
     gomq("publish", "a", "\x1b[31m\nred")
     assert gomq("observe", "alice").out.endswith("  \\x1b[31m\\nred\n")
@@ -157,7 +157,7 @@ def test_count_ends_it_and_the_rest_waits(gomq: Gomq) -> None:
     assert payloads(gomq("observe", "alice", "--json", "--follow", "-c", "1")) == ["3"]
 
 
-def test_what_could_not_be_printed_comes_again(gomq: Gomq, served: Served) -> None:
+def test_records_that_could_not_be_printed_are_delivered_again(gomq: Gomq, served: Served) -> None:
     gomq("subscribe", "a", "alice")
     gomq("publish", "a", "x")
     reader, writer = os.pipe()

@@ -17,9 +17,9 @@ from tambomq.kqueue import Consumer, Producer
 from tambomq.tls import ServerTls
 from tests.cli.running import WITHIN_S, Start, on_a_terminal, starting
 from tests.cli.transcript import Done, call
-from tests.gomq.server_process import _free_port
 from tests.kqueue.serving import Served
 from tests.serve.processes import serving
+from tests.servers.ports import free_port
 from tests.servers.tls import certificate
 
 Kqueue = Callable[..., Done]
@@ -156,7 +156,7 @@ def test_no_queue_means_all_of_them(kqueue: Kqueue, served: Served) -> None:
     assert result == Done(0, "a  1\nb  2\n  3\n")
 
 
-def test_json_has_every_byte_and_people_see_nothing_that_steers(
+def test_json_has_every_byte_and_text_escapes_control_characters(
     kqueue: Kqueue, served: Served
 ) -> None:
     with sending(served, ("a", b"\xff\x1b[31m\n"), ("a", "ü")):
@@ -172,19 +172,21 @@ def test_json_has_every_byte_and_people_see_nothing_that_steers(
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
-def test_nothing_in_time_is_exit_3(kqueue: Kqueue, form: list[str]) -> None:
+def test_a_timeout_without_a_message_is_exit_3(kqueue: Kqueue, form: list[str]) -> None:
     result = kqueue("consume", "quiet", "--timeout", "0.05", *form)
     assert (result.code, result.out) == (3, "")
     assert result.err == ("" if form else "tambo: nothing was received within 0.05 s\n")
 
 
-def test_silence_after_something_is_exit_0(kqueue: Kqueue, served: Served) -> None:
+def test_a_timeout_after_a_message_is_exit_0(kqueue: Kqueue, served: Served) -> None:
     with sending(served, ("a", "1")):
         assert kqueue("consume", "--timeout", "2") == Done(0, "a  1\n")
 
 
-def test_consumer_goes_on_until_ctrl_c_over_an_absence(tmp_path: Path, start: Start) -> None:
-    port = _free_port()
+def test_a_consumer_survives_a_restart_of_the_server_until_ctrl_c(
+    tmp_path: Path, start: Start
+) -> None:
+    port = free_port()
     with Served("asyncio", port=port) as served:
         consuming = start("kqueue", "consume", "a", "--address", f"127.0.0.1:{port}")
         served.comes_to(lambda stats: stats.subscriptions == 1)

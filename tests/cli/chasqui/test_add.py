@@ -18,7 +18,9 @@ from tambomq.chasqui.job import BackoffSpec
 from tambomq.chasqui.keys import Keys
 from tambomq.chasqui.wire.msgpack import decode_payload
 from tambomq.cli.chasqui import chasqui
+from tambomq.cli.chasqui.client import InteractiveQueue
 from tambomq.cli.chasqui.values import backoff, missed_fires, moment
+from tambomq.store.sync import Store
 from tests.chasqui import stored
 from tests.cli.transcript import Done, call
 from tests.servers.run import Server
@@ -42,6 +44,12 @@ def added(db: redis.Redis) -> list[tuple[str, Any]]:
 
 
 # ── one job ──────────────────────────────────────────────────────────────────
+
+
+def test_a_queue_of_a_command_adds_by_the_store_that_the_command_closes(server: Server) -> None:
+    store = Store(server.url, patience_s=0)
+    queue = InteractiveQueue("emails", store)
+    assert queue._senders.default is store
 
 
 def test_id_is_printed_and_the_data_is_json(run: Run, db: redis.Redis) -> None:
@@ -115,7 +123,7 @@ def test_job_recurs_under_the_key_that_is_printed(run: Run, db: redis.Redis) -> 
     ],
     ids=" ".join,
 )
-def test_what_does_not_go_together_is_a_usage_error(
+def test_options_that_exclude_each_other_are_a_usage_error(
     run: Run, db: redis.Redis, args: tuple[str, ...]
 ) -> None:
     assert run(*args).code == 2
@@ -187,7 +195,7 @@ def test_line_is_a_whole_job_where_no_name_is_given_and_its_options_win(
         (b'{"name": "a", "color": "red"}', "line 702: job 'color' is not valid"),
     ],
 )
-def test_bulk_stops_at_a_line_that_is_no_job_and_says_where(
+def test_bulk_stops_at_an_invalid_line_and_names_it(
     run: Run, db: redis.Redis, line: bytes, why: str
 ) -> None:
     stdin = b"\n".join([b'{"name": "a"}'] * 701 + [line] + [b'{"name": "z"}'])
@@ -252,7 +260,7 @@ def test_backoff_is_a_kind_with_durations(text: str, spec: BackoffSpec) -> None:
 @pytest.mark.parametrize(
     "text", ["", "5s:5s", "fixed:1s:1m", "exponential:", "exponential:1:2:3", "5w"]
 )
-def test_what_is_no_backoff_is_refused(text: str) -> None:
+def test_an_invalid_backoff_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is not a backoff"):
         backoff(text)
 

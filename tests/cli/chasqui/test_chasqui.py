@@ -233,7 +233,7 @@ def test_job_that_was_trimmed_while_it_ran_is_pending_and_not_in_the_stream(
     assert (found["stream_depth"], found["pending"]) == (0, 1)
 
 
-def test_names_cannot_steer_a_terminal(run: Run, server: Server) -> None:
+def test_control_characters_of_names_are_escaped(run: Run, server: Server) -> None:
     with BlockingQueue("\x1b[31mred\n", redis_url=server.url) as red:
         red.add("a", 1)
     assert "\x1b" not in run("inspect", "\x1b[31mred\n").out
@@ -267,7 +267,7 @@ odd: """
     assert found[0]["waiting"] == 1
 
 
-def test_server_without_queues_is_nothing_there(run: Run) -> None:
+def test_a_server_without_queues_is_exit_3(run: Run) -> None:
     assert run("queues") == Done(3, "", "chasqui: there are no queues\n")
     assert run("queues", "--json") == Done(3, "[]\n")
 
@@ -296,9 +296,7 @@ def test_result_is_printed_as_json(run: Run, db: redis.Redis) -> None:
     }
 
 
-def test_no_result_is_nothing_there_and_it_is_said_how_far_the_job_is(
-    run: Run, db: redis.Redis
-) -> None:
+def test_a_missing_result_is_exit_3_and_shows_the_progress(run: Run, db: redis.Redis) -> None:
     db.set(KEYS.progress("j1"), "40")
     for args in ((), ("--wait", "0.01")):
         assert run("result", "emails", "j1", *args) == Done(

@@ -76,7 +76,7 @@ def letter(id: str, data: object = 1) -> bytes:
 
 
 def start_one(db: redis.Redis) -> None:
-    """Let a worker of the group read one job."""
+    """Read one job as a worker of the group."""
     db.xgroup_create(KEYS.stream, "default", "0")
     db.xreadgroup("default", "me", {KEYS.stream: ">"}, count=1)
 
@@ -136,7 +136,7 @@ def test_letters_are_shown_the_oldest_first_with_their_reasons(run: Run, db: red
     )
 
 
-def test_json_has_what_the_job_was_given_or_the_bytes_that_are_no_job(
+def test_json_has_the_data_of_a_job_or_the_bytes_of_an_invalid_one(
     run: Run, db: redis.Redis
 ) -> None:
     stored.bury(db, KEYS, letter("j1", {"to": 1}), "a", "x")
@@ -244,14 +244,14 @@ def test_bounds_and_missed_fires_are_stored(run: Run, emails: BlockingQueue) -> 
     assert found.missed_fires.max_catchup == 5
 
 
-def test_when_a_job_recurs_must_be_said_and_be_possible(run: Run) -> None:
+def test_a_repeatable_job_needs_a_valid_pattern(run: Run) -> None:
     assert run("repeatable", "add", "emails", "a").code == 2
     wrong = run("repeatable", "add", "emails", "a", "--cron", "61 * * * *")
     assert wrong.code == 1
     assert wrong.err.startswith("chasqui: cron expression '61 * * * *' is not valid")
 
 
-def test_what_is_removed_recurs_no_more(run: Run, emails: BlockingQueue) -> None:
+def test_a_removed_repeatable_job_is_not_listed(run: Run, emails: BlockingQueue) -> None:
     run("repeatable", "add", "emails", "a", "--every", "1h", "--key", "k")
     remove = partial(run, "repeatable", "remove", "emails", "k")
     assert remove() == Done(0, "removed\n")
@@ -344,7 +344,7 @@ def test_obliterate_is_refused_while_jobs_run(
 
 
 @pytest.mark.parametrize(("answer", "code"), [("emails\n", 0), ("y\n", 1), ("\n", 1)])
-def test_obliterate_wants_to_hear_the_name(
+def test_obliterate_asks_for_the_name_of_the_queue(
     on_terminal: Run, emails: BlockingQueue, db: redis.Redis, answer: str, code: int
 ) -> None:
     emails.add("a", 1)
@@ -369,7 +369,7 @@ def test_obliterate_wants_to_hear_the_name(
         ),
     ],
 )
-def test_loss_needs_a_yes(
+def test_deleting_commands_need_a_confirmation(
     run: Run, on_terminal: Run, emails: BlockingQueue, args: tuple[str, ...], question: str
 ) -> None:
     emails.add("a", 1)

@@ -72,9 +72,7 @@ def test_body_that_is_not_text_is_never_lost(message: Message, orders: Rsmq, ver
     assert message(verb, "--base64").out.split()[-1] == _BASE64
 
 
-def test_people_get_a_table_that_cannot_steer_their_terminal(
-    message: Message, orders: Rsmq
-) -> None:
+def test_a_table_escapes_control_characters_of_bodies(message: Message, orders: Rsmq) -> None:
     id = orders.send_message("orders", _BINARY)
     head, row = message("receive").out.splitlines()
     assert head.split() == ["id", "received", "sent", "visible", "again", "body"]
@@ -118,10 +116,10 @@ def test_text_output_mentions_hidden_messages(message: Message, orders: Rsmq, ve
 
 def test_receive_waits_for_a_message(message: Message, orders: Rsmq) -> None:
     waiting: list[Done] = []
-    receiver = threading.Thread(target=lambda: waiting.append(message("receive", "--wait", "20")))
+    receiver = threading.Thread(target=lambda: waiting.append(message("receive", "--wait", "200")))
     receiver.start()
     id = orders.send_message("orders", "x")
-    receiver.join(10)
+    receiver.join(60)
     assert waiting[0].out.splitlines()[1].startswith(id)
 
 
@@ -252,7 +250,7 @@ def test_visibility_of_a_deleted_message_is_exit_3(message: Message, orders: Rsm
         (50 * 3_600_000, "2 d"),
     ],
 )
-def test_durations_are_said_as_people_do(ms: int, words: str) -> None:
+def test_durations_are_written_with_units(ms: int, words: str) -> None:
     assert duration(ms) == words
 
 

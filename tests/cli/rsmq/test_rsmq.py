@@ -56,7 +56,7 @@ def leaves(command: click.Command, *path: str) -> list[tuple[tuple[str, ...], cl
 # ── all commands ─────────────────────────────────────────────────────────────
 
 
-def test_there_are_thirteen_commands() -> None:
+def test_there_are_fifteen_commands() -> None:
     assert sorted(" ".join(path) for path, _ in leaves(group)) == [
         "message delete",
         "message peek",
@@ -64,6 +64,7 @@ def test_there_are_thirteen_commands() -> None:
         "message receive",
         "message send",
         "message visibility",
+        "queue bound",
         "queue create",
         "queue delete",
         "queue describe",
@@ -71,6 +72,7 @@ def test_there_are_thirteen_commands() -> None:
         "queue purge",
         "queue set",
         "queue stats",
+        "queue sweep",
     ]
 
 
@@ -83,7 +85,7 @@ def test_each_command_helps_with_an_example(run: Tambo, path: tuple[str, ...]) -
         assert option in done.out
 
 
-def test_server_and_namespace_may_stand_before_or_after_the_command(
+def test_server_and_namespace_may_come_before_or_after_the_command(
     run: Tambo, server: Server, db: redis.Redis
 ) -> None:
     assert run("--ns", "shop", "queue", "create", "-n", "a").code == 0
@@ -124,6 +126,33 @@ def test_queue_is_made_described_and_changed(run: Tambo, rsmq: Rsmq) -> None:
     assert "unlimited" in run("queue", "describe", "-n", "orders").out
 
 
+def test_bounds_are_set_shown_and_removed(run: Tambo, orders: Rsmq) -> None:
+    assert "no bound" in run("queue", "bound", "-n", "orders").out
+    assert "bounds" not in parsed(run("queue", "describe", "-n", "orders", "--json"))
+    options = ("--max-messages", "2", "--max-bytes", "100", "--ttl", "5m", "--overflow", "refuse")
+    found = parsed(run("queue", "bound", "-n", "orders", *options, "--json"))
+    assert (found["queue"], found["max_messages"], found["max_bytes"]) == ("orders", 2, 100)
+    assert (found["message_ttl_s"], found["overflow"]) == (300, "refuse")
+    assert parsed(run("queue", "describe", "-n", "orders", "--json"))["bounds"]["max_bytes"] == 100
+    assert "messages expire after" in run("queue", "describe", "-n", "orders").out
+    refused = run("message", "send", "-n", "orders", "-m", "1", "-m", "2", "-m", "3")
+    assert refused.code == 1
+    assert "raise max_messages" in refused.err
+    gone = ("--max-messages", "-1", "--max-bytes", "-1", "--ttl", "-1")
+    assert "no bound" in run("queue", "bound", "-n", "orders", *gone).out
+    assert not orders.get_queue_attributes("orders").bounds.any
+
+
+def test_expired_messages_are_swept(run: Tambo, orders: Rsmq, db: redis.Redis) -> None:
+    orders.set_queue_bounds("orders", message_ttl_s=60)
+    id = orders.send_message("orders", "old")
+    db.zadd("rsmq:orders", {id: 1})
+    done = run("queue", "sweep", "-n", "orders")
+    assert done.out == "dead-lettered 1 message of the queue orders\n"
+    again = parsed(run("queue", "sweep", "-n", "orders", "--json"))
+    assert again == {"queue": "orders", "expired": 0}
+
+
 def test_set_without_a_setting_changes_nothing(run: Tambo, orders: Rsmq) -> None:
     done = run("queue", "set", "-n", "orders")
     assert (done.code, done.out) == (1, "")
@@ -146,7 +175,7 @@ def test_list_shows_what_is_in_each_queue_and_which_cannot_be_read(
 
 
 @pytest.mark.parametrize("command", ["delete", "purge"])
-def test_loss_needs_a_yes(run: Tambo, orders: Rsmq, command: str) -> None:
+def test_deleting_commands_need_a_confirmation(run: Tambo, orders: Rsmq, command: str) -> None:
     orders.send_message("orders", "x")
     refused = run("queue", command, "-n", "orders")
     assert refused.code == 2
@@ -266,7 +295,7 @@ def test_each_line_is_a_message_and_order_is_kept(run: Tambo, orders: Rsmq) -> N
     assert bodies(orders) == lines
 
 
-def test_lines_stop_at_one_that_is_too_long_and_it_is_said_where(run: Tambo, orders: Rsmq) -> None:
+def test_sending_lines_stops_at_one_that_is_too_long_and_names_it(run: Tambo, orders: Rsmq) -> None:
     lines = [b"x"] * 700 + [b"y" * 70_000, b"z"]
     done = run("message", "send", "-n", "orders", "--lines", stdin=b"\n".join(lines))
     assert done.code == 1

@@ -28,6 +28,7 @@ from tambomq.cli.output import (
     json_option,
     verbose_option,
 )
+from tambomq.cli.redis_option import durable_option
 from tambomq.cli.rsmq.client import open_store, url_option
 from tambomq.errors import BrokerRefused
 from tambomq.settings.load import GomqSettings
@@ -86,7 +87,7 @@ def default_peer() -> str:
     return "".join(c if c.isascii() and c.isprintable() and c not in ":_" else "-" for c in name)
 
 
-def open_client() -> GomqClient:
+def open_client(durable: str | None = None) -> GomqClient:
     """Return a client for what the command line says; the first call connects."""
     from tambomq.gomq.client import GomqClient
 
@@ -95,6 +96,7 @@ def open_client() -> GomqClient:
         peer=option_value("peer", default_peer()),
         token=option_value("token"),
         tls=tls(),
+        durable=durable,
     )
 
 
@@ -126,15 +128,23 @@ def gomq() -> None:
 @click.argument("key")
 @click.argument("payload", nargs=-1)
 @broker_bodies.file_option
+@durable_option
 @every_command
-def publish(key: str, *, payload: tuple[str, ...], file: BinaryIO | None, as_json: bool) -> None:
+def publish(
+    key: str,
+    *,
+    payload: tuple[str, ...],
+    file: BinaryIO | None,
+    durable: str | None,
+    as_json: bool,
+) -> None:
     """Publish payloads to a key, and print how many.
 
     Without PAYLOAD, or with -, each line of standard input that is not empty is one. They wait
     if the key has no subscriber yet; the first one receives them.
     """
     source = broker_bodies.given(payload, file)
-    with open_client() as client:
+    with open_client(durable) as client:
         sent = broker_bodies.send_all(
             source, _Publisher(client, key).send, extra=len(key.encode()), verb="published"
         )

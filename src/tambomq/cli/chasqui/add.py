@@ -25,6 +25,7 @@ from tambomq.cli.chasqui.values import backoff, moment, payload
 from tambomq.cli.durations import METAVAR, milliseconds
 from tambomq.cli.input import size_of, standard_input
 from tambomq.cli.output import Command, emit, emit_json, example
+from tambomq.cli.redis_option import durable_option
 
 
 def retry_options(command: Command) -> Command:
@@ -132,6 +133,7 @@ def how_options(command: Command) -> Command:
 @click.option("--bulk", is_flag=True, help="A job for each line of standard input.")
 @how_options
 @click.option("--journal", is_flag=True, help="Record it, with its data, in the queue's journal.")
+@durable_option
 @every_command
 def add(queue: str, name: str | None, data: str | None, *, as_json: bool, **given: Any) -> None:
     """Add a job and print its id; or many, and how many.
@@ -148,6 +150,8 @@ def add(queue: str, name: str | None, data: str | None, *, as_json: bool, **give
     _check(name, data, repeat, given)
     dedup = "strict" if given["once"] else "window"
     how = {key: given[key] for key in ("max_stream_len", "overflow", "dialect", "journal")}
+    if given["durable"] is not None:
+        how["durable"] = given["durable"]
     client = open_queue(queue, dedup=dedup, **how)
     options = _options(given)
     if given["bulk"] or given["count"]:

@@ -15,6 +15,7 @@ from tambomq.cli.input import progress, standard_input
 from tambomq.errors import (
     BatchIncomplete,
     LocalProtocolError,
+    NotDurable,
     QueueError,
     ReplyLost,
     TamboError,
@@ -118,6 +119,8 @@ def _maybe(stop: BaseException, batch: list[JobLine]) -> str:
     """Return what is known about the batch that was being added."""
     if isinstance(stop, BatchIncomplete):
         return f"; of the next {len(stop.ids)}, {len(stop.ids) - stop.ids.count(None)}"
+    if isinstance(stop, NotDurable):
+        return f"; the next {len(batch)} are stored, too"
     if batch and isinstance(stop, ReplyLost | KeyboardInterrupt):
         return f"; the next {len(batch)} may have been"
     return ""

@@ -25,6 +25,8 @@ from tambomq.errors import (
     QueueNotFound,
 )
 from tambomq.store.call import Call
+from tambomq.store.durability.level import MEMORY
+from tambomq.store.durability.sync import stores
 from tambomq.store.endpoint import URL
 from tambomq.store.sync import Store
 
@@ -40,7 +42,7 @@ class InteractiveQueue(BlockingQueue):
 
     def __init__(self, name: str, store: Store, **options: Any) -> None:
         super().__init__(name, redis_url=store.endpoint, **options)
-        self._store = store
+        self._store, self._senders = store, stores(store, options.get("durable", MEMORY))
 
     def wrong_among(self, jobs: Sequence[dict[str, Any]]) -> int:
         """Return the index of the first job that `add_bulk` would refuse."""
@@ -103,7 +105,9 @@ def open_store() -> Store:
 
 def open_queue(queue: str, **options: Any) -> InteractiveQueue:
     """Return a queue of the server; *options* are those of `BlockingQueue`."""
-    return InteractiveQueue(queue, open_store(), **options)
+    opened = InteractiveQueue(queue, open_store(), **options)
+    click.get_current_context().call_on_close(opened.close)
+    return opened
 
 
 def is_there(queue: str) -> bool:

@@ -12,7 +12,7 @@ import click
 from tambomq.cli.input import progress, size_of, standard_input
 from tambomq.cli.output import Command
 from tambomq.cli.rsmq.options import base64_option
-from tambomq.errors import MessageTooLong, QueueError, ReplyLost, TamboError
+from tambomq.errors import MessageTooLong, NotDurable, QueueError, ReplyLost, TamboError
 from tambomq.rsmq import Rsmq
 from tambomq.rsmq.ops.messages import CHUNK
 
@@ -100,6 +100,8 @@ def send_lines(client: Rsmq, queue: str, given: SendOptions, *, delay: float | N
                 tick(sent, batch[-1].end)
     except (TamboError, NotBase64, KeyboardInterrupt) as stop:
         so_far = f"{sent} messages were sent, up to line {done}"
+        if isinstance(stop, NotDurable):
+            so_far += f"; the next {len(batch)} are stored, too"
         if isinstance(stop, ReplyLost | KeyboardInterrupt) and batch and batch[-1].number > done:
             so_far += f"; the next {len(batch)} may have been"
         if isinstance(stop, KeyboardInterrupt):

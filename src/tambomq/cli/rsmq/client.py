@@ -17,6 +17,7 @@ from tambomq.rsmq.client import Rsmq
 from tambomq.rsmq.keys import NAMESPACE
 from tambomq.rsmq.ops.journal import journal_keys
 from tambomq.store.call import Call
+from tambomq.store.durability.level import MEMORY
 from tambomq.store.endpoint import URL
 from tambomq.store.sync import Store
 
@@ -55,10 +56,12 @@ def name_option(command: Command) -> Command:
     return click.option("-n", "--name", required=True, metavar="QUEUE", help="The queue.")(command)
 
 
-def open_client(*, realtime: bool = False, journal: Sequence[str] = ()) -> Rsmq:
+def open_client(
+    *, realtime: bool = False, journal: Sequence[str] = (), durable: str | None = None
+) -> Rsmq:
     """Return a client for what the command line says; the first operation connects."""
-    ctx = click.get_current_context()
-    client = Rsmq(open_store(), ns=_namespace(), realtime=realtime, journal=journal)
+    ctx, level = click.get_current_context(), MEMORY if durable is None else durable
+    client = Rsmq(open_store(), ns=_namespace(), realtime=realtime, journal=journal, durable=level)
     return ctx.with_resource(client)
 
 

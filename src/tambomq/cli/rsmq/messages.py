@@ -9,6 +9,7 @@ import click
 
 from tambomq.cli.durations import METAVAR, seconds
 from tambomq.cli.output import NothingThere, emit, emit_json, example
+from tambomq.cli.redis_option import durable_option
 from tambomq.cli.rsmq import bodies as rsmq_bodies
 from tambomq.cli.rsmq.bodies import SendOptions, body_options
 from tambomq.cli.rsmq.client import name_option, open_client
@@ -40,6 +41,7 @@ def message() -> None:
 )
 @click.option("--realtime", is_flag=True, help="Tell waiting receivers at once.")
 @click.option("--journal", is_flag=True, help="Record them in the queue's journal.")
+@durable_option
 @every_command
 def send(
     name: str,
@@ -47,6 +49,7 @@ def send(
     delay: float | None,
     realtime: bool,
     journal: bool,
+    durable: str | None,
     as_json: bool,
     **places: Any,
 ) -> None:
@@ -57,7 +60,7 @@ def send(
     """
     given = SendOptions(**places)
     rsmq_bodies.check(given)
-    client = open_client(realtime=realtime, journal=(name,) if journal else ())
+    client = open_client(realtime=realtime, journal=(name,) if journal else (), durable=durable)
     if given.lines:
         sent = rsmq_bodies.send_lines(client, name, given, delay=delay)
         _show_count(name, sent, as_json=as_json)

@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import click
 
-from tambomq.cli.durations import METAVAR, whole_seconds
+from tambomq.cli.durations import METAVAR, whole_seconds, whole_seconds_or_unlimited
 from tambomq.cli.output import Command, json_option, verbose_option
 from tambomq.cli.rsmq.client import ns_option, url_option
+from tambomq.rsmq.model import OVERFLOWS
 
 
 def every_command(command: Command) -> Command:
@@ -43,6 +44,44 @@ def settings_options(command: Command) -> Command:
             type=whole_seconds,
             metavar=METAVAR,
             help="How long a received message stays hidden: 30 (seconds), 5m.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def bounds_options(command: Command) -> Command:
+    """Give *command* the bounds of a queue, as `Rsmq.set_queue_bounds` takes them."""
+    for option in (
+        click.option(
+            "--dead-queue",
+            "dead",
+            metavar="QUEUE",
+            help="Where messages that do not fit, or have expired, go. Default: the queue's -dead.",
+        ),
+        click.option(
+            "--overflow",
+            type=click.Choice(OVERFLOWS),
+            help="What becomes of a message that does not fit. Default: refuse.",
+        ),
+        click.option(
+            "--ttl",
+            "message_ttl_s",
+            type=whole_seconds_or_unlimited,
+            metavar=METAVAR,
+            help="How long a message may wait to be received: 30 (seconds), 5m; -1 for no TTL.",
+        ),
+        click.option(
+            "--max-bytes",
+            type=int,
+            metavar="BYTES",
+            help="The most bytes in the bodies of all messages; -1 for no bound.",
+        ),
+        click.option(
+            "--max-messages",
+            type=int,
+            metavar="COUNT",
+            help="The most messages, hidden and delayed ones too; -1 for no bound.",
         ),
     ):
         command = option(command)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import click
+from msgspec import to_builtins
 
 from tambomq.cli.journal_state import journal_fields, journal_rows
 from tambomq.cli.output import NothingThere, emit, emit_json, emit_table, example, yes_option
 from tambomq.cli.rsmq.client import look_at_journal, name_option, open_client
-from tambomq.cli.rsmq.options import confirm, every_command, settings_options
-from tambomq.cli.rsmq.render import duration
+from tambomq.cli.rsmq.options import bounds_options, confirm, every_command, settings_options
+from tambomq.cli.rsmq.render import bounds_rows, duration
 from tambomq.cli.times import utc
 from tambomq.errors import StoreUnavailable, TamboError
 from tambomq.journal.ops import State
@@ -77,6 +79,44 @@ def set_settings(name: str, *, as_json: bool, **settings: int | None) -> None:
     """
     changed = open_client().set_queue_attributes(name, **settings)
     _show_attributes(name, changed, as_json=as_json)
+
+
+@queue.command(epilog=example("tambo rsmq queue bound -n orders --max-messages 100000 --ttl 1d"))
+@name_option
+@bounds_options
+@every_command
+def bound(name: str, *, as_json: bool, **bounds: Any) -> None:
+    """Change the bounds of a queue; without options, show them.
+
+    A send that would exceed a bound is refused or, with --overflow dead-letter, goes to the
+    dead-letter queue. So do messages that nobody receives within the TTL. Off by default.
+    Other RSMQ libraries do not check bounds when they send.
+    """
+    client = open_client()
+    given = {key: value for key, value in bounds.items() if value is not None}
+    found = client.get_queue_attributes(name).bounds
+    if given:
+        found = client.set_queue_bounds(name, **given)
+    if as_json:
+        emit_json({"queue": name, **to_builtins(found)})
+    else:
+        emit_table(("queue", name), bounds_rows(found))
+
+
+@queue.command(epilog=example("tambo rsmq queue sweep -n orders"))
+@name_option
+@every_command
+def sweep(name: str, *, as_json: bool) -> None:
+    """Move expired messages of a queue to its dead-letter queue.
+
+    Consumers and `tambo serve` do so too.
+    """
+    journal = (name,) if look_at_journal(name) else ()
+    expired = open_client(journal=journal).sweep_expired(name)
+    if as_json:
+        emit_json({"queue": name, "expired": expired})
+    else:
+        emit(f"dead-lettered {_messages(expired)} of the queue {name}")
 
 
 @queue.command(epilog=example("tambo rsmq queue delete -n orders --yes"))
@@ -192,6 +232,7 @@ def _rows(found: QueueAttributes) -> list[tuple[str, str]]:
         ("ever received", str(found.totalrecv)),
         ("created", utc(found.created * 1000)),
         ("changed", utc(found.modified * 1000)),
+        *(bounds_rows(found.bounds) if found.bounds.any else ()),
     ]
 
 
@@ -224,7 +265,10 @@ def _damage(found: QueueStats) -> Iterator[tuple[int, str]]:
 
 
 def _object(found: QueueAttributes) -> dict[str, object]:
-    return {field: getattr(found, field) for field in found.__struct_fields__}
+    fields = {field: getattr(found, field) for field in found.__struct_fields__}
+    # The output for a queue without bounds has no field for them.
+    bounds = {"bounds": to_builtins(fields.pop("bounds"))}
+    return {**fields, **(bounds if found.bounds.any else {})}
 
 
 def _messages(count: int) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 
 from tambomq.cli.output import emit_json, emit_table
 from tambomq.cli.rsmq.client import server_time_ms
-from tambomq.rsmq import Message
+from tambomq.rsmq import Message, QueueBounds
 
 PREVIEW_LENGTH: Final = 60
 _SECOND_MS: Final = 1000
@@ -22,6 +22,30 @@ def duration(ms: int) -> str:
         if ms >= 2 * size:
             return f"{ms // size} {unit}"
     return f"{ms} ms" if ms < _SECOND_MS else "1 s"
+
+
+def bounds_rows(found: QueueBounds) -> list[tuple[str, str]]:
+    """Return the bounds of a queue as a table's rows, with what they have done if there are any."""
+    ttl = duration(round(found.message_ttl_s * 1000)) if found.message_ttl_s > 0 else "none"
+    rows = [
+        ("most messages", str(found.max_messages) if found.max_messages > 0 else "no bound"),
+        ("most bytes", str(found.max_bytes) if found.max_bytes > 0 else "no bound"),
+        ("messages expire after", ttl),
+    ]
+    if found.any:
+        rows += [
+            (
+                "what does not fit",
+                "is refused" if found.overflow == "refuse" else "is dead-lettered",
+            ),
+            ("dead-letter queue", found.dead),
+            ("refused so far", str(found.refused)),
+            ("dead-lettered because full", str(found.overflowed)),
+            ("expired", str(found.expired)),
+        ]
+    if found.max_bytes > 0:
+        rows.insert(2, ("bytes counted", str(found.bytes)))
+    return rows
 
 
 def state(message: Message, now_ms: int) -> str:
