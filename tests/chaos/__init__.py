@@ -1,0 +1,1 @@
+"""Histories of what processes did to queues while faults happened, and their checker."""
