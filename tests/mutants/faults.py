@@ -6,7 +6,9 @@ brings a row of its own.
 
 from __future__ import annotations
 
+from tests.mutants.access import ACCESS
 from tests.mutants.limits import CAPS, TIME
+from tests.mutants.operation import OPERATION
 from tests.mutants.planting import Fault
 
 OWNERS = (
@@ -44,8 +46,7 @@ OWNERS = (
         "bulk/scripts/lease_release.lua",
         "or now < (tonumber(lease[1]) or 0) or now < (tonumber(lease[2]) or 0) then",
         "then",
-        "rsmq/bulk/test_lease.py::"
-        "test_a_dead_query_s_claim_is_given_up_for_others_and_nothing_is_lost",
+        "rsmq/bulk/test_lease.py::test_the_claim_of_a_dead_query_is_released_and_nothing_is_lost",
     ),
     Fault(
         "a query that was replaced ends the lease of its successor",
@@ -79,16 +80,16 @@ OWNERS = (
     Fault(
         "a batch that is run again keeps the verdicts of its first run",
         "spark/lease/reader.py",
-        "if token == holder.inherited:",
+        "if token == holder.inherited_claim_token:",
         "if False:",
-        "spark/lease/test_verdicts.py::test_a_batch_that_is_run_again_is_judged_anew",
+        "spark/lease/test_verdicts.py::test_a_batch_that_is_run_again_starts_without_verdicts",
     ),
     Fault(
         "rows of a claim that another query has by now are handed out",
         "spark/lease/reader.py",
         "if now != part.claim:",
         "if False:",
-        "spark/lease/test_reader.py::test_a_zombie_reads_nothing_claims_nothing_and_ends_nothing",
+        "spark/lease/test_reader.py::test_a_replaced_owner_reads_claims_and_acknowledges_nothing",
     ),
 )
 
@@ -128,11 +129,11 @@ RECEIPTS = (
         "str(each.deliveries) for each in deliveries",
         "str(each.deliveries) for each in fresh",
         "chasqui/worker/test_in_flight.py::"
-        "test_what_comes_back_while_it_still_runs_is_not_run_again_and_renewed",
+        "test_a_redelivered_entry_that_still_runs_is_renewed_and_not_run_again",
     ),
     Fault(
         "a GOMQ client in a forked child is its parent's peer",
-        "gomq/requests.py",
+        "gomq/client_config.py",
         "            draw_in_children(self)\n",
         "",
         "gomq/test_identity.py::"
@@ -148,6 +149,14 @@ RECEIPTS = (
 )
 
 LAKE = (
+    Fault(
+        "a batch of an older checkpoint passes for a repetition",
+        "pipeline/ingest/batch.py",
+        " or self._batch.end == self._before.offset)",
+        " or True)",
+        "pipeline/ingest/test_batch.py::"
+        "test_a_batch_of_an_older_checkpoint_is_refused_and_not_skipped",
+    ),
     Fault(
         "the snapshot of a repeated batch is taken for written",
         "pipeline/ingest/run.py",
@@ -232,7 +241,7 @@ ORDER = (
         "bulk/scripts/move_over.lua",
         " or redis.call('EXISTS', transit) == 1 then",
         " then",
-        "bulk/test_moves.py::test_a_move_is_not_over_while_something_is_on_its_way",
+        "bulk/test_moves.py::test_a_move_does_not_end_while_a_batch_is_in_transit",
     ),
     Fault(
         "a journal forgets what its slowest reader has not read",
@@ -251,6 +260,14 @@ ORDER = (
 )
 
 ONCE = (
+    Fault(
+        "what a credential provider raises ends a worker",
+        "store/endpoint.py",
+        "        raise StoreUnavailable(text) from error\n",
+        "        raise\n",
+        "rsmq/worker/test_worker_faults.py::"
+        "test_a_credential_provider_that_fails_for_a_while_ends_no_worker",
+    ),
     Fault(
         "what may not be repeated is repeated after a lost reply",
         "store/roundtrip.py",
@@ -285,7 +302,7 @@ ONCE = (
         "spark/sink/scripts/prune_fence.lua",
         "math.max(before, first_batch)",
         "first_batch",
-        "spark/sink/test_fence.py::test_a_floor_never_sinks",
+        "spark/sink/test_fence.py::test_the_floor_of_a_fence_never_decreases",
     ),
     Fault(
         "a claim of another checkpoint is ended",
@@ -299,7 +316,7 @@ ONCE = (
         "bulk/scripts/move_arrived.lua",
         "if redis.call('HGET', move, 'number') ~= number or ",
         "if ",
-        "bulk/test_moves.py::test_the_arrival_of_an_earlier_batch_forgets_nothing_of_the_next",
+        "bulk/test_moves.py::test_the_arrival_of_an_earlier_batch_keeps_the_next_one_in_transit",
     ),
     Fault(
         "an undone redrive is said to be done",
@@ -310,4 +327,53 @@ ONCE = (
     ),
 )
 
-FAULTS = (*OWNERS, *RECEIPTS, *TIME, *LAKE, *ORDER, *ONCE, *CAPS)
+DURABLE = (
+    Fault(
+        "too few replicas are taken for enough",
+        "store/durability/waits.py",
+        "found >= self.asked.replicas",
+        "found >= 0",
+        "store/durability/test_sync.py::"
+        "test_fewer_replicas_than_asked_for_are_an_error_with_the_result",
+    ),
+    Fault(
+        "a wait in another history confirms",
+        "store/durability/confirmation.py",
+        "if lived is None or lived != history(after) or (refusal and is_transient(refusal)):",
+        "if refusal and is_transient(refusal):",
+        "store/durability/test_confirmation.py::test_a_wait_in_another_history_confirms_nothing",
+    ),
+    Fault(
+        "a repeated call that writes nothing waits for nothing",
+        "store/durability/confirmation.py",
+        "return redis.call('SET', KEYS[1], '', 'NX') and redis.call('DEL', KEYS[1]) or 0",
+        "return 1",
+        "store/durability/test_sync.py::"
+        "test_a_repeated_call_that_writes_nothing_waits_for_what_it_found",
+    ),
+    Fault(
+        "a wait that broke off confirms",
+        "store/durability/confirmation.py",
+        "return again + self._unproven(done, _BROKE)",
+        "return again",
+        "store/durability/test_confirmation.py::"
+        "test_a_connection_that_breaks_in_the_wait_confirms_nothing",
+    ),
+    Fault(
+        "WAITAOF is believed before the fsync",
+        "store/durability/waits.py",
+        "if not any(idle[:_BEFORE]) or not ended:",
+        "if False:",
+        "store/durability/test_waits.py::"
+        "test_an_fsync_that_may_have_begun_before_the_write_is_none",
+    ),
+    Fault(
+        "what is not confirmed is returned as if it were",
+        "store/durability/results.py",
+        "raise self._error\n",
+        "return result\n",
+        "store/durability/test_sync.py::test_a_plan_sees_what_it_did_and_fails_at_its_end",
+    ),
+)
+
+FAULTS = (*DURABLE, *OWNERS, *RECEIPTS, *TIME, *LAKE, *ORDER, *ONCE, *CAPS, *ACCESS, *OPERATION)

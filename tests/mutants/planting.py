@@ -12,6 +12,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src"
 WITHIN_S = 240
+WAIT_S = "15"
+"""How long the test waits for what the fault keeps from happening."""
 _PASSED, _FAILED = 0, 1
 
 
@@ -47,7 +49,8 @@ def outcome(fault: Fault, folder: Path) -> tuple[int, str]:
     shutil.copytree(SRC, copy, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     (copy / "tambomq" / fault.file).write_text(fault.planted(), "utf-8")
     # Both for the test and for every process that it starts.
-    env = {**os.environ, "PYTHONPATH": f"{copy}{os.pathsep}{ROOT}"}
+    path = f"{copy}{os.pathsep}{ROOT}"
+    env = {**os.environ, "PYTHONPATH": path, "TAMBO_TEST_WAIT_S": WAIT_S}
     env.pop("PYTEST_XDIST_WORKER", None)
     command = (sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider")
     config = ("-o", f"pythonpath={copy} {ROOT}", "-n", "0", "-m", "not interop")

@@ -1,0 +1,1 @@
+"""Builds of the product with one guarantee broken each, which the chaos suite must find."""
