@@ -1,0 +1,1 @@
+"""Failovers under load: what is lost of confirmed sends, and how long nothing is confirmed."""

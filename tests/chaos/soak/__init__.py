@@ -1,0 +1,1 @@
+"""The soak: all protocols under load for hours, with a fault now and then."""
