@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import httpx
 import pytest
 
 from tests.servers import Server, eventually
+from tests.servers.ports import free_port
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 FASTAPI, DJANGO = EXAMPLES / "fastapi_app", EXAMPLES / "django_app"
@@ -59,8 +59,7 @@ def run(*command: str, at: Path, server: Server) -> str:
 def test_an_endpoint_has_a_jobs_result_also_after_a_worker_was_killed(
     server: Server,
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     serve = (sys.executable, "-m", "uvicorn", "web:app", "--port", str(port))
     with started(*serve, at=FASTAPI, server=server) as web, httpx.Client(base_url=url) as client:

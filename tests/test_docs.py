@@ -34,6 +34,11 @@ METHODICAL = [
     *(GomqClient, GomqServer, Consumer, KqueueServer, Producer),
 ]
 README = ROOT / "README.md"
+STANDALONE = [
+    ROOT / "docs" / "guides" / name
+    for name in ("typed-jobs.md", "coming-from.md", "console.md", "testing.md", "tracing.md")
+]
+"""Pages of which each block can be copied into an empty directory and run alone."""
 PAGES = [README, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 OF_SPARK = [path for path in PAGES if docs_blocks.uses_spark(path.read_text())]
 PLAIN = [path for path in PAGES if path not in OF_SPARK]
@@ -44,16 +49,14 @@ _FILE = re.compile(r"`((?:src|tests|docs|examples|benchmarks|scripts)/[\w./-]+)`
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
-_OF_THE_RUNNER = {"brokers", "examples", "output", ".local", ".cache"}
-
-
 def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
 def timed(pages: list[Path]) -> list[Any]:
     """Return *pages* as parameters, with the mark of those that take long."""
-    long = ("guides/pipeline.md", "guides/spark.md", "reference/commands.md", "reference/spark.md")
+    guides = ("guides/pipeline.md", "guides/runbook.md", "guides/spark.md")
+    long = (*guides, "reference/commands.md", "reference/spark.md")
     slow = (README, *(ROOT / "docs" / name for name in long))
     marks = {page: (pytest.mark.slow,) if page in slow else () for page in pages}
     return [pytest.param(page, marks=marks[page], id=name_of(page)) for page in pages]
@@ -68,12 +71,25 @@ def page(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pag
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("path", timed(PLAIN))
-def test_what_a_page_shows_happens(
+def test_the_code_blocks_of_a_page_do_what_it_shows(
     path: Path, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     docs_runner.redirect(monkeypatch, server)
     monkeypatch.setenv("REDIS_URL", server.url)
-    Page(name_of(path), server, tmp_path).run(path.read_text())
+    alone = path in STANDALONE
+    Page(name_of(path), server, tmp_path, alone=alone, empty=alone).run(path.read_text())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_each_block_of_the_readme_before_spark_runs_alone_and_leaves_nothing(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    docs_runner.redirect(monkeypatch, server)
+    monkeypatch.setenv("REDIS_URL", server.url)
+    page = Page("README.md", server, tmp_path, alone=True, empty=True)
+    page.run(README.read_text().partition("\n## Spark in a minute\n")[0])
+    assert page.left == set()
 
 
 def run_with(
@@ -89,12 +105,12 @@ def run_with(
         with redis.Redis.from_url(server.url) as client:
             left = [key for key in client.scan_iter() if client.ttl(key) < 0]
         assert left == []
-        assert {each.name for each in tmp_path.iterdir()} <= _OF_THE_RUNNER
+        assert {each.name for each in tmp_path.iterdir()} <= docs_runner.OWN_FILES
 
 
 @pytest.mark.timeout(300)  # it may be the one that starts Spark
 @pytest.mark.parametrize("path", timed(OF_SPARK))
-def test_what_a_page_shows_of_spark_happens_on_the_session_of_all_tests(
+def test_spark_code_blocks_of_a_page_run_in_the_shared_session(
     path: Path, spark: SparkSession, server: Server, tmp_path: Path
 ) -> None:
     run_with(spark, path, server, tmp_path, in_process=True)
@@ -104,7 +120,7 @@ def test_what_a_page_shows_of_spark_happens_on_the_session_of_all_tests(
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("path", COMMANDS_OF_SPARK, ids=name_of)
-def test_what_a_page_shows_of_spark_happens_in_processes(
+def test_spark_code_blocks_of_a_page_run_in_processes(
     path: Path, spark: SparkSession, server: Server, tmp_path: Path
 ) -> None:
     run_with(spark, path, server, tmp_path, in_process=False)

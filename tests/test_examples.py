@@ -67,7 +67,7 @@ def test_an_example_of_spark_runs_on_the_session_of_all_tests(
 @pytest.mark.jvm
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("path", sampling.some("examples", OF_SPARK, 3), ids=name_of)
+@pytest.mark.parametrize("path", sampling.some("examples", OF_SPARK, 1), ids=name_of)
 def test_an_example_of_spark_runs_as_a_process(path: Path, environment: dict[str, str]) -> None:
     assert run(path, environment).endswith("done\n")
 

@@ -66,7 +66,7 @@ def test_from_a_wheel_the_wheel_is_named(install: Install, tmp_path: Path) -> No
     assert shlex.split(how_to_install("cli")) == [*PIP, f"{wheel}[cli]"]
 
 
-def test_what_came_over_the_net_comes_from_there_again(install: Install) -> None:
+def test_extras_are_installed_from_the_url_that_the_package_came_from(install: Install) -> None:
     git = "https://git.example.com/tambomq"
     install({"url": git, "vcs_info": {"vcs": "git", "commit_id": "abc123"}})
     assert shlex.split(how_to_install("cli"))[-1] == f"tambomq[cli] @ git+{git}@abc123"

@@ -16,7 +16,6 @@ from fastapi import FastAPI, HTTPException
 from jobs import Report, reports, summarise
 
 from tambomq.errors import JobFailed, QueueFull, StoreUnavailable
-from tambomq.jobs import JobHandle
 
 
 @asynccontextmanager
@@ -43,7 +42,7 @@ async def order_report(customer: str, days: int = 30) -> dict[str, str]:
 async def report(job_id: str) -> Report:
     """Wait for the result of a job, for at most ten seconds."""
     try:
-        return await JobHandle(summarise, job_id).result(timeout_s=10)
+        return await summarise.handle(job_id).result(timeout_s=10)
     except TimeoutError as error:
         raise HTTPException(504, "not ready yet") from error
     except JobFailed as error:
@@ -53,4 +52,4 @@ async def report(job_id: str) -> Report:
 @app.get("/reports/{job_id}/progress")
 async def progress(job_id: str) -> Any:
     """Return how far a job is; null if it has not said, or has ended."""
-    return await JobHandle(summarise, job_id).progress()
+    return await summarise.handle(job_id).progress()

@@ -54,7 +54,7 @@ def test_each_instruction_is_one_of_docker() -> None:
     assert "ADD" not in words  # it fetches and unpacks, which nobody expects of a copy
 
 
-def test_what_is_copied_is_there_and_gets_into_the_context() -> None:
+def test_copied_files_exist_and_are_in_the_build_context() -> None:
     for build in STAGES.values():
         for one in build.instructions:
             if one.word != "COPY" or one.rest.startswith("--from="):
@@ -165,7 +165,7 @@ def test_workers_have_longer_to_stop_than_to_drain() -> None:
     assert work["environment"]["TAMBO_REDIS_URL"].startswith("redis://valkey:")
 
 
-def test_a_key_that_stands_twice_is_refused(tmp_path: Path) -> None:
+def test_a_duplicate_key_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("a: 1\na: 2\n")
     with pytest.raises(yaml.YAMLError, match="twice"):
         reading.documents(tmp_path / "a.yaml")

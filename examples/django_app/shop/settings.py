@@ -11,3 +11,5 @@ ROOT_URLCONF = "shop.urls"
 INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth"]
 DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
 USE_TZ = True
+# Django sets the clock of the whole process to it, and of the lines that workers print.
+TIME_ZONE = "UTC"
