@@ -135,6 +135,10 @@ BREAKS: list[tuple[str, Break]] = [
         "tests mirror the sources",
         write("tests/rsmq/test_async_client.py", '"""Tests of a module that has a row."""\n'),
     ),
+    (
+        "make test reaches every module",
+        change("tests/rsmq/test_keys.py", r"\n\n\n", "\n\npytestmark = pytest.mark.slow\n\n\n"),
+    ),
     ("tests do not sleep", write("tests/test_planted.py", "import time\ntime.sleep(0.2)\n")),
     (
         "tests do not sleep",
@@ -205,7 +209,7 @@ BREAKS: list[tuple[str, Break]] = [
     ("the glossary has every noun", module("class QueueDwelling: ...")),
     (
         "the glossary has every noun",
-        change("docs/glossary.md", r"\n\| lease holder \|.*", ""),
+        change("docs/glossary.md", r"\n\| trouble \|.*", ""),
     ),
     (
         "nothing names a registry or a machine",
@@ -291,13 +295,13 @@ def constants(parsed: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("text", ['"rsmq"', '"tambomq.rsmq"', '"rsmq://host"', '"rsmq: no queue"'])
-def test_a_word_that_is_no_key_may_stand_anywhere(copy: Path, text: str) -> None:
+def test_a_string_that_is_not_a_key_is_allowed_anywhere(copy: Path, text: str) -> None:
     before = RULES["only keys.py spells Redis keys"](copy)
     module(f"command({text})")(copy)
     assert RULES["only keys.py spells Redis keys"](copy) == before
 
 
-def test_a_script_that_keeps_its_contract_is_left_alone(copy: Path) -> None:
+def test_a_script_that_keeps_its_contract_is_not_reported(copy: Path) -> None:
     before = RULES["scripts keep their contract"](copy)
     script()(copy)
     assert RULES["scripts keep their contract"](copy) == before

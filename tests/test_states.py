@@ -21,7 +21,8 @@ ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "src/tambomq"
 TABLES = (JOB, RSMQ_MESSAGE, GOMQ_MESSAGE, LEASE)
 NO_TRANSITION = re.compile(
-    r"attributes|set_attributes|create|peek|census_|audit_|lease_(?:members|prune|judge)|rewind|drop$"
+    r"attributes|set_attributes|set_bounds|weigh|create|peek|census_|audit_"
+    r"|lease_(?:members|prune|judge)|rewind|drop$|detail$|excerpts$|hidden_sample$"
 )
 """Scripts of RSMQ that read, repair, or concern a queue as a whole."""
 

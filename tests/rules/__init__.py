@@ -18,6 +18,7 @@ RULES: dict[str, Callable[[Path], list[str]]] = {
     "folders are short lists": source.too_full,
     "the drawn error tree is the real one": source.errors_not_as_drawn,
     "tests mirror the sources": mirror.untested_modules,
+    "make test reaches every module": mirror.slowly_tested_modules,
     "tests do not sleep": source.sleeping_tests,
     "tests have three marks": suite.other_marks,
     "make test leaves out the marked alone": suite.tests_left_out,

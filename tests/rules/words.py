@@ -81,6 +81,7 @@ TWINS = {
     "Keys": "the keys of a queue, in each protocol with a namespace",
     "Message": "what clients receive, as the specification of each protocol calls it",
     "Producer": "adds jobs (ChasquiMQ), sends messages (KqueueMsgQ)",
+    "Series": "the lines of a chart, in the console and in reports",
     "Settler": "reports the outcomes of a worker's deliveries",
     "WorkerControl": "what both kinds of workers offer to those who run them",
     "WorkerStats": "what a worker has done",
@@ -88,17 +89,18 @@ TWINS = {
 
 # Nouns of programming and of message queues in general, which the glossary does not explain.
 _COMMON = """
-    access address admin app argument attribute authenticator awaitable backoff body bound
-    caller client code column command config connection context control count counter day
-    deadline decoder decorator dir directory display field file flag format formatter function
-    group handle health heartbeat host http identity info java job keyspace kind kit layout
-    length limit line listener location log logger message method metric micro name notifier
-    observer offset option order output override overview partition path pattern payload
-    pipeline point policy poller pool port printer process producer progress provider pub queue
-    range reason reply report reporter request resolver retry row rsmq rule scan schedule scope
-    second secret selector sequence server servicer set setting size sizer slot space span spec
-    stat state status stream sub table task text thread timeout timer tls tracing transition
-    type url value waiter window worker writer
+    access action address admin app argument attribute authenticator awaitable backoff body
+    bound bucket caller client code column command config connection context control count
+    counter day deadline decoder decorator detail dir directory display field file flag format
+    formatter function group handle head health heartbeat host http identity info java job
+    keyspace kind kit layout length limit line list listener location log logger message method
+    metric micro name notifier observer offset option order output override overview parameter
+    partition path pattern payload pipeline point policy poller pool port printer process
+    producer progress provider pub query queue range reason ref reply report reporter request
+    resolver retry row rsmq rule scan schedule scope second secret selector sequence server
+    servicer set setting size sizer slot space span spec stat state status stream sub summary
+    table task text thread timeout timer tls total tracing transition type url value waiter
+    window worker writer
 """
 COMMON = set(_COMMON.split())
 
