@@ -113,7 +113,7 @@ def _sudo() -> list[str] | None:
 
 @contextmanager
 def _lock(path: Path) -> Iterator[None]:
-    """Let one process at a time through."""
+    """Hold a lock between processes inside the block."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,17 +20,30 @@ _SOURCE = Path(__file__).with_name("clock.c")
 
 
 class SteppedServer(Server):
-    """A server whose clock is offset by a preloaded library."""
+    """A server whose clock is offset by a preloaded library.
 
-    def __init__(self, binary: Path, directory: Path) -> None:
+    *preload* is more libraries to load, *environ* what these need.
+    """
+
+    def __init__(
+        self,
+        binary: Path,
+        directory: Path,
+        *args: str,
+        preload: Sequence[str] = (),
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
         self._ahead_ms, self._offset_file = 0, directory / "ahead_ms"
         library = directory / "clock.so"
         compiler = shutil.which("cc") or "cc"
         options = ("-O1", "-shared", "-fPIC", "-o", library, _SOURCE, "-ldl")
         subprocess.run([compiler, *options], check=True)
         self._offset_file.write_text("0")
-        environ = {"LD_PRELOAD": str(library), "TAMBO_TEST_CLOCK": str(self._offset_file)}
-        super().__init__(binary, environ=environ)
+        own = {
+            "LD_PRELOAD": ":".join((str(library), *preload)),
+            "TAMBO_TEST_CLOCK": str(self._offset_file),
+        }
+        super().__init__(binary, *args, environ={**(environ or {}), **own})
 
     def step(self, by_s: float) -> None:
         """Set the clock forward, or back if *by_s* is negative; return when it shows."""

@@ -17,7 +17,7 @@ REFUSALS: Final[tuple[Refusal, ...]] = ("MISCONF", "NOREPLICAS", "READONLY")
 
 @contextmanager
 def refusing_writes(server: Server, why: Refusal) -> Iterator[None]:
-    """Let every write to *server* fail with *why*; afterwards it takes them again."""
+    """Make every write to *server* fail with *why* inside the block."""
     with redis.Redis.from_url(server.url) as db:
         admin: Any = db
         _begin(server, admin, why)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -15,6 +14,7 @@ import pytest
 import redis
 
 from tests.servers import Server, binaries, eventually, eventually_async
+from tests.servers.ports import free_ports
 from tests.servers.tls import certificate
 
 
@@ -54,10 +54,9 @@ def test_a_restarted_server_keeps_its_port_and_what_its_file_holds() -> None:
 
 def test_two_servers_never_share_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
     with Server(binaries.valkey()) as first:
-        # The probe finds nothing here, so only the failing bind shows it.
-        monkeypatch.setattr("tests.servers.run._is_free", lambda _: True)
-        others = random.sample(range(20_000, 32_000), 49)
-        monkeypatch.setattr("tests.servers.run.random.sample", lambda *_: [first.port, *others])
+        # As if it had been free when it was drawn: only the failing bind shows that it is taken.
+        others = [*free_ports()]
+        monkeypatch.setattr("tests.servers.run.free_ports", lambda: [first.port, *others])
         with Server(binaries.valkey()) as second:
             assert second.port in others
 
@@ -78,7 +77,7 @@ def test_a_password_is_demanded_and_part_of_the_url() -> None:
 
 
 @pytest.mark.interop
-def test_debian_redis_speaks_tls(tmp_path: Path) -> None:
+def test_debian_redis_supports_tls(tmp_path: Path) -> None:
     if shutil.which("openssl") is None:
         pytest.skip("no openssl command")
     made = certificate(tmp_path)

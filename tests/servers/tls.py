@@ -25,12 +25,18 @@ class Certificate:
         ]
 
 
-def certificate(folder: Path) -> Certificate:
-    """Make a certificate in *folder*, with the ``openssl`` command."""
+SERVER_NAMES = "DNS:localhost,IP:127.0.0.1"
+
+
+def certificate(folder: Path, name: str = "localhost", names: str = SERVER_NAMES) -> Certificate:
+    """Make a certificate in *folder*, with the ``openssl`` command.
+
+    *name* is its common name, *names* are its alternative ones.
+    """
     made = Certificate(folder / "cert.pem", folder / "key.pem")
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
-    command += ["-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    command += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    command += ["-nodes", "-days", "2", "-subj", f"/CN={name}"]
+    command += ["-addext", f"subjectAltName={names}"]
     command += ["-keyout", str(made.key), "-out", str(made.cert)]
     subprocess.run(command, check=True, capture_output=True)
     return made
