@@ -9,7 +9,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import chasqui, gomq, jobs, kqueue, pipeline, record, rsmq, spark, table
+from benchmarks import (
+    chasqui,
+    durability,
+    gomq,
+    jobs,
+    kqueue,
+    pipeline,
+    record,
+    rsmq,
+    spark,
+    table,
+)
 from benchmarks.model import MISSED, Line, Subject, line
 from benchmarks.rounds import Measured, measure
 from benchmarks.server import KINDS, NoServer, place, servers
@@ -22,6 +33,7 @@ SUBJECTS: dict[str, Callable[..., Subject]] = {
     "gomq": gomq.subject,
     "spark": spark.subject,
     "pipeline": pipeline.subject,
+    "durability": durability.subject,
 }
 """A new subject is a file beside this one and a line here."""
 

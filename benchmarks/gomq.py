@@ -132,7 +132,7 @@ def _watch(part: int) -> Part:
 
 
 def _drop(url: str, _: Contender) -> None:
-    """Forget what a turn has left: it would be looked after in the next."""
+    """Delete what a turn has left: the next one would take care of it."""
     store = Store(url)
     queues = store.run(_call("SMEMBERS", keys.SUBSCRIBED_KEYS))
     if ours := [queue for queue in queues if queue.decode().startswith(keys.queue(PREFIX))]:

@@ -45,26 +45,26 @@ end"""
 
 
 def jobs(url: str, queue: str, count: int, size: int) -> None:
-    """Let a queue have *count* jobs with *size* bytes of data each."""
+    """Fill a queue up to *count* jobs with *size* bytes of data each."""
     body = b"\xc5" + (size + 3).to_bytes(2) + b"\xc5" + size.to_bytes(2) + b"x" * size
     behind = body + b"\xcf" + _BORN_MS.to_bytes(8) + b"\x00"
     _fill(url, Keys(queue).stream, _JOBS, count, behind)
 
 
 def letters(url: str, queue: str, count: int, size: int) -> None:
-    """Let a queue have *count* dead letters with *size* bytes of data each."""
+    """Fill a dead-letter queue up to *count* letters with *size* bytes of data each."""
     body = b"\xc5" + (size + 3).to_bytes(2) + b"\xc5" + size.to_bytes(2) + b"x" * size
     behind = body + b"\xcf" + _BORN_MS.to_bytes(8) + b"\x02"
     _fill(url, Keys(queue).dlq, _LETTERS, count, behind)
 
 
 def events(url: str, queue: str, count: int) -> None:
-    """Let a queue have *count* events."""
+    """Fill a queue up to *count* events."""
     _fill(url, Keys(queue).events, _EVENTS, count, _BORN_MS)
 
 
 def messages(url: str, queue: str, count: int, body: str) -> None:
-    """Let a queue of RSMQ have *count* messages."""
+    """Fill a queue of RSMQ up to *count* messages."""
     with Rsmq(url) as rsmq:
         if queue not in rsmq.list_queues():
             rsmq.create_queue(queue)
@@ -74,7 +74,7 @@ def messages(url: str, queue: str, count: int, body: str) -> None:
 
 
 def drop(url: str, *keys: str) -> None:
-    """Forget *keys*."""
+    """Delete *keys*."""
     _with(url, lambda store: store.run(_call("UNLINK", *keys)))
 
 

@@ -275,7 +275,7 @@ def _check_events(emitted: int, order: Order) -> None:
 
 
 async def _watch_scripts(server: Redis) -> None:
-    """Let the server log commands slower than a millisecond. It is the benchmark's own server."""
+    """Log commands slower than a millisecond. It is the benchmark's own server."""
     await server.config_set("slowlog-log-slower-than", _SLOW_US)
     await server.config_set("slowlog-max-len", _SLOW_KEPT)
     await server.slowlog_reset()

@@ -22,7 +22,7 @@ _SLOW_US = 1000
 
 
 def leave(order: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Let peers fall silent, one of them with a backlog of its own; how long scripts took."""
+    """Disconnect peers, one of them with a backlog of its own; return how long scripts took."""
     store = Store(order["url"])
     consumers = [f"{PREFIX}{n}" for n in range(order["consumers"])]
     members = [(consumer, f"{PREFIX}{n}") for consumer in consumers for n in range(order["peers"])]

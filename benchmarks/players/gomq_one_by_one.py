@@ -31,13 +31,15 @@ class OneByOne(Dispatcher):
         super().__init__(store)
         self._waiting = waiting
 
-    def publish(self, key: str, element: bytes) -> asyncio.Future[Any]:
+    def publish(self, key: str, element: bytes, durable: str | None = None) -> asyncio.Future[Any]:
         """Append *element* to its main queue."""
-        return asyncio.ensure_future(self._store.run(message_ops.push(key, (element,))))
+        return asyncio.ensure_future(self._sender(durable).run(message_ops.push(key, (element,))))
 
-    async def publish_all(self, batches: Mapping[str, Sequence[bytes]]) -> None:
+    async def publish_all(
+        self, batches: Mapping[str, Sequence[bytes]], durable: str | None = None
+    ) -> None:
         """Append to several main queues."""
-        await self._store.run(message_ops.push_all(batches))
+        await self._sender(durable).run(message_ops.push_all(batches))
 
     async def dispatch(self, *_: str) -> None:
         """Leave it to `run`."""

@@ -60,7 +60,7 @@ def move(order: Mapping[str, Any]) -> dict[str, float]:
 
 
 def redrive(order: Mapping[str, Any]) -> dict[str, float]:
-    """Let all dead letters of a queue run again."""
+    """Redrive all dead letters of a queue."""
     store, asked = (
         Store(order["url"]),
         dead.RedriveOptions(condition="reason = 'retries_exhausted'"),

@@ -129,7 +129,7 @@ def _warmed(order: Mapping[str, Any], run: Callable[[], float]) -> float:
 
 
 def _run(rows: DataFrame, count: int) -> float:
-    """Let a query take *count* rows; return how many seconds it took after it had begun."""
+    """Run a query over *count* rows; return how many seconds it took after it had begun."""
     with tempfile.TemporaryDirectory() as folder:
         to = rows.writeStream.format("noop").option("checkpointLocation", folder)
         query = to.trigger(availableNow=True).start()
@@ -154,7 +154,7 @@ def _stored(order: Mapping[str, Any]) -> int:
 
 @contextmanager
 def _watched() -> Iterator[dict[int, int]]:
-    """Let the peaks of all Python workers be known, by their ids, when it is over."""
+    """Collect the peak memory of all Python workers, by process id."""
     peaks: dict[int, int] = {}
     over = threading.Event()
 

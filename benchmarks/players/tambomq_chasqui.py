@@ -22,7 +22,7 @@ def about(_: Mapping[str, Any]) -> dict[str, str]:
 
 
 def filled_elsewhere(task: Task) -> Task:
-    """Let another process fill the queue first: memory it frees would hide what *task* takes."""
+    """Fill the queue from another process: memory that it frees would hide what *task* takes."""
 
     def fill_and_do(order: Mapping[str, Any]) -> Mapping[str, Any]:
         command = [sys.executable, "-m", "benchmarks.players.tambomq_chasqui"]
