@@ -18,7 +18,7 @@ QUICK := $(NOT_RULES) -m "not slow and not jvm and not interop"
 CHECKED := src tests $(dir $(wildcard benchmarks/__init__.py))
 
 .DEFAULT_GOAL := help
-.PHONY: help run spark test test-all budget check servers peers interop matrix package mutants bench docs site clean
+.PHONY: help run spark test test-all budget check servers peers interop matrix package mutants chaos soak bench docs site clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,7 @@ servers: $(VENV)/.dev # every Redis and Valkey the tests know; builds Redis 8 on
 peers: servers # all that the tests of `make interop` speak with
 	@scripts/peers
 	@scripts/install-chromium
+	@scripts/install-tmux
 
 interop: peers ## run the tests against foreign clients and servers
 	@exec $(PYTEST) -m interop $(ARGS)
@@ -64,6 +65,12 @@ package: $(VENV)/.dev ## build the wheel, install it where nothing else is, and 
 
 mutants: $(VENV)/.dev ## plant faults, and see that the tests named for them fail
 	@exec $(PYTEST) tests/mutants $(ARGS)
+
+chaos: $(VENV)/.dev ## let faults happen to all protocols; ARGS="--minutes 10 --seed 7"
+	@exec $(BIN)/python -m tests.chaos $(ARGS)
+
+soak: $(VENV)/.dev ## load for hours, with a fault now and then; ARGS="--hours 8 --dir build/soak"
+	@exec $(BIN)/python -m tests.chaos.soak $(ARGS)
 
 bench: $(VENV)/.dev ## measure, against the clients in use
 	@scripts/peers
