@@ -2,7 +2,8 @@
 
 A laptop may skip a test and say why; with ``CI=true`` a skip is a failure. pytest-xdist hands out
 tests in the order of `tests.groups.in_order`. What a test writes may be no text that UTF-8 has
-bytes for; its report goes from process to process all the same.
+bytes for; its report goes from process to process all the same. The log that a test sees has
+pytest's format, whatever other tests of its process have imported.
 """
 
 from __future__ import annotations
@@ -17,6 +18,17 @@ import pytest
 from tests.groups import in_order, unit_of
 
 _IN_CI = os.environ.get("CI") == "true"
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Keep the format of the handlers that pytest attaches to loggers.
+
+    It attaches them to each logger that does not propagate, and PySpark's loggers give their
+    format (JSON) to any handler, once and for all tests that follow in this process.
+    """
+    plugin: Any = session.config.pluginmanager.get_plugin("logging-plugin")
+    for handler in (plugin.caplog_handler, plugin.report_handler):
+        vars(handler)["setFormatter"] = lambda formatter: None
 
 
 @pytest.hookimpl(wrapper=True)

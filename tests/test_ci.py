@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from pyspark.logger import PySparkLogger
 
 from tests.budget import durations, summary
 from tests.ci import sendable
@@ -52,6 +54,17 @@ def test_a_lone_surrogate_is_spelled_out_wherever_a_report_has_one() -> None:
     report = {"sections": [("log", "a\udcffé")], "longrepr": {"\ud800": None}, "duration": 0.5}
     expected = {"sections": [("log", "a\\udcffé")], "longrepr": {"\\ud800": None}, "duration": 0.5}
     assert sendable(report) == expected
+
+
+def test_a_logger_of_pyspark_changes_no_format_of_the_log_of_a_test(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    theirs = PySparkLogger.getLogger("tests.test_ci")
+    theirs.addHandler(caplog.handler)  # as pytest does with a logger that does not propagate
+    theirs.removeHandler(caplog.handler)
+    logging.getLogger("ours").warning('"quoted"')
+    assert "test_ci.py" in caplog.text
+    assert '"quoted"' in caplog.text
 
 
 @pytest.mark.slow
