@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -52,6 +53,23 @@ def _confirm(page: Page, label: str) -> None:
     """Type the number that *label* ends with, then press the button of that label."""
     page.locator(".confirm input").fill(label.rsplit(maxsplit=1)[-1])
     page.locator(".confirm").get_by_role("button", name=label).click()
+
+
+def test_without_queues_it_lists_where_each_protocol_is(browser: Browser, tmp_path: Path) -> None:
+    with (
+        serving(tmp_path) as empty,
+        opened(browser, empty.address("http"), viewport={"width": 1280, "height": 900}) as page,
+    ):
+        page.goto("/")
+        for name in ("rsmq", "chasqui", "gomq", "kqueue"):
+            expect(page.locator(".blank .pairs")).to_contain_text(empty.address(name))
+        demo = page.locator(".blank pre").inner_text()
+        for flag, name in (
+            ("--redis-url", "redis"),
+            ("--gomq-address", "gomq"),
+            ("--kqueue-address", "kqueue"),
+        ):
+            assert f"{flag} {empty.address(name)}" in demo
 
 
 def test_a_message_that_is_sent_is_seen_while_the_page_is_open(

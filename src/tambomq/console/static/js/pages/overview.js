@@ -4,7 +4,7 @@ import { get } from "../api.js";
 import { h, replace, setText } from "../dom.js";
 import { bytes, clock, count, plural, rate, span } from "../format.js";
 import { live, on } from "../live.js";
-import { card, failure, button, heading, link, waiting } from "../parts/ui.js";
+import { card, failure, button, heading, link, pairs, waiting } from "../parts/ui.js";
 import { lastOf, lineChart } from "../parts/charts.js";
 import { historyOf } from "./queue_row.js";
 import { queuesCard } from "./queues.js";
@@ -24,7 +24,7 @@ export function show(root, query, signal) {
     done();
     const kind = overview.queues.length || !overview.redis.ok ? "queues" : "empty";
     if (view?.kind !== kind) {
-      view = kind === "queues" ? queuesView(signal, query) : emptyView(overview.redis.url);
+      view = kind === "queues" ? queuesView(signal, query) : emptyView(overview.redis.url, signal);
       replace(place, view.nodes);
     }
     view.update?.(overview, pipeline);
@@ -137,14 +137,31 @@ function mostFailing(overview) {
 }
 
 const DEFAULT_URL = /^redis:\/\/(127\.0\.0\.1|localhost):6379(\/0)?$/;
+const PROTOCOLS = ["rsmq", "chasqui", "gomq", "kqueue"];
+const DEMO_FLAGS = [["gomq", "--gomq-address", "127.0.0.1:10001"], ["kqueue", "--kqueue-address", "127.0.0.1:8000"]];
 
-function emptyView(url) {
+function emptyView(url, signal) {
   const to = DEFAULT_URL.test(url) ? "" : ` --redis-url ${url.replace(/\/0$/, "")}`;
+  const served = h("div");
+  const demo = document.createTextNode(` tambo demo --live --skip-missing${to}`);
+  fetch("/endpoints", { signal }).then((answer) => answer.json()).then(({ endpoints }) => {
+    served.append(pairs(PROTOCOLS.filter((name) => endpoints[name]).map((name) => [endpoints[name].about, h("code", {}, endpoints[name].address)])));
+    demo.data = demoCommand(endpoints, to);
+  }).catch(() => {});
   return { kind: "empty", nodes: [h("section", { class: "card blank" },
     h("h2", { class: "big" }, "No queues yet"),
     h("p", { class: "soft" }, "Everything is open and nobody has sent anything. A queue appears here a few seconds after its first message."),
+    served,
     h("h3", {}, "See something move"),
-    h("pre", { tabindex: 0, role: "region", "aria-label": "Commands to try" }, h("span", { class: "c" }, "$"), ` tambo demo --live${to && ` --skip-missing${to}`}`, h("span", { class: "c" }, to ? "   # until Ctrl-C" : "   # all four protocols, with dead letters, until Ctrl-C"), "\n",
+    h("pre", { tabindex: 0, role: "region", "aria-label": "Commands to try" }, h("span", { class: "c" }, "$"), demo, "\n",
       h("span", { class: "c" }, "$"), ` tambo chasqui add mail welcome '{"to": "ada@example.com"}'${to}`),
     h("div", { class: "buttons" }, h("a", { class: "button main", href: "/send" }, "Send a message"), h("a", { class: "button", href: "/workers" }, "Workers and peers")))] };
+}
+
+/** The demo with the addresses that it cannot guess; a protocol that needs more, or is not there, is left out. */
+function demoCommand(endpoints, to) {
+  const isPlain = ([name]) => endpoints[name] && !endpoints[name].try.includes("--tls");
+  const flags = DEMO_FLAGS.filter(isPlain).filter(([name, , usual]) => endpoints[name].address !== usual);
+  const more = flags.map(([name, flag]) => ` \\\n    ${flag} ${endpoints[name].address}`);
+  return ` tambo demo --live${DEMO_FLAGS.every(isPlain) ? "" : " --skip-missing"}${to}${more.join("")}`;
 }
