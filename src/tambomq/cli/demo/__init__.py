@@ -133,7 +133,7 @@ def demo(
     open_ones = [each for each in PROTOCOLS if each not in missing]
     if live or for_s:
         plan = replace(plan, name=f"demo-{letters(_LIVE_LETTERS)}")
-        _say_live(plan, places.get("http", _CONSOLE), for_s)
+        _say_live(plan, places.get("http"), for_s)
         traffic = demo_run.perform_live(plan, open_ones, for_s)
     else:
         traffic = demo_run.perform(plan, open_ones)
@@ -154,11 +154,15 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
         raise KeyboardInterrupt from None
 
 
-def _say_live(plan: DemoPlan, console: str, for_s: float | None) -> None:
+def _say_live(plan: DemoPlan, console: str | None, for_s: float | None) -> None:
     until = f"for {for_s:g} s" if for_s else "until Ctrl-C"
-    click.echo(f"Traffic through all protocols {until}. See it move: open {console}", err=True)
-    click.echo("or type `tambo top` in another terminal. Dead letters come within a", err=True)
-    click.echo(f"minute, in the queues {plan.name}-mails and {plan.name}-invoices.", err=True)
+    if console is None:
+        elsewhere = plan.redis_url != URL
+        console = "what `tambo serve` lists as http," if elsewhere else _CONSOLE
+    click.echo(f"Traffic through all protocols {until}. See it move: open", err=True)
+    click.echo(f"{console} or type `tambo top` in another terminal.", err=True)
+    click.echo("Dead letters come within a minute, in the queues", err=True)
+    click.echo(f"{plan.name}-mails and {plan.name}-invoices.", err=True)
 
 
 def _plan(places: Mapping[str, str], count: int, seconds: float) -> DemoPlan:
