@@ -67,3 +67,8 @@ class Clock:
 
     def __call__(self) -> datetime:
         return self.now
+
+
+def secret_of(token: str) -> str:
+    """Return the part of *token* that no record may hold; it may have underscores itself."""
+    return token.split("_", 2)[2]

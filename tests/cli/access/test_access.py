@@ -11,6 +11,7 @@ import pytest
 from tambomq.access.decisions import UserSet
 from tambomq.access.file import UserFile
 from tambomq.cli.main import tambo
+from tests.access.users import secret_of
 from tests.cli.transcript import Done, call
 from tests.servers import Server
 
@@ -84,7 +85,7 @@ def test_a_token_is_printed_once_and_kept_nowhere(file: UserFile) -> None:
     done = run(file, "add", "a", *ADD)
     token = done.out.split()[-1]
     assert owner_of(file, token) == "a"
-    assert token.rpartition("_")[2] not in file.path.read_text()
+    assert secret_of(token) not in file.path.read_text()
 
 
 @pytest.mark.parametrize(
