@@ -52,7 +52,7 @@ servers: $(VENV)/.dev # every Redis and Valkey the tests know; builds Redis 8 on
 peers: servers # all that the tests of `make interop` speak with
 	@scripts/peers
 	@scripts/install-chromium
-	@scripts/install-tmux
+	@scripts/install-shells
 
 interop: peers ## run the tests against foreign clients and servers
 	@exec $(PYTEST) -m interop $(ARGS)

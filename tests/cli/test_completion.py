@@ -17,6 +17,7 @@ from tambomq.cli import main as tambo_main
 from tambomq.cli.completion import PROG, VARIABLE, BashQueues, FishQueues
 from tambomq.cli.main import tambo
 from tambomq.rsmq import Rsmq
+from tests.cli.panes import pane_of
 from tests.cli.transcript import call
 from tests.serve.processes import clean_environment
 from tests.servers import Server, binaries
@@ -142,6 +143,28 @@ def test_what_the_scripts_of_other_shells_ask_is_answered(
         assert "_tambo_completion" in done.stdout
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("shell", "options", "read"),
+    [
+        ("bash", ("--norc",), 'eval "$(tambo completion bash)"'),
+        ("zsh", ("-f",), 'autoload -U compinit; compinit -u; eval "$(tambo completion zsh)"'),
+        ("fish", ("--no-config",), "tambo completion fish | source"),
+    ],
+)
+def test_tab_completes_in_a_real_shell(
+    shell: str, options: tuple[str, ...], read: str, server: Server, program: Path, tmp_path: Path
+) -> None:
+    env = _environment(program, tmp_path, server.url)
+    with pane_of(tmp_path, shell, *options, "-i", env=env) as pane:
+        pane.keys(f"{read}; echo re''ady", "Enter")
+        pane.shows("^ready$")
+        pane.keys("tambo chasqui cou", "Tab")
+        pane.shows("tambo chasqui counts *$")
+        pane.keys("met", "Tab")
+        pane.shows("tambo chasqui counts metrics")
+
+
 def test_help_with_a_comma_is_whole_in_fish() -> None:
     made = FishQueues(tambo, {}, PROG, VARIABLE)
     (item,) = made.get_completions([], "doct")
@@ -152,8 +175,12 @@ def test_help_with_a_comma_is_whole_in_fish() -> None:
 def _in_shell(
     shell: str, script: str, program: Path, folder: Path, url: str
 ) -> subprocess.CompletedProcess[str]:
-    path = f"{program}{os.pathsep}{os.environ['PATH']}"
-    env = {**clean_environment(), "PATH": path, "TAMBO_REDIS_URL": url, "HOME": str(folder)}
+    env = {**clean_environment(), **_environment(program, folder, url)}
     return subprocess.run(
         [shell, "-c", script], env=env, cwd=folder, capture_output=True, text=True, check=True
     )
+
+
+def _environment(program: Path, folder: Path, url: str) -> dict[str, str]:
+    path = f"{program}{os.pathsep}{os.environ['PATH']}"
+    return {"PATH": path, "TAMBO_REDIS_URL": url, "HOME": str(folder)}

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,12 +12,11 @@ import redis
 from tambomq.chasqui import BlockingQueue
 from tambomq.cli.main import tambo
 from tambomq.rsmq import Rsmq
+from tests.cli.panes import Pane, pane_of
 from tests.cli.running import COMMAND, starting
 from tests.cli.transcript import Done, call
-from tests.serve.processes import clean_environment
-from tests.servers import Server, binaries, eventually
+from tests.servers import Server, binaries
 
-WITHIN_S = 60.0
 NO_HTTP = ("--http-url", "http://127.0.0.1:1")
 EVIL = "evil\x1b[31m\u202e"
 
@@ -94,54 +89,11 @@ def test_json_without_once_is_a_line_for_each_refresh(server: Server, tmp_path: 
         assert all(json.loads(line)["queues"] for line in running.out.splitlines())
 
 
-class Pane:
-    """A terminal of tmux, with a program in it."""
-
-    def __init__(self, socket: Path, *command: str, width: int = 80, height: int = 24) -> None:
-        self._tmux = ["tmux", "-S", str(socket), "-f", "/dev/null"]
-        size = ("-x", str(width), "-y", str(height))
-        words = "trap : INT; " + shlex.join(command) + "; echo ended with $?; exec cat"
-        self.run("new-session", "-d", *size, "sh", "-c", words)
-
-    def run(self, *words: str) -> str:
-        """Run a command of tmux."""
-        return subprocess.run(
-            [*self._tmux, *words],
-            check=True,
-            capture_output=True,
-            text=True,
-            env={**clean_environment(), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"},
-        ).stdout
-
-    def lines(self) -> list[str]:
-        """What is on the screen."""
-        return self.run("capture-pane", "-p").splitlines()
-
-    def keys(self, *keys: str) -> None:
-        """Type *keys*."""
-        self.run("send-keys", *keys)
-
-    def shows(self, pattern: str) -> None:
-        """Wait for *pattern* on the screen."""
-
-        def found() -> bool:
-            text = "\n".join(self.lines())
-            assert re.search(pattern, text, re.MULTILINE | re.DOTALL), text
-            return True
-
-        eventually(found, within_s=WITHIN_S)
-
-
 @pytest.fixture
 def pane(server: Server, tmp_path: Path) -> Iterator[Pane]:
-    if shutil.which("tmux") is None:
-        pytest.skip("tmux is not installed: scripts/install-tmux")
     words = ("top", "--redis-url", server.url, *NO_HTTP, "--every", "500ms")
-    made = Pane(tmp_path / "tmux", *COMMAND, *words)
-    try:
+    with pane_of(tmp_path, *COMMAND, *words) as made:
         yield made
-    finally:
-        made.run("kill-server")
 
 
 @pytest.mark.slow
