@@ -11,7 +11,7 @@ from tambomq.chasqui.wire.envelope import by_name
 from tambomq.chasqui.wire.records import read_event
 from tambomq.store.call import Call, Plan, load_script, results
 
-_ENTERED = load_script("tambomq.chasqui.ops", "entered")
+_LOCATE = load_script("tambomq.chasqui.ops", "locate")
 
 
 def last_id(keys: Keys) -> Call[str]:
@@ -53,14 +53,19 @@ def look_back(keys: Keys, ends: EndedJobs, look: LookBackLimit) -> Plan[None]:
         pages += 1
 
 
-def entered(keys: Keys, job_id: str, after: str) -> Plan[bool]:
-    """Whether the stream has an entry of the job after *after*."""
+def find_entry(stream: str, job_id: str, after: str) -> Plan[list[Any] | None]:
+    """Return the entry and fields of the first job with this id after *after*, in any stream."""
     while True:
-        call = Call(_ENTERED, (keys.stream,), (after, job_id), _entered, repeatable=True)
-        found: bool | str = results((yield (call,)))[0]
-        if isinstance(found, bool):
+        call = Call(_LOCATE, (stream,), (after, job_id), _located, repeatable=True)
+        found: list[Any] | str | None = results((yield (call,)))[0]
+        if not isinstance(found, str):
             return found
         after = found
+
+
+def entered(keys: Keys, job_id: str, after: str) -> Plan[bool]:
+    """Whether the stream has an entry of the job after *after*."""
+    return (yield from find_entry(keys.stream, job_id, after)) is not None
 
 
 def is_over(keys: Keys, ends: EndedJobs, job_id: str, end: JobEnd) -> Plan[bool]:
@@ -89,8 +94,8 @@ def _page(reply: Any) -> list[QueueEvent]:
     return [read_event(id, fields) for id, fields in reply]
 
 
-def _entered(reply: int | bytes) -> bool | str:
-    return reply.decode() if isinstance(reply, bytes) else bool(reply)
+def _located(reply: Any) -> list[Any] | str | None:
+    return reply.decode() if isinstance(reply, bytes) else reply or None
 
 
 def _lines(rows: list[Any]) -> list[str]:

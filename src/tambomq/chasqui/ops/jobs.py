@@ -45,7 +45,6 @@ much before it, the second one at the beginning."""
 _NO_WORKER_YET = ("NOGROUP", "NOKEY")
 """Kinds of the errors that mean: no worker has ever connected."""
 
-_LOCATE = load_script("tambomq.chasqui.ops", "locate")
 _LOCATE_DELAYED = load_script("tambomq.chasqui.ops", "locate_delayed")
 _DROP_ENTRY = load_script("tambomq.chasqui.ops", "drop_entry")
 _HELD_BY = load_script("tambomq.chasqui.ops", "held_by")
@@ -152,9 +151,9 @@ def find(keys: Keys, job_id: str) -> Plan[Found | None]:
     for after in (first, "0-0"):
         if (later := (yield from _find_delayed(keys, job_id))) is not None:
             return later
-        if (row := (yield from _find_entry(keys.stream, job_id, after))) is not None:
+        if (row := (yield from event_ops.find_entry(keys.stream, job_id, after))) is not None:
             return StreamEntry(row[0].decode(), row[1])
-        if (row := (yield from _find_entry(keys.dlq, job_id, after))) is not None:
+        if (row := (yield from event_ops.find_entry(keys.dlq, job_id, after))) is not None:
             return read_dead_letter(*row)
     return None
 
@@ -174,15 +173,6 @@ def _find_delayed(keys: Keys, job_id: str) -> Plan[DelayedMember | None]:
             return DelayedMember(found[0], int(float(found[1])))
         if cursor == b"0":
             return None
-
-
-def _find_entry(stream: str, job_id: str, after: str | bytes) -> Plan[list[Any] | None]:
-    while True:
-        call = Call(_LOCATE, (stream,), (after, job_id), _as_is, repeatable=True)
-        found = results((yield (call,)))[0]
-        if not isinstance(found, bytes):
-            return found or None
-        after = found
 
 
 def _ended(keys: Keys, job_id: str) -> Plan[JobInfo | None]:
