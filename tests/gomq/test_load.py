@@ -44,7 +44,7 @@ async def test_a_hundred_consumers_receive_a_thousand_messages_of_a_hundred_publ
     for account in received.values():
         assert len(account.texts) == len(texts)
         assert account.twice == set()
-        account.is_in_order()
+        account.is_in_order(published)
 
 
 async def test_messages_of_many_publishers_reach_the_subscribers_of_their_keys(

@@ -54,4 +54,4 @@ async def test_nothing_is_lost_or_moved_while_publishing_and_observing_go_on(
     for account in (*observers, *watchers):
         assert len(account.texts) == len(texts)
         assert account.twice == set()
-        account.is_in_order()
+        account.is_in_order(each for accounts in published.values() for each in accounts)

@@ -34,7 +34,8 @@ class GomqClient:
     the server is set to. `NotDurable` if that is not confirmed in time.
 
     Raises `BrokerUnavailable` when no reply came: a message may have been published all the same,
-    since a request that may have been sent is never repeated. Any other status is `BrokerRefused`.
+    or be so later, after the next ones, since a request that may have been sent is never repeated.
+    Any other status is `BrokerRefused`.
     """
 
     def __init__(
