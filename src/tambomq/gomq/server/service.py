@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
-from collections.abc import AsyncGenerator, Coroutine
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from tambomq.alarms.watch import AlarmWatch
 from tambomq.clock import now_s, unix_date
-from tambomq.errors import LimitReached, MessageTooLong, SettingsError, StoreError
+from tambomq.errors import LimitReached, MessageTooLong, SettingsError
 from tambomq.gomq import gomq_pb2 as pb
 from tambomq.gomq import keys, wire
 from tambomq.gomq.model import MAX_RECORDS, RECORD_BYTES, GomqStats, Options
@@ -26,6 +25,7 @@ from tambomq.gomq.server.backlog_bounds import BacklogBounds
 from tambomq.gomq.server.dispatcher import Dispatcher
 from tambomq.gomq.server.durability import confirm
 from tambomq.gomq.server.expirer import Expirer
+from tambomq.gomq.server.pop_sequence import PopSequence
 from tambomq.gomq.server.reaper import Reaper
 from tambomq.ids import Xids, letters
 from tambomq.runtime.background import keep_running
@@ -35,8 +35,6 @@ from tambomq.store.call import Call
 from tambomq.store.features import is_cluster
 
 T = TypeVar("T")
-
-_log = logging.getLogger(__name__)
 
 _DONE = pb.Result(code=0)
 _BATCH_CHARS = 12
@@ -58,7 +56,7 @@ class Service:
         self._timeout = f"{options.peer_timeout_s:g}"
         self._xids = Xids()
         self._tasks: list[asyncio.Task[None]] = []
-        self._background = set[asyncio.Task[None]]()
+        self._pops = PopSequence(store)
         self._watching = set[Subscription]()
         self._stopping, self._observed, self._turn = False, 0, 0
 
@@ -79,8 +77,7 @@ class Service:
         self._stopping = True
         for notices in self._watching:
             notices.notify()
-        while self._background:
-            await asyncio.wait(self._background)
+        await self._pops.finish()
         await self._dispatcher.stop()
         tasks, self._tasks = self._tasks, []
         for task in tasks:
@@ -207,7 +204,7 @@ class Service:
                     delivered = True
                 finally:
                     if not delivered:
-                        self._give_back(consumer, caller.peer, found)
+                        self._pops.give_back(consumer, caller.peer, found)
             elif not await self._dispatch_if_due(consumer, found):
                 if caller.limit == 0:
                     # The client observes by itself; it only wants to be notified.
@@ -231,12 +228,7 @@ class Service:
         self._turn += 1
         receiver, acked = (consumer, caller.peer, self._options), caller.ack or ""
         call = message_ops.observe(*receiver, acked=acked, turn=self._turn, limit=caller.limit)
-        pop = asyncio.ensure_future(self._store.run(self._recorded(call, consumer)))
-        try:
-            return await asyncio.shield(pop)
-        except asyncio.CancelledError:
-            self._in_background(self._undo(pop, consumer, caller.peer))
-            raise
+        return await self._pops.pop(self._recorded(call, consumer), consumer, caller.peer)
 
     def _recorded(self, call: Call[T], consumer: str) -> Call[T]:
         return record_deliveries(self._journal, call, consumer)
@@ -246,30 +238,6 @@ class Service:
         if found.is_due:
             await self._dispatcher.dispatch(*await self._store.run(admin_ops.subscribed(consumer)))
         return found.is_due
-
-    async def _undo(self, pop: asyncio.Future[ObserveResult], consumer: str, peer: str) -> None:
-        with suppress(StoreError):
-            self._give_back(consumer, peer, await pop)
-
-    def _give_back(self, consumer: str, peer: str, found: ObserveResult) -> None:
-        if found.messages:
-            self._in_background(self._return(consumer, peer, found))
-
-    async def _return(self, consumer: str, peer: str, found: ObserveResult) -> None:
-        count = sum(len(messages) for _, messages in found.messages)
-        try:
-            count -= await self._store.run(message_ops.give_back(consumer, peer, found))
-            why = "it is no longer subscribed"
-        except StoreError as error:
-            why = str(error)
-        if count:
-            shown, fields = (count, peer, consumer, why), {"consumer": consumer, "peer": peer}
-            _log.warning("%d messages for %r of %r are lost: %s", *shown, extra=fields)
-
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
 
     def _element(self, record: pb.PublishRecord) -> bytes:
         key, payload = record.key, record.payload
