@@ -8,18 +8,22 @@ from typing import Any
 
 import grpc
 import pytest
+import redis
 
+from tambomq.access.decisions import Grant
 from tambomq.access.denials import Denial
-from tambomq.access.directory import AccessOptions
-from tambomq.errors import NotAuthenticated
+from tambomq.access.directory import AccessOptions, UserDirectory
+from tambomq.errors import AccessDenied, NotAuthenticated
 from tambomq.gomq import gomq_pb2 as pb
 from tambomq.gomq.server.auth import Caller
 from tambomq.gomq.server.guarded_service import GuardedService
+from tambomq.gomq.server.service import Service
+from tambomq.store.aio import AsyncStore
 from tambomq.tls import ServerTls
 from tests.access.users import Users
 from tests.gomq import transports
 from tests.gomq.transports import WITHIN_S, Broker, Client, Dial, Serve
-from tests.servers import eventually
+from tests.servers import Server, eventually
 from tests.servers.tls import certificate
 
 brokers, transport, serve, dial = (
@@ -231,3 +235,44 @@ async def test_a_caller_that_was_not_authenticated_is_refused() -> None:
         await guarded.publish(pb.PublishRecord(key="a"), Caller("127.0.0.1:1"))
     with pytest.raises(NotAuthenticated):
         await guarded.observe(pb.Identification(consumerID="c"), Caller("127.0.0.1:1"))
+
+
+def test_a_consumer_of_others_keys_cannot_be_joined_nor_given_a_key(
+    guarded: Broker, dial: Dial, users: Users, db: redis.Redis
+) -> None:
+    client = dial(guarded)
+    own = bearer(added(users, client, "own", ["receive"], ["secret"]))
+    other = bearer(added(users, client, "other", ["receive"], ["a"]))
+    client.subscribe("secret", "c", x_gomq_peer="mine", **own)
+    words = {"x_gomq_peer": "theirs", **other}
+    assert client.status("Subscribe", subscription("a"), **words) is DENIED
+    # Its messages would wait for that peer too, and its user could observe it no more.
+    assert db.smembers("PEERS_c") == {b"mine"}
+    assert client.status("Observe", pb.Identification(consumerID="c"), **own) is OK
+
+
+@pytest.mark.parametrize("ack", [None, ""])
+async def test_messages_of_a_key_that_joins_during_an_observe_need_the_right_too(
+    server: Server, db: redis.Redis, ack: str | None
+) -> None:
+    store = AsyncStore(server.url)
+    service = Service(store)
+
+    class Meanwhile(Service):
+        async def observe(self, *args: Any) -> pb.RecordSet:
+            await service.subscribe(subscription("secret"), Caller("own"))
+            return await service.observe(*args)
+
+    directory = UserDirectory("GOMQ", AccessOptions(redis=True), store)
+    session = directory.fixed(Grant("other", ["receive"], ["a"]))
+    guarded = GuardedService(Meanwhile(store), store)
+    await service.publish(pb.PublishRecord(key="secret", payload=b"s"), Caller("own"))
+    caller = Caller("other", ack, address="127.0.0.1:1", session=session)
+    with pytest.raises(AccessDenied):
+        await guarded.observe(pb.Identification(consumerID="c"), caller)
+    found = await service.observe(pb.Identification(consumerID="c"), Caller("own"))
+    await service.stop()
+    await store.close()
+    assert [record.value.payload for record in found.records] == [b"s"]
+    # The copy of the refused peer is as it was.
+    assert db.llen("MESSAGES_secret_c_other") + db.exists("HANDED_c_other") == 1

@@ -1,14 +1,15 @@
 """`GuardedService`: the calls of a `Service`, for users that have the right to make them.
 
 It stands before the service where access control is on, and only there. Publish and PublishMany
-need ``send`` for their keys, Subscribe and Unsubscribe ``receive``. Observe and Watch name only
-a consumer, so they need ``receive`` for each key that this is subscribed to.
+need ``send`` for their keys, Subscribe and Unsubscribe ``receive``. Subscribe, Observe and Watch
+make the caller a peer of a consumer, so they need ``receive`` for each key of this one.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
+from functools import partial
 from typing import Final
 
 from tambomq.access.directory import UserSession
@@ -45,8 +46,10 @@ class GuardedService:
         return await self._service.publish_many(request, caller)
 
     async def subscribe(self, request: pb.Subscription, caller: Caller) -> pb.Result:
-        """Subscribe a consumer, with the right to receive from the key."""
+        """Subscribe a consumer, with the right to receive from the key and its other keys."""
         _require(caller, "receive", (request.key,))
+        # The caller becomes a peer of the consumer, for all of its keys.
+        await self._require_consumer(request.consumerID, caller)
         return await self._service.subscribe(request, caller)
 
     async def unsubscribe(self, request: pb.Subscription, caller: Caller) -> pb.Result:
@@ -57,12 +60,8 @@ class GuardedService:
     async def observe(self, request: pb.Identification, caller: Caller) -> pb.RecordSet:
         """Deliver messages, with the right to receive from each key of the consumer."""
         await self._require_consumer(request.consumerID, caller)
-        records = await self._service.observe(request, caller)
-        if caller.ack is not None:
-            # Another may have subscribed the consumer to a further key meanwhile. This batch is
-            # kept until it is acknowledged, so a refused one is not lost.
-            _require_records(caller, records)
-        return records
+        # Another may have subscribed the consumer to a further key meanwhile.
+        return await self._service.observe(request, caller, partial(_require_records, caller))
 
     async def watch(
         self, request: pb.Identification, caller: Caller

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from functools import partial
 from typing import TypeVar
@@ -148,8 +148,16 @@ class Service:
         await self._store.follow(plan)
         return _DONE
 
-    async def observe(self, request: pb.Identification, caller: Caller) -> pb.RecordSet:
-        """Deliver the messages that wait for the calling peer."""
+    async def observe(
+        self,
+        request: pb.Identification,
+        caller: Caller,
+        check: Callable[[pb.RecordSet], None] = lambda _: None,
+    ) -> pb.RecordSet:
+        """Deliver the messages that wait for the calling peer.
+
+        If *check* raises for them, they stay queued or unacknowledged.
+        """
         consumer = request.consumerID
         keys.check_consumer(consumer)
         self._peer_names.use(caller, time.monotonic())
@@ -160,10 +168,17 @@ class Service:
             and await self._dispatch_if_due(consumer, found)
         ):
             found = await self._observe(consumer, caller)
+        records = self._records(found)
+        try:
+            check(records)
+        except Exception:
+            if not found.batch:
+                self._pops.give_back(consumer, caller.peer, found)
+            raise
         if found.batch:
             caller.reply[BATCH] = found.batch
             caller.reply[TIMEOUT] = self._timeout
-        return self._records(found)
+        return records
 
     async def watch(
         self, request: pb.Identification, caller: Caller
