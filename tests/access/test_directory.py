@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import redis
 
 from tambomq.access.directory import AccessOptions, UserDirectory
 from tambomq.access.edits import NewToken, RedisUsers, added, removed, rotated
@@ -139,6 +140,46 @@ async def test_at_the_start_a_file_that_cannot_be_used_is_an_error(tmp_path: Pat
         await UserDirectory("test", AccessOptions(str(tmp_path / "none.toml"))).start()
 
 
+async def test_a_start_that_failed_fails_again_as_long_as_the_users_are_as_they_were(
+    users: Users, directory: UserDirectory
+) -> None:
+    users.add("a", ["send"])
+    users.path.chmod(0o644)
+    for _ in range(2):
+        with pytest.raises(SettingsError, match="0644"):
+            await directory.start()
+    users.path.chmod(0o600)
+    users.path.write_text("[users.a]\nrights = ['send']\nqueues = ['*']\ntls = ['CN:a', 'CN:a']\n")
+    for _ in range(2):
+        with pytest.raises(SettingsError, match="stands twice"):
+            await directory.start()
+
+
+@pytest.mark.parametrize("problem", [SettingsError("cannot be read"), ValueError("unexpected")])
+async def test_a_file_that_could_not_be_read_once_is_read_again(
+    users: Users,
+    directory: UserDirectory,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    problem: Exception,
+) -> None:
+    token, problems, read = users.add("a", ["send"]), [problem], UserFile.read
+
+    def fail_once(file: UserFile) -> dict[str, User]:
+        if problems:
+            raise problems.pop()
+        return read(file)
+
+    await directory.start()
+    try:
+        users.remove("a")
+        monkeypatch.setattr(UserFile, "read", fail_once)
+        await eventually_async(lambda: not is_known(directory, token), within_s=60)
+    finally:
+        await directory.stop()
+    assert str(problem) in caplog.text
+
+
 @pytest.fixture
 async def store(server: Server) -> AsyncIterator[AsyncStore]:
     opened = AsyncStore(server.url)
@@ -161,6 +202,16 @@ async def test_users_in_redis_are_read_again_when_they_change(
             await eventually_async(lambda: not is_known(directory, token.text), within_s=60)
     finally:
         await directory.stop()
+
+
+async def test_a_start_with_invalid_users_in_redis_fails_each_time(
+    store: AsyncStore, db: redis.Redis
+) -> None:
+    db.hset(USERS, "a", b"{}")
+    directory = UserDirectory("test", AccessOptions(redis=True), store)
+    for _ in range(2):
+        with pytest.raises(SettingsError, match="the users in Redis: user 'a'"):
+            await directory.start()
 
 
 def test_two_changes_of_a_user_in_redis_do_not_undo_each_other(server: Server) -> None:

@@ -36,6 +36,8 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
     ("text", "complaint"),
     [
         ("[users.a", "is not TOML"),
+        pytest.param(f"a = {'1' * 5000}", "is not TOML", id="a long number"),
+        pytest.param(f"a = {'[' * 5000}", "is not TOML", id="a deep array"),
         ("[user.a]\nrights = []\n", "unknown field `user`"),
         ("[users.a]\nrights = ['send']\n", "missing required field `queues`"),
         ("[users.a]\nrights = []\nqueues = ['*']\n", "at least one of send"),

@@ -29,6 +29,7 @@ from tambomq.errors import (
     SettingsError,
     TamboError,
 )
+from tambomq.runtime.background import keep_running
 from tambomq.store.aio import AsyncStore
 
 POLL_EVERY_S: Final = 1.0
@@ -56,21 +57,24 @@ NO_ACCESS: Final = AccessOptions()
 class _UserSource(Protocol):
     """A store of users, as a directory reads it."""
 
-    async def read(self) -> dict[str, User] | None:
-        """Return the users, `None` if they are as at the last call. Raises `TamboError`."""
+    async def read(self) -> UserSet | None:
+        """Return the users, `None` if they are as they were last returned. Raises `TamboError`."""
 
 
 class _FileSource:
     def __init__(self, path: str) -> None:
         self._file, self._version = UserFile(Path(path)), object()
 
-    async def read(self) -> dict[str, User] | None:
+    async def read(self) -> UserSet | None:
         # Before the text: a change in between is seen at the next call.
         version = self._file.version()
         if version == self._version:
             return None
+        # Thousands of users take seconds.
+        users = await asyncio.to_thread(lambda: _valid(self._file.read()))
+        # Not before: what could not be read is to be read again.
         self._version = version
-        return self._file.read()
+        return users
 
 
 class _RedisSource:
@@ -78,12 +82,20 @@ class _RedisSource:
         self._store = store
         self._raw: dict[bytes, bytes] | None = None
 
-    async def read(self) -> dict[str, User] | None:
+    async def read(self) -> UserSet | None:
         raw = await self._store.run(read_users())
         if raw == self._raw:
             return None
+        users = await asyncio.to_thread(lambda: _valid(from_json(raw, "the users in Redis")))
         self._raw = raw
-        return from_json(raw, "the users in Redis")
+        return users
+
+
+def _valid(users: dict[str, User]) -> UserSet:
+    try:
+        return UserSet(users)
+    except InvalidFormat as error:
+        raise SettingsError(f"the users are not valid: {error}") from error
 
 
 class UserDirectory:
@@ -121,7 +133,7 @@ class UserDirectory:
         """Read the users, and again when they change. Raises `SettingsError`, `StoreError`."""
         await self.refresh()
         if self._polling is None:
-            self._polling = asyncio.ensure_future(self._poll())
+            self._polling = asyncio.ensure_future(keep_running(self._poll))
 
     async def stop(self) -> None:
         """Stop reading; the users stay as they are."""
@@ -137,10 +149,7 @@ class UserDirectory:
         """Read the users if they have changed. Raises `SettingsError`, `StoreError`."""
         if (found := await self._source.read()) is None:
             return
-        try:
-            self._users = UserSet(found)
-        except InvalidFormat as error:
-            raise SettingsError(f"the users are not valid: {error}") from error
+        self._users = found
         self.generation += 1
         self._cached.clear()
         self.on_change()

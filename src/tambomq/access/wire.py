@@ -26,10 +26,12 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 def from_toml(text: str, source: str) -> dict[str, User]:
     """Return the users in *text*, by name. Raises `SettingsError`, which names *source*."""
     try:
-        users = msgspec.convert(tomllib.loads(text), _File).users
-        return _checked(users)
-    except tomllib.TOMLDecodeError as error:
+        found = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        # Not only TOMLDecodeError: numbers may be too long, and arrays too deep.
         raise SettingsError(f"{source}: is not TOML: {error}") from error
+    try:
+        return _checked(msgspec.convert(found, _File).users)
     except (msgspec.ValidationError, InvalidFormat) as error:
         raise SettingsError(f"{source}: {error}") from error
 
