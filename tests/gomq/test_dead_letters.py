@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import cast
 
 import pytest
@@ -50,7 +51,7 @@ async def test_a_key_is_refused_when_its_queue_takes_too_much_memory(
     peer = Peer(service)
     await peer.subscribe("k")
     await eventually_async(lambda: not db.llen(keys.queue("k")))
-    await publish(service, "k", b"again")
+    await eventually_has_room(service)
 
 
 @pytest.mark.parametrize("bound", [{"max_backlog": 5}, {"max_backlog_bytes": 3500}])
@@ -99,8 +100,40 @@ async def test_the_size_of_a_queue_is_not_read_for_each_publish(
     with pytest.raises(LimitReached):
         await publish(service, "k", *[b"x" * 500] * 20)
     assert cast("int", db.memory_usage(keys.queue("k"), samples=0)) <= MAX_BYTES
+    # Publishers that try again and again do not keep Redis busy with it either.
+    monkeypatch.setattr("tambomq.gomq.server.backlog_bounds._REFUSE_S", 1e9)
+    await refused(service, 1)
+    db.config_resetstat()
+    await refused(service, 20)
+    assert "cmdstat_memory|usage" not in cast("dict[str, object]", db.info("commandstats"))
+
+
+async def refused(service: Service, times: int) -> None:
+    for _ in range(times):
+        with pytest.raises(LimitReached):
+            await publish(service, "k", b"x" * 500)
+
+
+async def test_a_full_key_takes_messages_soon_after_there_is_room(
+    serve: Serve, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tambomq.gomq.server.backlog_bounds._READ_SHARE", 1e9)
+    service = await serve(max_backlog_bytes=MAX_BYTES)
+    with pytest.raises(LimitReached):
+        await publish(service, "k", *[b"x" * 500] * 100)
     db.delete(keys.queue("k"))
-    await publish(service, "k", b"again")
+    await eventually_has_room(service)
+
+
+async def eventually_has_room(service: Service) -> None:
+    before = service.stats.published
+
+    async def has_room() -> bool:
+        with suppress(LimitReached):
+            await publish(service, "k", b"again")
+        return service.stats.published > before
+
+    await eventually_async(has_room, within_s=60)
 
 
 async def test_only_stored_messages_count_as_dead_letters(serve: Serve, db: redis.Redis) -> None:

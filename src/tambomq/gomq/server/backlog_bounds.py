@@ -16,6 +16,8 @@ from tambomq.store.aio import AsyncStore
 # Reading the size of a long queue takes Redis a millisecond or more: do so for at most a twentieth
 # of the time, and add what this server has published since.
 _READ_SHARE: Final = 20
+# A full key may have room again at any time: refuse without asking for no longer than this.
+_REFUSE_S: Final = 0.1
 _MAX_KNOWN: Final = 10_000
 _ELEMENT_BYTES: Final = 64
 
@@ -31,6 +33,8 @@ class BacklogBounds:
         self._full = set[str]()
         self._sizes: dict[str, tuple[int, float]] = {}
         """By key its bytes, and until when they need not be read again."""
+        self._full_sizes: dict[str, tuple[int, float]] = {}
+        """The same of keys that had no room for what was published to them."""
         self.overflowed = 0
         """Messages that became dead letters because their key was full."""
 
@@ -72,24 +76,42 @@ class BacklogBounds:
 
     async def _too_large(self, batches: Mapping[str, Sequence[bytes]]) -> dict[str, TamboError]:
         """Return the error for each key of *batches* that would exceed the limit of bytes."""
-        unknown = [key for key, elements in batches.items() if not self._fits(key, elements)]
+        refused: dict[str, TamboError] = {
+            key: self._refusal(key) for key in batches if self._is_full(key, batches[key])
+        }
+        rest = batches.keys() - refused.keys() if refused else batches
+        unknown = [key for key in rest if not self._fits(key, batches[key])]
         if not unknown:
-            return {}
+            return refused
         began = time.monotonic()
         sizes = await self._store.outcomes([bounds_ops.backlog_bytes(key) for key in unknown])
-        until = time.monotonic() + _READ_SHARE * (time.monotonic() - began)
-        if len(self._sizes) > _MAX_KNOWN:
-            self._sizes.clear()
-        refused: dict[str, TamboError] = {}
+        now = time.monotonic()
+        until = now + _READ_SHARE * (now - began)
+        for known in (self._sizes, self._full_sizes):
+            if len(known) > _MAX_KNOWN:
+                known.clear()
         for key, size in zip(unknown, sizes, strict=True):
             if isinstance(size, TamboError):
                 refused[key] = size
                 continue
-            if size + sum(map(len, batches[key])) > self._max_bytes:
-                refused[key] = LimitReached(f"key {key!r}", self._max_bytes, "bytes of messages")
+            if self._exceeds(size, batches[key]):
+                self._full_sizes[key] = size, min(until, now + _REFUSE_S)
+                refused[key] = self._refusal(key)
                 continue
+            self._full_sizes.pop(key, None)
             self._sizes[key] = size + _memory(batches[key]), until
         return refused
+
+    def _refusal(self, key: str) -> LimitReached:
+        return LimitReached(f"key {key!r}", self._max_bytes, "bytes of messages")
+
+    def _is_full(self, key: str, elements: Sequence[bytes]) -> bool:
+        """Whether there was no room for *elements* when *key* was read last, a moment ago."""
+        size, until = self._full_sizes.get(key, (0, 0.0))
+        return time.monotonic() < until and self._exceeds(size, elements)
+
+    def _exceeds(self, size: int, elements: Sequence[bytes]) -> bool:
+        return size + sum(map(len, elements)) > self._max_bytes
 
     def _fits(self, key: str, elements: Sequence[bytes]) -> bool:
         """Whether *elements* certainly fit; then they are counted from now on."""
