@@ -129,6 +129,20 @@ async def test_a_frame_without_the_right_closes_the_connection(
     assert list(guarded.server.denials) == [Denial(name, right, 1)]
 
 
+@pytest.mark.parametrize(
+    ("role", "frame"),
+    [(b"produce", encode_message("b", "x")), (b"consume", encode_subscribe("b"))],
+)
+async def test_a_client_that_is_denied_at_once_is_counted_no_more(
+    guarded: Guarded, role: bytes, frame: bytes
+) -> None:
+    # One read has both.
+    reader, _ = await guarded.connect("sender", role + frame)
+    assert await is_closed(reader)
+    await eventually_async(lambda: guarded.server.stats.connections == 0, within_s=WITHIN_S)
+    assert (guarded.server.stats.producers, guarded.server.stats.consumers) == (0, 0)
+
+
 async def test_a_certificate_without_a_user_is_disconnected(guarded: Guarded) -> None:
     reader, _ = await guarded.connect("stranger", b"produce")
     assert await is_closed(reader)

@@ -61,7 +61,10 @@ class GuardedConnection(Connection[Targets]):
                     self._require("receive", name)
         except AccessError as error:
             self.denial = error
-            return ReceivedFrames()
+            denied = ReceivedFrames[Targets]()
+            # The connection counts under its role until it is closed.
+            denied.role = received.role
+            return denied
         return received
 
     def require_all(self, names: list[bytes]) -> None:
