@@ -142,28 +142,16 @@ class KqueueServer:
         """
         if self._server is not None:
             return
-        await self._start_recording()
-        await self._start_users()
-        context = self._tls.context() if self._tls else None
-        loop, broker, address = asyncio.get_running_loop(), self._broker, (self._host, self._port)
         try:
-            server = (
-                await TlsServer.bind(address, context, PeerPolicy(broker, self._make_peer))
-                if context is not None
-                else await loop.create_server(
-                    self._make_peer, *address, backlog=_BACKLOG, start_serving=False
-                )
-            )
+            await self._start_recording()
+            await self._start_users()
+            await self._listen()
         except (OSError, UnicodeError) as error:
-            await self._stop_recording(0)
-            await self._stop_users()
+            await self.stop(0)
             raise BrokerUnavailable(f"{self._host}:{self._port}", error) from error
-        self._server, broker.is_closing = server, False
-        for each in server.sockets:
-            _enable_keepalive(each)
-        host, port, *_ = server.sockets[0].getsockname()
-        self._bound = (host, port)
-        await server.start_serving()
+        except BaseException:
+            await self.stop(0)
+            raise
 
     async def stop(self, grace_s: float = GRACE_S) -> None:
         """Stop reading, flush write buffers for up to *grace_s*, then close all connections."""
@@ -199,17 +187,30 @@ class KqueueServer:
         if self._broker.connections < self._broker.options.max_connections:
             raise BrokerUnavailable(f"{host}:{port}", "it does not answer a probe")
 
+    async def _listen(self) -> None:
+        context = self._tls.context() if self._tls else None
+        loop, broker, address = asyncio.get_running_loop(), self._broker, (self._host, self._port)
+        self._server = server = (
+            await TlsServer.bind(address, context, PeerPolicy(broker, self._make_peer))
+            if context is not None
+            else await loop.create_server(
+                self._make_peer, *address, backlog=_BACKLOG, start_serving=False
+            )
+        )
+        broker.is_closing = False
+        for each in server.sockets:
+            _enable_keepalive(each)
+        host, port, *_ = server.sockets[0].getsockname()
+        self._bound = (host, port)
+        await server.start_serving()
+
     async def _start_recording(self) -> None:
         if self._journal_policy.patterns and self._recorder is None:
             self._recorder = Recorder(
                 self._url, self._journal_policy, self._broker.counters, self._journal_durable
             )
             self._broker.on_published = self._recorder.record
-            try:
-                await self._recorder.start()
-            except BaseException:
-                await self._stop_recording(0)
-                raise
+            await self._recorder.start()
 
     async def _stop_recording(self, within_s: float) -> None:
         recorder, self._recorder, self._broker.on_published = self._recorder, None, None
@@ -222,12 +223,7 @@ class KqueueServer:
     async def _start_users(self) -> None:
         if self._users is not None:
             self._users.on_change = self._recheck
-            try:
-                await self._users.start()
-            except BaseException:
-                await self._stop_recording(0)
-                await self._stop_users()
-                raise
+            await self._users.start()
 
     async def _stop_users(self) -> None:
         if self._users is not None:

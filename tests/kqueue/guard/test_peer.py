@@ -143,6 +143,15 @@ async def test_a_client_that_is_denied_at_once_is_counted_no_more(
     assert (guarded.server.stats.producers, guarded.server.stats.consumers) == (0, 0)
 
 
+async def test_a_server_that_could_not_start_reads_no_users(users: Users, tmp_path: Path) -> None:
+    before = asyncio.all_tasks()
+    missing = tmp_path / "missing.pem"
+    tls, options = ServerTls(missing, missing, missing), AccessOptions(str(users.path))
+    with pytest.raises(SettingsError, match="TLS files"):
+        await KqueueServer(port=0, tls=tls, access=options).start()
+    assert asyncio.all_tasks() == before
+
+
 async def test_a_certificate_without_a_user_is_disconnected(guarded: Guarded) -> None:
     reader, _ = await guarded.connect("stranger", b"produce")
     assert await is_closed(reader)
