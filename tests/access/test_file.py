@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tambomq.access.edits import NewToken, added
+from tambomq.access.edits import NewToken, RedisUsers, added
 from tambomq.access.file import UserFile
 from tambomq.errors import SettingsError
+from tambomq.store.sync import Store
 from tests.access.users import NOW, Users, secret_of, user
+from tests.servers import Server
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o620, 0o601, 0o666])
@@ -102,3 +105,20 @@ def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: users.add(f"u{number}", ["send"]), range(24)))
     assert len(UserFile(users.path).read()) == 24
+
+
+@pytest.mark.parametrize("kept", ["file", "redis"])
+def test_what_could_not_be_read_again_is_not_stored(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch, kept: str
+) -> None:
+    with closing(Store(server.url)) as sync:
+        users = (
+            UserFile(Users(tmp_path / "users.toml").path) if kept == "file" else RedisUsers(sync)
+        )
+        users.change("a", added("a", user(["send"]), None))
+        with pytest.raises(SettingsError, match="length <= 1000"):
+            users.change("b", added("b", user(["send"], ["x" * 1001]), None))
+        monkeypatch.setattr("tambomq.access.wire.MAX_USERS", 1)
+        with pytest.raises(SettingsError, match="at most 1"):
+            users.change("b", added("b", user(["send"]), None))
+        assert list(users.read()) == ["a"]

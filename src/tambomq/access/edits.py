@@ -53,15 +53,18 @@ class RedisUsers:
             raw = self._store.run(read_user(name))
             before = from_json({name.encode(): raw}, str(self))[name] if raw else None
             after = change(before)
-            if after is not None:
-                self._check({**self.read(), name: after})
-            if self._store.run(put_user(name, raw, to_json(after) if after else b"")):
+            text = to_json(after) if after else b""
+            if text:
+                users: dict[bytes, bytes] = self._store.run(read_users())
+                self._check({**users, name.encode(): text})
+            if self._store.run(put_user(name, raw, text)):
                 return after
         raise SettingsError(f"{self}: others change {name} at the same time: try again")
 
-    def _check(self, users: dict[str, User]) -> None:
+    def _check(self, raw: dict[bytes, bytes]) -> None:
+        # Nothing is stored that could not be read again: nobody could log in, or undo it.
         try:
-            UserSet(users)
+            UserSet(from_json(raw, str(self)))
         except InvalidFormat as error:
             raise SettingsError(str(error)) from error
 

@@ -50,12 +50,7 @@ class UserFile:
             raise SettingsError(f"{self.path}: there is no such file: {advice}") from None
         except OSError as error:
             raise SettingsError(f"{self.path}: cannot be read: {error.strerror}") from error
-        if len(text) > MAX_FILE_BYTES:
-            raise SettingsError(f"{self.path}: it has more than {MAX_FILE_BYTES >> 20} MiB")
-        try:
-            return from_toml(text.decode(), str(self.path))
-        except UnicodeDecodeError as error:
-            raise SettingsError(f"{self.path}: is not UTF-8: {error}") from error
+        return self._users(text)
 
     def change(self, name: str, change: Change) -> User | None:
         """Replace the user *name* by what *change* returns. Raises `SettingsError`."""
@@ -66,12 +61,22 @@ class UserFile:
                 users.pop(name, None)
             else:
                 users[name] = after
+            text = to_toml(users).encode()
+            # Nothing is written that could not be read again: nobody could log in, or undo it.
             try:
-                UserSet(users)
+                UserSet(self._users(text))
             except InvalidFormat as error:
                 raise SettingsError(str(error)) from error
-            self._write(to_toml(users))
+            self._write(text)
         return after
+
+    def _users(self, text: bytes) -> dict[str, User]:
+        if len(text) > MAX_FILE_BYTES:
+            raise SettingsError(f"{self.path}: it has more than {MAX_FILE_BYTES >> 20} MiB")
+        try:
+            return from_toml(text.decode(), str(self.path))
+        except UnicodeDecodeError as error:
+            raise SettingsError(f"{self.path}: is not UTF-8: {error}") from error
 
     def _check(self, found: os.stat_result) -> None:
         if not stat.S_ISREG(found.st_mode):
@@ -102,12 +107,12 @@ class UserFile:
         finally:
             os.close(folder)
 
-    def _write(self, text: str) -> None:
+    def _write(self, text: bytes) -> None:
         # Through a link, so that its target is replaced and not the link.
         path, made = self.path.resolve(), ""
         try:
             number, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-            with os.fdopen(number, "w", encoding="utf-8") as file:
+            with os.fdopen(number, "wb") as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
