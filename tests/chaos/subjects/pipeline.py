@@ -66,16 +66,18 @@ def taken(world: World, queue: str) -> Iterator[Result]:
     """Take all visible messages of a queue that nobody reads; yield each, as had by a reader of it.
 
     No process does this: one that dies after it has recorded a message, and before it has deleted
-    it, would have it again.
+    it, would have it again. For the same reason a message is read and deleted in one step: a server
+    that refuses writes for a while answers reads.
     """
     key, data, now_ms = _KEYS.messages(queue), _KEYS.data(queue), _now_ms(world)
     while part := world.db.zrangebyscore(key, "-inf", now_ms, 0, _TAKEN_AT_ONCE):
-        for body in world.db.hmget(data, part):
-            yield f"{queue}-1.1", body.decode()
         with world.db.pipeline(transaction=True) as pipeline:
+            pipeline.hmget(data, part)
             pipeline.zrem(key, *part)
             pipeline.hdel(data, *(id + suffix for id in part for suffix in (b"", b":rc", b":fr")))
-            pipeline.execute()
+            bodies, *_ = pipeline.execute()
+        for body in bodies:
+            yield f"{queue}-1.1", body.decode()
 
 
 def _moving(world: World) -> Iterator[str]:
