@@ -96,6 +96,7 @@ class Tail:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._read: dict[Path, int] = {}
+        self._freed: dict[Path, int] = {}
 
     def events(self) -> Iterator[Event]:
         """Yield the new events of all files."""
@@ -119,6 +120,10 @@ class Tail:
         if which("fallocate") is None:
             return
         for path, end in self._read.items():
-            if size := end // _BLOCK * _BLOCK:
-                command = ("fallocate", "--punch-hole", "--offset=0", f"--length={size}", path)
+            size, freed = end // _BLOCK * _BLOCK, self._freed.get(path, 0)
+            # Only what is new: hours leave hundreds of files of processes that have ended.
+            if size > freed:
+                where = f"--offset={freed}", f"--length={size - freed}"
+                command = ("fallocate", "--punch-hole", *where, path)
                 subprocess.run(command, check=False, capture_output=True)
+                self._freed[path] = size

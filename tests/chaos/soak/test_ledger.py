@@ -85,6 +85,22 @@ def test_old_messages_are_forgotten() -> None:
     assert ledger.completed == 1
 
 
+def test_space_is_given_back_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[str] = []
+    monkeypatch.setattr("subprocess.run", lambda command, **_: given.extend(command[2:4]))
+    monkeypatch.setattr("tests.chaos.soak.ledger.which", lambda _: "fallocate")
+    recorder, tail = Recorder(tmp_path, "sender-1.1"), Tail(tmp_path)
+    for _ in range(2):
+        recorder.note("send", "a", "x" * 50_000)
+        list(tail.events())
+        tail.free()
+        tail.free()
+    assert given == [
+        *("--offset=0", "--length=65536"),
+        *("--offset=65536", "--length=131072"),
+    ]
+
+
 def test_each_line_is_read_once_also_after_its_space_was_given_back(tmp_path: Path) -> None:
     recorder, tail = Recorder(tmp_path, "sender-1.1"), Tail(tmp_path)
     for number in range(3):
