@@ -112,9 +112,7 @@ def _act_in_turn(
 
 def _drain(world: World, subject: Subject, patience_s: float) -> list[str]:
     """End the senders and wait until nothing is pending; return what does not become less."""
-    for member in world.members:
-        if member.role.sends:
-            member.end()
+    world.end(member for member in world.members if member.role.sends)
     least, changed = -1, time.monotonic()
     until = changed + max(DRAIN_S, patience_s * 4)
     while left := list(subject.pending(world)):
@@ -132,9 +130,7 @@ def _drain(world: World, subject: Subject, patience_s: float) -> list[str]:
 def _end(world: World) -> None:
     """Ask all processes to end, the servers last."""
     world.restart_crashed()
-    for member in sorted(world.members, key=lambda each: each.role.serves):
-        if code := member.end():
-            world.note_crash(member, code)
+    world.end(sorted(world.members, key=lambda each: each.role.serves))
 
 
 def _record_rest(world: World, subject: Subject) -> None:

@@ -15,6 +15,13 @@ from tests.chaos.subjects import SUBJECTS
 from tests.servers import eventually
 
 LEASE_S = 4.0
+_RUDE = """
+import pathlib, signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+pathlib.Path({ready!r}).touch()
+while True:
+    signal.pause()
+"""
 
 
 @pytest.mark.slow
@@ -33,6 +40,21 @@ def test_a_process_that_ends_by_itself_is_a_violation(tmp_path: Path) -> None:
     subject = replace(SUBJECTS["rsmq"], roles=(Role("broken", "tests.chaos.roles"),))
     verdict = run(subject, [], seconds=1, seed=1, folder=tmp_path, lease_s=LEASE_S)
     assert "crashed" in verdict.kinds
+
+
+def test_a_sender_that_does_not_end_as_asked_is_a_violation(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "rude.py").write_text(_RUDE.format(ready=str(tmp_path / "ready")))
+    subject = replace(
+        SUBJECTS["kqueue"],
+        roles=(Role("rude", "rude", to="", sends=True),),
+        is_ready=lambda world: (world.folder / "ready").exists(),
+    )
+    verdict = run(subject, [], seconds=0, seed=1, folder=tmp_path, source=source)
+    assert [each.message.partition(":")[0] for each in verdict.violations] == [
+        "rude-1.1 ended with 3"
+    ]
 
 
 def test_a_member_gets_another_name_at_each_start(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any, Final
 
@@ -102,6 +102,12 @@ class World:
                     member.start()
             finally:
                 member.held.release()
+
+    def end(self, members: Iterable[Member]) -> None:
+        """Ask *members* to end, one after the other; take note of those that do not do so well."""
+        for member in members:
+            if code := member.end():
+                self.note_crash(member, code)
 
     def note_crash(self, member: Member, code: int) -> None:
         """Take note of a process that did not end as it should."""
