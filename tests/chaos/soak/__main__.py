@@ -43,6 +43,8 @@ class Totals:
     """Messages that were confirmed between the start of all processes and the end of the time."""
     completed: int = 0
     lost: int = 0
+    left: int = 0
+    """Messages that nobody had handled when senders had ended and `DRAIN_S` was over."""
     doubles: int = 0
     allowed_doubles: int = 0
     kills: int = 0
@@ -64,6 +66,7 @@ class Totals:
         """Whether all promises were kept."""
         return not (
             self.lost
+            or self.left
             or self.doubles > self.allowed_doubles
             or self.crashed
             or self.growing
@@ -148,6 +151,8 @@ def _close(totals: Totals, subjects: list[LoadedSubject]) -> None:
     for each in subjects:
         each.drain(until)
     for each in subjects:
+        each.end_others()
+    for each in subjects:
         each.close_books()
         _add(totals, each)
     totals.cpu_s["this process, with the proxies"] = round(time.process_time(), 1)
@@ -204,6 +209,7 @@ def _add(totals: Totals, each: LoadedSubject) -> None:
         "confirmed": ledger.confirmed,
         "completed": ledger.completed,
         "lost": each.lost,
+        "left": each.left,
         "doubles": ledger.doubles,
         "allowed_doubles": each.allowed_doubles,
         "kills": each.kills,
@@ -211,7 +217,7 @@ def _add(totals: Totals, each: LoadedSubject) -> None:
     }
     before = totals.subjects.setdefault(name, dict.fromkeys(counts, 0))
     for word, count in counts.items():
-        before[word] += count
+        before[word] = before.get(word, 0) + count
         setattr(totals, word, getattr(totals, word) + count)
     totals.crashed += [f"{actor} of {name}: {code}" for actor, code, _ in each.world.crashes]
     if ledger.doubles > each.allowed_doubles:

@@ -81,6 +81,8 @@ class LoadedSubject:
         """What the lake came to in the end, if there is one."""
         self.keys: list[int] = []
         self.kills = self.faults = self.lost = 0
+        self.left = 0
+        """How many confirmed messages nobody had handled when the time to do so was over."""
         self._tail = Tail(world.folder)
 
     @property
@@ -171,9 +173,12 @@ class LoadedSubject:
 
     def end_senders(self) -> None:
         """End what makes messages."""
-        for member in self.world.members:
-            if member.role.sends:
-                member.end()
+        self.world.end(member for member in self.world.members if member.role.sends)
+
+    def end_others(self) -> None:
+        """End all other processes, the servers last."""
+        self.world.restart_crashed()
+        self.world.end(sorted(self.world.members, key=lambda each: each.role.serves))
 
     def drain(self, until: float) -> None:
         """Wait until nothing is left to do, or until that time of the monotonic clock."""
@@ -189,7 +194,9 @@ class LoadedSubject:
         for message in self.ledger.open.keys() & set(self.subject.dead(self.world)):
             self.ledger.complete(message, now)
         if self.promises.keeps:
-            self.lost += len(self.ledger.open.keys() - set(self.subject.pending(self.world)))
+            pending = set(self.subject.pending(self.world))
+            self.lost += len(self.ledger.open.keys() - pending)
+            self.left = len(self.ledger.open.keys() & pending)
         if self.promises.completed_by:
             found = Counter(hash(text) for _, text in self.subject.results(self.world))
             self.lake = {

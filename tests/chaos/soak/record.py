@@ -29,6 +29,7 @@ def _rows(totals: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         counts = ", ".join(f"{word} {count:,}" for word, count in each.items() if count)
         yield f"{name}", counts
     yield "lost", f"{totals['lost']}"
+    yield "left at the end", f"{totals['left']}"
     yield "handled twice", f"{totals['doubles']}, of at most {totals['allowed_doubles']}"
     faults = ", ".join(f"{name} {count}" for name, count in sorted(totals["faults"].items()))
     yield "faults", f"{sum(totals['faults'].values())}: {faults}"

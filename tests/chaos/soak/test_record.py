@@ -31,6 +31,7 @@ def test_the_record_has_a_row_for_each_thing_that_is_judged() -> None:
     for row in (
         "| confirmed | 1,800,500, 1,000 a second |",
         "| lost | 0 |",
+        "| left at the end | 0 |",
         "| handled twice | 3, of at most 40 |",
         "| faults | 3: cut 2, kill 1 |",
         "| processes that ended by themselves | none |",
@@ -46,6 +47,7 @@ def test_the_record_has_a_row_for_each_thing_that_is_judged() -> None:
     "broken",
     [
         {"lost": 1},
+        {"left": 1},
         {"doubles": 41},
         {"crashed": ["worker-1.1 of rsmq: 1"]},
         {"growing": ["memory of rsmq worker-1.1: 2.00 MB/h"]},
