@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 import redis
 
 from tambomq.errors import StoreRefused, StoreUnavailable
 from tambomq.store.aio import AsyncStore
+from tambomq.store.endpoint import endpoint
 from tests.servers import Server, eventually_async
+from tests.store.proxy import Proxy
 from tests.store.twins import command
 
 
@@ -108,6 +111,21 @@ async def test_a_lost_connection_wakes_all_subscriptions_and_a_new_one_receives(
         db.publish("news", "x")
         assert await again.wait(30)
         assert again.is_usable
+
+
+async def test_a_connection_that_confirms_no_subscription_is_replaced(
+    proxy: Proxy, db: redis.Redis
+) -> None:
+    store = AsyncStore(replace(endpoint(proxy.url), reply_timeout_s=0.5))
+    async with store.listen("news") as first:
+        # As when a NAT forgets a connection on which nothing was sent for long.
+        proxy.stall()
+        async with asyncio.timeout(60), store.listen("other") as other:
+            db.publish("other", "x")
+            assert await other.wait(30)
+        assert await first.wait(30)
+        assert not first.is_usable
+    await store.close()
 
 
 async def test_a_channel_that_is_not_for_us_is_refused_and_the_others_go_on(

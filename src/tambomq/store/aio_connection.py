@@ -56,7 +56,8 @@ class AioConnection(asyncio.Protocol):
         self._writable.set()
         self._retired = False
         self._on_push = on_push
-        self._reply_timeout_s = endpoint.reply_timeout_s
+        self.reply_timeout_s = endpoint.reply_timeout_s
+        """How long the server may stay silent while it owes a reply."""
         self._is_local, self._is_fast = is_local(endpoint, node), True
         self._is_polling, self._sent_at = False, 0.0
         self._reply_timer: asyncio.TimerHandle | None = None
@@ -163,7 +164,7 @@ class AioConnection(asyncio.Protocol):
             self._flush()
         if self._reply_timer is None and self._waiters:
             # Close the connection if the server owes a reply and stays silent for too long.
-            self._reply_timer = self._loop.call_later(self._reply_timeout_s, self._check_replies)
+            self._reply_timer = self._loop.call_later(self.reply_timeout_s, self._check_replies)
 
     def retire(self) -> None:
         """Accept no more calls, and close when the last reply has come."""
@@ -216,11 +217,11 @@ class AioConnection(asyncio.Protocol):
         if not self._waiters or self._transport is None:
             return
         silent_s = self._loop.time() - self._last_reply_at
-        if silent_s >= self._reply_timeout_s:
-            self.reason = TimeoutError(f"no reply within {self._reply_timeout_s} s")
+        if silent_s >= self.reply_timeout_s:
+            self.reason = TimeoutError(f"no reply within {self.reply_timeout_s} s")
             self._transport.abort()
         else:
-            left_s = self._reply_timeout_s - silent_s
+            left_s = self.reply_timeout_s - silent_s
             self._reply_timer = self._loop.call_later(left_s, self._check_replies)
 
     # ── asyncio.Protocol ─────────────────────────────────────────────────────

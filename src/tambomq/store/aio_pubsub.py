@@ -71,9 +71,17 @@ class PubSub:
         async with self._lock:
             if self._connection is None or not self._connection.is_usable:
                 await self._connect()
+            connection = self._connection
             confirmation = self._confirmations.get(name) or self._send_subscribe(name)
-        # Shielded: other tasks wait for the same confirmation.
-        await asyncio.shield(confirmation)
+        try:
+            async with asyncio.timeout(connection.reply_timeout_s if connection else None):
+                # Shielded: other tasks wait for the same confirmation.
+                await asyncio.shield(confirmation)
+        except TimeoutError as error:
+            # The connection itself owes no reply, so that only we notice that it is dead.
+            if connection is not None:
+                connection.abort()
+            raise StoreUnavailable("the server does not confirm a subscription") from error
         subscription.is_usable = True
 
     def unsubscribe(self, subscription: Subscription) -> None:
