@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 import redis
@@ -118,3 +119,23 @@ def test_one_store_serves_several_event_loops(pair: Pair) -> None:
             await store.close()
 
     assert [asyncio.run(send()), asyncio.run(send())] == [1, 2]
+
+
+def test_a_call_is_done_while_loops_of_other_threads_begin_to_wait(pair: Pair) -> None:
+    store: Any = AsyncDurableStore(AsyncStore(pair.primary.url), ONE)
+
+    class OtherLoop:
+        """A loop of another thread, in which a call is made while this one is looked at."""
+
+        def is_closed(self) -> bool:
+            store._cycles[OtherLoop(), None] = None
+            return False
+
+    async def send() -> int:
+        store._cycles[OtherLoop(), None] = None
+        async with asyncio.timeout(60):
+            count: int = await store.run(incr())
+        await store.close()
+        return count
+
+    assert asyncio.run(send()) == 1

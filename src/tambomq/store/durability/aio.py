@@ -97,10 +97,12 @@ class AsyncDurableStore(AsyncStore):
         return loop, self._slot_map.get(slot_of(keys[0])) if keys else None
 
     async def _run_cycles(self, group: _Group) -> None:
-        for other in [each for each in self._cycles if each[0].is_closed()]:
-            self._cycles.pop(other, None)
-            self._queued.pop(other, None)
         try:
+            # A copy: loops of other threads begin and end cycles meanwhile.
+            for other in list(self._cycles):
+                if other[0].is_closed():
+                    self._cycles.pop(other, None)
+                    self._queued.pop(other, None)
             # What this turn of the loop calls comes along.
             await asyncio.sleep(0)
             while waiters := _next_cycle(self._queued[group]):
