@@ -42,7 +42,9 @@ class LoopConnections:
     def _refresh(self, refresh: Refresh) -> None:
         self._timer = None
         connection = self.connections.get(None)
-        if self.pubsub.is_open or (connection is not None and connection.is_usable):
+        is_usable = connection is not None and connection.is_usable
+        # One that is being opened has found this timer running, so it starts none.
+        if self.pubsub.is_open or is_usable or self.opening:
             self._refreshing = asyncio.ensure_future(refresh())
             self._refreshing.add_done_callback(partial(self._refreshed, refresh))
 
