@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import subprocess
 import sys
@@ -107,6 +109,62 @@ def test_commands_that_a_killed_restore_left_are_never_replayed(tmp_path: Path) 
     for _ in range(2):
         with opened(path) as client:
             assert client.get("name") is None
+
+
+def test_commands_that_no_manifest_names_are_set_aside_too(tmp_path: Path) -> None:
+    path = data_dir(tmp_path / "data")
+    (path / appendonly.FOLDER / "appendonly.aof.manifest").unlink()
+    assert not appendonly.has_data(path)
+    assert appendonly.has_files(path)
+    aside = appendonly.replace(path)
+    assert aside is not None
+    assert [(aside / appendonly.FOLDER / name).read_text() for name in OLD] == [
+        f"old {name}" for name in OLD
+    ]
+    assert loaded(path) == ["new", ""]
+
+
+def test_what_a_killed_restore_has_left_in_a_new_directory_is_no_data(tmp_path: Path) -> None:
+    folder = tmp_path / appendonly.FOLDER
+    folder.mkdir()
+    (folder / appendonly.base_name(1)).write_text("new")
+    (folder / "appendonly.aof.1.incr.aof").touch()
+    assert not appendonly.has_files(tmp_path)
+
+
+def test_old_files_that_cannot_be_removed_do_not_fail_what_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = data_dir(tmp_path / "data")
+
+    def refuse(_: Path, missing_ok: bool = False) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    assert appendonly.replace(path) is not None
+    assert loaded(path) == ["new", ""]
+
+
+def test_what_is_set_aside_is_on_the_disk_before_the_old_data_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, synced = data_dir(tmp_path / "data"), set[int]()
+    before: list[set[int]] = []
+
+    def no_link(_: Path, source: Path) -> None:
+        raise OSError(errno.EPERM, f"no hard links to {source}")
+
+    def remove(_: Path, missing_ok: bool = False) -> None:
+        before.append(set(synced))
+
+    monkeypatch.setattr(Path, "hardlink_to", no_link)
+    monkeypatch.setattr(Path, "unlink", remove)
+    monkeypatch.setattr(os, "fsync", lambda file: synced.add(os.fstat(file).st_ino))
+    aside = appendonly.replace(path)
+    assert aside is not None
+    folder = aside / appendonly.FOLDER
+    kept = (path, aside, folder, *(folder / name for name in OLD))
+    assert {each.stat().st_ino for each in kept} <= before[0]
 
 
 @pytest.mark.parametrize("name", ["appendonlydir", "appendonlydir/appendonly.aof.1.base.rdb"])

@@ -92,6 +92,14 @@ def test_data_is_replaced_with_force_only_and_then_set_aside(backup: Path, other
     assert value_in(aside) == b"value"
 
 
+def test_commands_that_no_manifest_names_are_data_too(backup: Path, other: Path) -> None:
+    (other / "appendonlydir" / "appendonly.aof.manifest").unlink()
+    before = files_in(other)
+    with pytest.raises(BackupError, match="set that data aside with --force"):
+        restore_backup(backup, other)
+    assert files_in(other) == before
+
+
 def test_restore_into_the_directory_of_a_running_server_is_refused(
     backup: Path, tmp_path: Path
 ) -> None:

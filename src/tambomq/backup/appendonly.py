@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,20 +23,29 @@ FOLDER: Final = "appendonlydir"
 _NAME: Final = "appendonly.aof"
 _MANIFEST: Final = f"{_NAME}.manifest"
 _DRAFT: Final = ".restore.partial"
-_LINE: Final = re.compile(r"file (\S+) seq (\d+) type \w")
+_FILE: Final = re.compile(rf"{re.escape(_NAME)}\.(\d+)\.(base\.rdb|base\.aof|incr\.aof)")
 
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """The append-only files that a manifest names, and their highest number."""
+    """Append-only files, and their highest number."""
 
     names: list[str]
     last: int
 
 
 def has_data(data_dir: Path) -> bool:
-    """Whether *data_dir* has a server's append-only files."""
+    """Whether *data_dir* has append-only files that a server loads."""
     return _manifest(data_dir).exists()
+
+
+def has_files(data_dir: Path) -> bool:
+    """Whether *data_dir* has data, or commands that no manifest names, such as after a crash.
+
+    A server would not load these, and would overwrite them.
+    """
+    commands = (data_dir / FOLDER).glob(f"{_NAME}.*.incr.aof")
+    return has_data(data_dir) or any(each.stat().st_size for each in commands)
 
 
 def draft(data_dir: Path) -> Path:
@@ -49,13 +59,15 @@ def replace(data_dir: Path) -> Path | None:
 
     No server may run. Raises `OSError`, and the old data is still in place then.
     """
-    manifest, folder = _manifest(data_dir), data_dir / FOLDER
-    old = _named(manifest)
-    aside = _linked_aside(data_dir, [*old.names, _MANIFEST]) if has_data(data_dir) else None
+    folder = data_dir / FOLDER
+    old = _found(folder)
+    aside = _linked_aside(data_dir, [*old.names, _MANIFEST]) if has_files(data_dir) else None
     (folder / _DRAFT).replace(folder / base_name(old.last + 1))
     write_manifest(folder, old.last + 1)
     for name in old.names:
-        (folder / name).unlink(missing_ok=True)
+        # The new data is in place already: what is left of the old takes room, and no more.
+        with suppress(OSError):
+            (folder / name).unlink(missing_ok=True)
     return aside
 
 
@@ -98,14 +110,20 @@ def sync_folder(path: Path) -> None:
         os.close(folder)
 
 
+def _sync_file(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
 def _manifest(data_dir: Path) -> Path:
     return data_dir / FOLDER / _MANIFEST
 
 
-def _named(manifest: Path) -> _Files:
-    text = manifest.read_text("utf-8") if manifest.exists() else ""
-    found = [match for line in text.splitlines() if (match := _LINE.match(line))]
-    return _Files([m[1] for m in found], max((int(m[2]) for m in found), default=0))
+def _found(folder: Path) -> _Files:
+    """Return the files in *folder*, those that the manifest does not name too."""
+    names = (each.name for each in folder.iterdir())
+    found = [match for name in sorted(names) if (match := _FILE.fullmatch(name))]
+    return _Files([match[0] for match in found], max((int(m[1]) for m in found), default=0))
 
 
 def _linked_aside(data_dir: Path, names: list[str]) -> Path:
@@ -121,7 +139,10 @@ def _linked_aside(data_dir: Path, names: list[str]) -> Path:
         except OSError:
             # Not every file system has hard links.
             shutil.copy2(source, target)
-    sync_folder(aside / FOLDER)
+            _sync_file(target)
+    # All of it, before anything of the old data is removed.
+    for folder in (aside / FOLDER, aside, data_dir):
+        sync_folder(folder)
     return aside
 
 

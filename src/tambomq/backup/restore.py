@@ -59,7 +59,7 @@ def restore_backup(
         manifest = _manifest(backup)
         refuse_foreign(data_dir)
         with _locked(data_dir):
-            if appendonly.has_data(data_dir) and not force:
+            if appendonly.has_files(data_dir) and not force:
                 raise BackupError(
                     f"{data_dir} has data: restore to another --data-dir, or set that data aside "
                     "with --force"
