@@ -37,8 +37,9 @@ _AGAIN_S = 0.5
 _LOOK_EVERY_S = 1
 _EVERY_S: Final = 0.5
 _COMPACT_EVERY_S: Final = 120.0
-# One heap size and no second compiler: what is resident then changes little over time.
-_JAVA: Final = "-Xms{mb}m -Xmx{mb}m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# One heap size, resident from the start, and no second compiler: what is resident then changes
+# little over time. Otherwise each page of the heap counts as growth when it is first used.
+_JAVA: Final = "-Xms{mb}m -Xmx{mb}m -XX:+AlwaysPreTouch -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _HEAP_MB: Final = 384
 _log = logging.getLogger(__name__)
 

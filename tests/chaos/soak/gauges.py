@@ -13,7 +13,7 @@ from statistics import median
 from typing import Final
 
 WARM_UP_S: Final = 600.0
-"""Memory counts from then on: caches and pools have their size."""
+"""Memory counts from then on, for most subjects: caches and pools have their size."""
 WINDOW_S: Final = 60.0
 """Of each window only the lowest sample counts: a backlog comes and goes, a leak stays."""
 MIN_WINDOWS: Final = 6
@@ -55,10 +55,10 @@ def growth(points: Sequence[tuple[float, float]]) -> Growth:
 
 
 class Gauges:
-    """Samples of one process, from its start."""
+    """Samples of one process, from its start. Its memory counts after *warm_up_s*."""
 
-    def __init__(self, began: float) -> None:
-        self._began = began
+    def __init__(self, began: float, warm_up_s: float = WARM_UP_S) -> None:
+        self._began, self._warm_up_s = began, warm_up_s
         self.memory: list[tuple[float, float]] = []
         """Seconds since the start, and MB."""
         self.fds: list[int] = []
@@ -83,7 +83,7 @@ class Gauges:
     @property
     def growth(self) -> Growth | None:
         """How memory grows once the process is warm; `None` as long as that is not known."""
-        warm = [(at, mb) for at, mb in self.memory if at > WARM_UP_S]
+        warm = [(at, mb) for at, mb in self.memory if at > self._warm_up_s]
         windows = [list(found) for _, found in groupby(warm, lambda each: each[0] // WINDOW_S)]
         lowest = [min(window, key=lambda each: each[1]) for window in windows]
         return growth(lowest) if len(lowest) >= MIN_WINDOWS else None

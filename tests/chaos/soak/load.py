@@ -24,7 +24,7 @@ from tests.chaos.nemeses import NEMESES
 from tests.chaos.nemeses.nemesis import Nemesis
 from tests.chaos.redis_server import redis_server
 from tests.chaos.run import READY_S
-from tests.chaos.soak.gauges import Gauges, descendants
+from tests.chaos.soak.gauges import WARM_UP_S, Gauges, descendants
 from tests.chaos.soak.ledger import Ledger, Tail
 from tests.chaos.subject import Subject
 from tests.chaos.subjects.chasqui import CHASQUI
@@ -143,7 +143,9 @@ class LoadedSubject:
         with suppress(redis.RedisError):
             self.keys.append(self._lasting_keys())
         for name, pid in self._processes():
-            self.gauges.setdefault(name, Gauges(now)).sample(now, pid)
+            if name not in self.gauges:
+                self.gauges[name] = Gauges(now, WARM_UP_S * self.subject.slowness)
+            self.gauges[name].sample(now, pid)
 
     def _lasting_keys(self) -> int:
         """How many keys do not expire. A finished move, for one, leaves a fence for a week."""

@@ -37,6 +37,10 @@ def _rows(totals: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     lake = ", ".join(f"{word} {count:,}" for word, count in totals["lake"].items())
     yield "lake", lake or "not looked at"
     yield "memory, MB per hour", _slopes(totals["slopes_mb_h"])
+    # None of their processes has lived long enough, so nothing of them is judged.
+    known = {process.partition(" ")[0] for process in totals["slopes_mb_h"]}
+    unknown = [name for name in totals["subjects"] if name not in known]
+    yield "memory not judged of", ", ".join(unknown) or "none"
     yield "not flat", "; ".join(totals["growing"]) or "nothing"
     cores = ", ".join(f"{name} {each / seconds:.2f}" for name, each in totals["cpu_s"].items())
     yield "cores in use", cores

@@ -74,6 +74,16 @@ def test_growth_is_not_known_before_the_process_is_warm() -> None:
     assert gauges.growth is None
 
 
+def test_what_needs_longer_to_get_warm_is_not_judged_before() -> None:
+    slow = Gauges(0.0, warm_up_s=WARM_UP_S * 4)
+    slow.memory = [(float(at), 50 + at / 10) for at in HALF_AN_HOUR]
+    assert slow.growth is None
+    usual = Gauges(0.0)
+    usual.memory = slow.memory
+    assert usual.growth is not None
+    assert usual.growth.is_leak
+
+
 def test_a_real_process_that_leaks_is_found_and_one_that_does_not_is_not() -> None:
     """Twenty minutes of both, without the waiting."""
     running = {leak: _process(leak) for leak in (0, LEAK_BYTES)}

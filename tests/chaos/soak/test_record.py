@@ -20,7 +20,10 @@ TOTALS = Totals(
     slopes_mb_h={"rsmq worker-1.1": (0.4, -0.1), "rsmq redis": (-0.2, -0.5)},
     lake={"rows": 90_000, "confirmed": 90_000, "missing": 0, "twice": 0},
     cpu_s={"rsmq": 900.0},
-    subjects={"rsmq": {"confirmed": 630_000, "lost": 0}},
+    subjects={
+        "rsmq": {"confirmed": 630_000, "lost": 0},
+        "spark": {"confirmed": 90_000, "lost": 0},
+    },
 )
 
 
@@ -36,6 +39,7 @@ def test_the_record_has_a_row_for_each_thing_that_is_judged() -> None:
         "| faults | 3: cut 2, kill 1 |",
         "| processes that ended by themselves | none |",
         "| lake | rows 90,000, confirmed 90,000, missing 0, twice 0 |",
+        "| memory not judged of | spark |",
         "| not flat | nothing |",
         "| cores in use | rsmq 0.50 |",
     ):
