@@ -23,7 +23,8 @@ class PacedPlan(Generic[T]):
     async def go_on(self, store: AsyncStore) -> T | None:
         """Continue; return the result at the end of a plan, else `None`.
 
-        After an error the next call starts a new plan.
+        After an error, or if it is cancelled, the next call starts a new plan. It has one caller
+        at a time.
         """
         for _ in range(self._round_trips):
             if self._plan is None:
@@ -37,5 +38,8 @@ class PacedPlan(Generic[T]):
             except TamboError:
                 self._plan = None
                 raise
+            plan, self._plan = self._plan, None
             self._outcomes = await store.outcomes(list(calls))
+            # Without its outcomes a plan cannot go on: if they never come, it is given up.
+            self._plan = plan
         return None

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 import redis
 
@@ -87,3 +89,15 @@ async def test_a_server_with_very_many_keys_is_scanned_in_parts(
         parts += 1
         assert sum(counting_store.calls.values()) <= parts * module.PAGES
     assert await found.refs() == [QueueRef("chasqui", "a")]
+
+
+async def test_who_asks_at_the_same_time_shares_one_scan(
+    found: QueueDirectory, db: redis.Redis, counting_store: CountingStore
+) -> None:
+    db.sadd("rsmq:QUEUES", "orders")
+    asked = await asyncio.gather(*(found.refs() for _ in range(5)))
+    assert asked == [[QueueRef("rsmq", "orders")]] * 5
+    together = sum(counting_store.calls.values())
+    counting_store.calls.clear()
+    await QueueDirectory(counting_store, Keys()).refs()
+    assert together == sum(counting_store.calls.values())

@@ -14,6 +14,7 @@ from tambomq.gomq.bulk import scan as gomq_scan
 from tambomq.gomq.keys import is_key
 from tambomq.rsmq.bulk import scan as rsmq_scan
 from tambomq.rsmq.keys import Keys, is_queue
+from tambomq.runtime.coalesced import Coalesced
 from tambomq.store.aio import AsyncStore
 from tambomq.store.call import Call, Plan, results
 from tambomq.store.paced_plan import PacedPlan
@@ -44,12 +45,17 @@ class QueueDirectory:
         self._known: set[QueueRef] = set()
         self._found: set[QueueRef] = set()
         self._scan = PacedPlan(self._look, PAGES)
+        # Pages and the refresh ask at the same time, and a scan has one caller.
+        self._refs = Coalesced(self._looked_up, max_age_s=0)
         self._complete_at = float("-inf")
         self._pages = 0
         self._is_first = True
 
     async def refs(self) -> list[QueueRef]:
         """Return the queues that are known now, after looking for more. Raises `StoreError`."""
+        return list(await self._refs.get())
+
+    async def _looked_up(self) -> list[QueueRef]:
         every_s = SHORT_EVERY_S if self._pages <= SHORT_PAGES else SCAN_EVERY_S
         if time.monotonic() - self._complete_at >= every_s:
             await self._go_on()
