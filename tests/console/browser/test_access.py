@@ -63,6 +63,31 @@ def test_a_log_in_leads_to_the_page_that_was_asked_for(guarded_page: Page) -> No
     expect(guarded_page.get_by_label("Token")).to_be_visible()
 
 
+def test_after_a_log_out_nothing_of_the_session_is_left_on_the_page(guarded_page: Page) -> None:
+    guarded_page.goto("/")
+    _log_in(guarded_page, "opens-all")
+    expect(guarded_page.locator("tr.row")).to_have_count(2)
+    guarded_page.get_by_role("button", name="Log out").click()
+    expect(guarded_page.get_by_label("Token")).to_be_visible()
+    expect(guarded_page.locator("#bar nav")).to_have_count(0)
+    expect(guarded_page.locator(".who")).to_have_count(0)
+    # A tab that is looked at again has nobody to update it for.
+    with guarded_page.expect_event("console", lambda said: said.text == "looked"):
+        guarded_page.evaluate(
+            """async () => {
+                 document.dispatchEvent(new Event("visibilitychange"));
+                 await fetch("/api/v1/session");
+                 await fetch("/api/v1/session");
+                 console.info("looked");
+               }"""
+        )
+    assert guarded_page.locator("#alerts").inner_text() == ""
+    left = (
+        "(await import(document.querySelector('script[type=module]').src.replace('main', 'live')))"
+    )
+    assert guarded_page.evaluate(f"async () => {left}.live.overview") is None
+
+
 def test_a_viewer_sees_no_actions(guarded_page: Page) -> None:
     guarded_page.goto("/")
     _log_in(guarded_page, "only-looks")

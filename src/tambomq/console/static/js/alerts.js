@@ -1,6 +1,5 @@
 // The alert above every page: the server or Redis does not answer, or an alarm stops producers.
 
-import { session } from "./api.js";
 import { h, replace, setText } from "./dom.js";
 import { at, now, span } from "./format.js";
 import { live, on, tryNow } from "./live.js";
@@ -11,12 +10,13 @@ let shown = "";
 export function showAlerts() {
   on("overview", render);
   on("state", render);
+  on("ended", render);
   setInterval(countDown, 1000);
 }
 
 function render() {
   const redis = live.overview?.redis;
-  const kind = !live.connected && live.lostSince && session.user !== null ? "server" : redis && !redis.ok ? "redis" : "";
+  const kind = !live.connected && live.lostSince ? "server" : redis && !redis.ok ? "redis" : "";
   document.body.classList.toggle("stale", kind !== "");
   const alarms = kind ? [] : redis?.alarms ?? [];
   const wanted = kind || alarms.join("\n");

@@ -13,6 +13,11 @@ export class ApiError extends Error {
 /** Who is logged in, and what they may do. Filled by `openSession`. */
 export const session = { user: "", role: "viewer", csrf: "", read_only: true, needs_login: false, can_log_out: false };
 
+/** Nobody is logged in any more, or their session has ended. */
+export function forgetSession() {
+  Object.assign(session, { user: "", role: null, csrf: "", needs_login: true, can_log_out: false });
+}
+
 export const mayAct = () => session.role === "operator" && !session.read_only;
 
 export async function openSession() {
@@ -55,7 +60,7 @@ async function call(path, query, options) {
 async function problem(answer) {
   const said = await answer.json().catch(() => ({}));
   const error = new ApiError(answer.status, said.kind ?? "", said.title || `The server answered ${answer.status} without a reason.`);
-  if (error.status === 401) document.dispatchEvent(new CustomEvent("tambo:login"));
+  if (error.status === 401 && error.kind !== "wrong_token") document.dispatchEvent(new CustomEvent("tambo:login"));
   return error;
 }
 

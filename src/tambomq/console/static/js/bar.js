@@ -24,7 +24,7 @@ export function buildBar({ go }) {
     h("a", { class: "brand", href: "/" }, s("svg", { viewBox: "0 0 18 18", "aria-hidden": "true" }, s("rect", { class: "from", x: 1, y: 3, width: 11, height: 5, rx: 1 }), s("rect", { class: "to", x: 6, y: 10, width: 11, height: 5, rx: 1 })), "TamboMQ"),
     !away && h("nav", { "aria-label": "Main" }, [...links.values()]),
     !away && findBox({ go }),
-    h("div", { class: "status" }, !away && lamp, themeButton(), !away && who({ go })));
+    h("div", { class: "status" }, !away && lamp, themeButton(), !away && who()));
   markPage(location.pathname);
 }
 
@@ -63,12 +63,16 @@ export function markPage(path) {
   }
 }
 
-function who({ go }) {
+function who() {
   const role = session.read_only ? "read-only" : session.role;
   const title = session.read_only ? "This console was started read-only: nobody may change anything here." : "Operators may change queues; viewers may look.";
   const leave = session.can_log_out && h("button", { class: "button quiet small", type: "button", onclick: async () => {
-    await logOut().catch((error) => toast(error.message, { look: "bad" }));
-    go("/login");
+    try {
+      await logOut();
+      document.dispatchEvent(new CustomEvent("tambo:login"));
+    } catch (error) {
+      toast(error.message, { look: "bad" });
+    }
   } }, "Log out");
   return h("span", { class: "who", title }, session.user && session.user !== role ? `${session.user}, ${role}` : role, leave);
 }

@@ -7,6 +7,7 @@ const MAX_DELAY_MS = 10_000;
 const SILENT_MS = 45_000; // a connection that says nothing for so long is opened again
 
 const listeners = new Map();
+let wanted = false; // by somebody who may see it
 let source = null;
 let delayMs = FIRST_DELAY_MS;
 let timer = 0;
@@ -15,7 +16,7 @@ let watchdog = 0;
 /** The last overview, if the connection stands, since when not, and when it is tried again. */
 export const live = { overview: null, connected: false, lostSince: null, nextTry: null };
 
-/** Calls `listener` on each event of this kind until `signal` is aborted. Kinds: overview, operation, state. */
+/** Calls `listener` on each event of this kind until `signal` is aborted. Kinds: overview, operation, state, ended. */
 export function on(kind, listener, signal) {
   if (!listeners.has(kind)) listeners.set(kind, new Set());
   listeners.get(kind).add(listener);
@@ -26,12 +27,22 @@ function tell(kind, value) {
   for (const listener of [...(listeners.get(kind) ?? [])]) listener(value);
 }
 
+document.addEventListener("visibilitychange", () => wanted && (document.hidden ? close() : open()));
+
 export function start() {
-  document.addEventListener("visibilitychange", () => (document.hidden ? stop() : open()));
+  wanted = true;
   if (!document.hidden) open();
 }
 
+/** Ends the update and forgets what it said: who logs in next may see other queues. */
 export function stop() {
+  wanted = false;
+  close();
+  Object.assign(live, { overview: null, connected: false, lostSince: null, nextTry: null });
+  tell("ended", live);
+}
+
+function close() {
   clearTimeout(timer);
   clearTimeout(watchdog);
   source?.close();
@@ -44,7 +55,7 @@ export function tryNow() {
 }
 
 function open() {
-  stop();
+  close();
   live.nextTry = null;
   source = new EventSource("/api/v1/live");
   source.addEventListener("overview", (event) => received(JSON.parse(event.data)));
@@ -69,7 +80,7 @@ function received(overview) {
 }
 
 function lost() {
-  stop();
+  close();
   Object.assign(live, { connected: false, lostSince: live.lostSince ?? Date.now(), nextTry: Date.now() + delayMs });
   timer = setTimeout(open, delayMs);
   delayMs = Math.min(MAX_DELAY_MS, delayMs * 2);

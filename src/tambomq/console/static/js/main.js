@@ -1,6 +1,6 @@
 // Starts the console: log-in, the live update, and which page is shown for which address.
 
-import { openSession, session } from "./api.js";
+import { forgetSession, openSession, session } from "./api.js";
 import { showAlerts } from "./alerts.js";
 import { buildBar, markPage } from "./bar.js";
 import { h, replace } from "./dom.js";
@@ -69,6 +69,8 @@ function followLinks(event) {
 
 function askForLogin() {
   stop();
+  forgetSession();
+  buildBar({ go });
   if (location.pathname !== "/login") go(`/login?${new URLSearchParams({ to: location.pathname + location.search })}`, { replaceEntry: true });
 }
 
