@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tambomq.console.model import Trouble
 from tests.console.browser import canned
@@ -207,6 +207,43 @@ def test_no_queues_yet_says_what_to_try(page: Page, console: ConsoleServer) -> N
     expect(page.locator("main")).to_contain_text("tambo demo")
     console.stand_in.rows = canned.queues()
     expect(page.locator("tr.row")).to_have_count(12)
+
+
+def test_no_queues_yet_says_where_to_send_the_first_message(
+    page: Page, console: ConsoleServer
+) -> None:
+    console.stand_in.rows = []
+    page.goto("/")
+    places = page.locator(".blank .places")
+    expect(places).to_contain_text("RSMQredis://")
+    expect(places).to_contain_text("ChasquiMQredis://")
+    # This server knows of no endpoints, as a console beside another Redis.
+    expect(places).to_contain_text("GOMQnot served by this process")
+    expect(places).to_contain_text("KqueueMsgQnot served by this process")
+    assert "Everything is open" not in page.locator(".blank").inner_text()
+    served = {
+        "gomq": {"address": "0.0.0.0:10001", "about": "GOMQ", "try": "tambo gomq publish"},
+        "kqueue": {"address": "[::]:8000", "about": "KqueueMsgQ", "try": "tambo kqueue --tls"},
+    }
+    page.route("**/endpoints", lambda route: route.fulfill(json={"endpoints": served}))
+    page.reload()
+    expect(places).to_contain_text("GOMQ127.0.0.1:10001")
+    expect(places).to_contain_text("KqueueMsgQ127.0.0.1:8000, with TLS")
+    expect(page.locator(".blank")).to_contain_text("Everything is open")
+    expect(page.locator(".blank")).not_to_contain_text("--kqueue-address")
+
+
+def test_who_may_not_send_is_not_asked_to_where_nothing_is(
+    page: Page, console: ConsoleServer
+) -> None:
+    console.stand_in.rows = []
+    page.goto("/")
+    expect(page.locator(".blank").get_by_role("link", name="Send a message")).to_be_visible()
+    viewer = {"user": "ada", "role": "viewer", "csrf": "", "read_only": False, "needs_login": False}
+    page.route("**/api/v1/session", lambda route: route.fulfill(json=viewer))
+    page.reload()
+    expect(page.locator(".blank").get_by_role("link", name="Workers and peers")).to_be_visible()
+    expect(page.get_by_role("link", name="Send a message")).to_have_count(0)
 
 
 def test_an_unknown_queue_is_said_in_the_servers_words(page: Page) -> None:

@@ -1,6 +1,6 @@
 // The overview: figures, throughput, and every queue, those in trouble first.
 
-import { get } from "../api.js";
+import { get, mayAct } from "../api.js";
 import { h, replace, setText } from "../dom.js";
 import { bytes, clock, count, plural, rate, span } from "../format.js";
 import { live, on } from "../live.js";
@@ -137,31 +137,45 @@ function mostFailing(overview) {
 }
 
 const DEFAULT_URL = /^redis:\/\/(127\.0\.0\.1|localhost):6379(\/0)?$/;
-const PROTOCOLS = ["rsmq", "chasqui", "gomq", "kqueue"];
+const STORED = ["RSMQ", "ChasquiMQ"]; // clients of these talk to Redis itself
+const SERVED = [["gomq", "GOMQ"], ["kqueue", "KqueueMsgQ"]];
 const DEMO_FLAGS = [["gomq", "--gomq-address", "127.0.0.1:10001"], ["kqueue", "--kqueue-address", "127.0.0.1:8000"]];
+const EVERYWHERE = /^(0\.0\.0\.0|\[::\])(?=:)/;
 
 function emptyView(url, signal) {
-  const to = DEFAULT_URL.test(url) ? "" : ` --redis-url ${url.replace(/\/0$/, "")}`;
-  const served = h("div");
-  const demo = document.createTextNode(` tambo demo --live --skip-missing${to}`);
-  fetch("/endpoints", { signal }).then((answer) => answer.json()).then(({ endpoints }) => {
-    served.append(pairs(PROTOCOLS.filter((name) => endpoints[name]).map((name) => [endpoints[name].about, h("code", {}, endpoints[name].address)])));
+  const redis = url.replace(/\/0$/, "");
+  const to = DEFAULT_URL.test(url) ? "" : ` \\\n    --redis-url ${redis}`;
+  const said = h("p", { class: "soft" });
+  const places = h("div", { class: "places" });
+  const demo = document.createTextNode("");
+  const show = (endpoints) => {
+    const all = SERVED.every(([name]) => endpoints[name]);
+    replace(said, `${all ? "Everything is open and nobody" : "Nobody"} has sent anything. A queue appears here a few seconds after its first message.`);
+    replace(places, pairs([...STORED.map((label) => [label, h("code", {}, redis)]), ...SERVED.map(([name, label]) => [label, placeOf(endpoints[name])])]));
     demo.data = demoCommand(endpoints, to);
-  }).catch(() => {});
+  };
+  show({});
+  fetch("/endpoints", { signal }).then((answer) => answer.json()).then(({ endpoints }) => show(endpoints)).catch(() => {});
   return { kind: "empty", nodes: [h("section", { class: "card blank" },
-    h("h2", { class: "big" }, "No queues yet"),
-    h("p", { class: "soft" }, "Everything is open and nobody has sent anything. A queue appears here a few seconds after its first message."),
-    served,
+    h("h2", { class: "big" }, "No queues yet"), said, places,
     h("h3", {}, "See something move"),
     h("pre", { tabindex: 0, role: "region", "aria-label": "Commands to try" }, h("span", { class: "c" }, "$"), demo, "\n",
       h("span", { class: "c" }, "$"), ` tambo chasqui add mail welcome '{"to": "ada@example.com"}'${to}`),
-    h("div", { class: "buttons" }, h("a", { class: "button main", href: "/send" }, "Send a message"), h("a", { class: "button", href: "/workers" }, "Workers and peers")))] };
+    h("div", { class: "buttons" }, mayAct() && h("a", { class: "button main", href: "/send" }, "Send a message"), h("a", { class: "button", href: "/workers" }, "Workers and peers")))] };
 }
+
+/** Where clients find it; what listens on all addresses is found at the one of this page. */
+function placeOf(endpoint) {
+  if (!endpoint) return h("span", { class: "soft" }, "not served by this process");
+  return [h("code", {}, endpoint.address.replace(EVERYWHERE, location.hostname)), hasTls(endpoint) && ", with TLS"];
+}
+
+const hasTls = (endpoint) => endpoint.try.includes("--tls");
 
 /** The demo with the addresses that it cannot guess; a protocol that needs more, or is not there, is left out. */
 function demoCommand(endpoints, to) {
-  const isPlain = ([name]) => endpoints[name] && !endpoints[name].try.includes("--tls");
-  const flags = DEMO_FLAGS.filter(isPlain).filter(([name, , usual]) => endpoints[name].address !== usual);
-  const more = flags.map(([name, flag]) => ` \\\n    ${flag} ${endpoints[name].address}`);
+  const isPlain = ([name]) => endpoints[name] && !hasTls(endpoints[name]);
+  const flags = DEMO_FLAGS.filter(isPlain).map(([name, flag, usual]) => [flag, endpoints[name].address.replace(EVERYWHERE, location.hostname), usual]);
+  const more = flags.filter(([, address, usual]) => address !== usual).map(([flag, address]) => ` \\\n    ${flag} ${address}`);
   return ` tambo demo --live${DEMO_FLAGS.every(isPlain) ? "" : " --skip-missing"}${to}${more.join("")}`;
 }
