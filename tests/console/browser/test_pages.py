@@ -246,6 +246,16 @@ def test_who_may_not_send_is_not_asked_to_where_nothing_is(
     expect(page.get_by_role("link", name="Send a message")).to_have_count(0)
 
 
+def test_a_schedule_that_is_overdue_is_due_now(page: Page) -> None:
+    page.clock.install()
+    page.goto("/schedules")
+    due = page.locator("tr[data-row]", has_text="every 15 m").locator("time").first
+    expect(due).to_contain_text("in 6")
+    due.hover()  # meanwhile the page reads nothing anew
+    page.clock.fast_forward(700_000)
+    expect(due).to_have_text("now")
+
+
 def test_an_unknown_queue_is_said_in_the_servers_words(page: Page) -> None:
     page.goto("/queue?q=rsmq%3Anowhere")
     expect(page.locator(".blank")).to_contain_text("Queue 'rsmq:nowhere' does not exist.")

@@ -100,14 +100,16 @@ const iso = (ms) => new Date(ms).toISOString();
 /** Brings all relative times up to date. */
 export function tick() {
   for (const element of document.querySelectorAll("time[data-at]")) {
-    const text = relative(Number(element.dataset.at));
+    const ms = Number(element.dataset.at);
+    const text = "due" in element.dataset && ms <= now() ? "now" : relative(ms);
     if (element.textContent !== text) element.textContent = text;
   }
 }
 
 /** When something is planned: what is overdue happens now. */
 export function due(ms) {
-  return known(ms) && ms <= now() ? h("time", { datetime: iso(ms), title: exact(ms) }, "now") : ago(ms);
+  if (!known(ms)) return dash();
+  return h("time", { datetime: iso(ms), title: exact(ms), "data-at": ms, "data-due": true }, ms <= now() ? "now" : relative(ms));
 }
 
 export const dash = () => h("span", { class: "none" }, "–");
