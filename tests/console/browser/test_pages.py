@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tambomq.console.model import Trouble
 from tests.console.browser import canned
@@ -254,6 +254,25 @@ def test_a_schedule_that_is_overdue_is_due_now(page: Page) -> None:
     due.hover()  # meanwhile the page reads nothing anew
     page.clock.fast_forward(700_000)
     expect(due).to_have_text("now")
+
+
+def test_reasons_are_charted_in_the_same_order_whatever_died_last(page: Page) -> None:
+    seen = []
+    for reverse in (False, True):
+
+        def answer(route: Route, *, reverse: bool = reverse) -> None:
+            summary = route.fetch().json()
+            values = sorted(summary["per_minute"]["values"].items(), reverse=reverse)
+            summary["per_minute"]["values"] = dict(values)
+            route.fulfill(json=summary)
+
+        page.route("**/api/v1/dead-letters", answer)
+        page.goto("/dead-letters")
+        legend = page.locator(".legend")
+        expect(legend).to_contain_text("retries exhausted")
+        seen.append(legend.inner_text())
+        page.unroute("**/api/v1/dead-letters")
+    assert seen[0] == seen[1]
 
 
 def test_an_unknown_queue_is_said_in_the_servers_words(page: Page) -> None:

@@ -118,8 +118,16 @@ function reasonsCard(view, selection) {
     { look: "reasons" }));
 }
 
+/** Those that most died of, in an order that stays the same while their numbers change. */
+function chartedReasons({ per_minute: { values }, by_reason: many }) {
+  const most = Object.keys(values).sort((a, b) => (many[b] ?? 0) - (many[a] ?? 0)).slice(0, MOST_REASONS);
+  const known = Object.keys(SERIES);
+  const place = (reason) => (known.includes(reason) ? known.indexOf(reason) : known.length);
+  return most.sort((a, b) => place(a) - place(b) || (a < b ? -1 : 1));
+}
+
 function perMinuteCard(summary, signal) {
-  const reasons = Object.keys(summary.per_minute.values).slice(0, MOST_REASONS);
+  const reasons = chartedReasons(summary);
   const chart = barChart({
     signal, unit: count, height: 132, legendValue: sumOf,
     lines: reasons.map((reason) => ({ key: reason, label: reason.replaceAll("_", " "), series: seriesOf(summary, reason) })),
