@@ -275,6 +275,15 @@ def test_reasons_are_charted_in_the_same_order_whatever_died_last(page: Page) ->
     assert seen[0] == seen[1]
 
 
+def test_notes_about_peers_do_not_make_rows_tall_on_a_phone(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto("/workers")
+    row = page.locator("tr", has_text="What it holds").first
+    box = row.bounding_box()
+    assert box is not None
+    assert box["height"] < 100
+
+
 def test_an_unknown_queue_is_said_in_the_servers_words(page: Page) -> None:
     page.goto("/queue?q=rsmq%3Anowhere")
     expect(page.locator(".blank")).to_contain_text("Queue 'rsmq:nowhere' does not exist.")

@@ -50,7 +50,7 @@ function groupCard(group, rows) {
     has("buffer_bytes") && { label: "Buffer", look: "n", node: (row) => cell(row.buffer_bytes, bytes) },
     has("subscriptions") && { label: "Subscriptions", look: "cut", node: (row) => h("bdi", { title: row.subscriptions.join(", ") }, row.subscriptions.join(", ") || "–") },
     rows.some((row) => row.address && row.address !== row.id) && { label: "Address", look: "id", node: (row) => row.address || dash() },
-    has("note") && { label: "Note", look: "wrap", node: (row) => h("bdi", {}, row.note) },
+    has("note") && { label: "Note", look: "wrap sentence", node: (row) => h("bdi", {}, row.note) },
   ].filter(Boolean);
   const lines = rows.map((row) => h("tr", {}, columns.map((column) => h(column.head ? "th" : "td", { scope: column.head ? "row" : null, class: column.look ?? null }, column.node(row)))));
   return card(group.label, { end: rows.length ? `${count(rows.filter((row) => row.alive).length)} of ${count(rows.length)} alive` : null },
