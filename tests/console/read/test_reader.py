@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 import redis
 
@@ -15,6 +16,7 @@ from tambomq.chasqui import Job, Queue, RepeatPattern, Worker
 from tambomq.chasqui.keys import Keys as ChasquiKeys
 from tambomq.console.model import QueueRef
 from tambomq.console.read import reader as reader_module
+from tambomq.console.read.rates import Rates
 from tambomq.console.read.reader import Reader
 from tambomq.errors import InvalidFormat, QueueNotFound
 from tambomq.gomq.model import Options
@@ -379,3 +381,18 @@ async def test_refreshes_are_shared(server: Server, counting_store: CountingStor
     reader = Reader(counting_store)
     await asyncio.gather(*(reader.overview() for _ in range(20)))
     assert counting_store.calls["TIME"] == 1
+
+
+async def test_a_queue_that_is_empty_at_each_look_does_not_grow(
+    reader: Reader, async_rsmq: AsyncRsmq
+) -> None:
+    await async_rsmq.create_queue("orders")
+    refresh = await reader.recent()
+    ref = QueueRef("rsmq", "orders")
+    faster_in = msgspec.structs.replace(refresh, rates={ref: Rates(entered=5.0, left=4.6)})
+    assert reader.row(ref, faster_in).grows_per_s is None
+    await async_rsmq.send_message("orders", "x")
+    filled = (await reader.overview(), await reader.recent())[1]
+    assert reader.row(
+        ref, msgspec.structs.replace(filled, rates=faster_in.rates)
+    ).grows_per_s == pytest.approx(0.4)

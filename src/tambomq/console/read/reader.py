@@ -237,7 +237,8 @@ class Reader:
             done_per_s=rates.done or 0.0,
             failed_per_s=rates.failed,
             drain_s=rates.drain_s(sample.depth),
-            grows_per_s=rates.grows_per_s,
+            # What is gone at each look does not pile up, whatever the rates of the last seconds.
+            grows_per_s=rates.grows_per_s if sample.depth else None,
             # Weighed at another moment than counted, or held where it is not weighed.
             size_bytes=None if size == 0 and sample.depth else size,
             paused=sample.paused,
