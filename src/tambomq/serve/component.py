@@ -28,9 +28,11 @@ class Metric:
     name: str
     about: str
     value: float
-    kind: Literal["counter", "gauge"] = "gauge"
+    kind: Literal["counter", "gauge", "histogram"] = "gauge"
     labels: tuple[tuple[str, str], ...] = ()
     """Pairs of name and value. Metrics of one name have the same label names in the same order."""
+    buckets: tuple[tuple[str, int], ...] = ()
+    """Of a histogram, whose value is the sum: each upper bound, and how many are not above it."""
 
 
 class Component(Protocol):

@@ -4,8 +4,7 @@ from typing import Any
 
 from tambomq.chasqui.job import QueueEvent
 from tambomq.console.read.history import MINUTE_MS
-from tambomq.console.read.latencies import QueueLatencies, percentile, waits_s
-from tambomq.ids import ulid
+from tambomq.console.read.latencies import QueueLatencies, percentile
 
 NOON = 1_000_000 * MINUTE_MS
 
@@ -36,21 +35,7 @@ def test_runs_without_a_duration_are_left_out() -> None:
     assert set(latencies.run_times(NOON).values["p50"]) == {None}
 
 
-def test_a_job_waits_from_when_it_could_run_until_it_ran() -> None:
-    added = ulid(NOON - 4000)
-    events = [
-        event(NOON, "active", added, attempt=1),
-        event(NOON - 2500, "waiting", "promoted"),
-        event(NOON, "active", "promoted", attempt=1),
-    ]
-    assert waits_s(events) == [(NOON, 4.0), (NOON, 2.5)]
-
-
-def test_the_wait_of_a_delayed_job_is_not_guessed() -> None:
-    delayed = ulid(NOON - 60_000)
-    events = [
-        event(NOON - 60_000, "delayed", delayed),
-        event(NOON, "active", delayed, attempt=1),
-        event(NOON, "active", "an id of its own", attempt=1),
-    ]
-    assert waits_s(events) == []
+def test_waits_are_measured_by_the_minute_in_which_they_ended() -> None:
+    latencies = QueueLatencies()
+    latencies.record([event(NOON - 1500, "waiting"), event(NOON, "active", attempt=1)])
+    assert latencies.wait_times(NOON).values["p95"][-1] == 1.5

@@ -69,6 +69,18 @@ async def test_a_component_that_cannot_count_leaves_the_others_their_numbers() -
     assert (await samples(metrics(Recorded("a", fails="metrics"), other)))["tambo_rsmq_now",] == 2
 
 
+async def test_a_histogram_has_buckets_a_count_and_a_sum() -> None:
+    buckets = (("0.1", 2), ("1.0", 3), ("+Inf", 4))
+    took = Metric("took", "x", 7.5, "histogram", (("queue", "a"),), buckets)
+    exported = metrics(component(took))
+    found = await samples(exported)
+    assert [found["tambo_rsmq_took_bucket", bound, "a"] for bound, _ in buckets] == [2, 3, 4]
+    assert (found["tambo_rsmq_took_count", "a"], found["tambo_rsmq_took_sum", "a"]) == (4, 7.5)
+    up_to = {"0.1": 2, "1.0": 3, "+Inf": 4}
+    stats = await exported.stats()
+    assert stats["rsmq"]["took"] == {"a": {"count": 4, "sum": 7.5, "up_to": up_to}}
+
+
 async def test_stats_are_nested_by_component_name_and_labels() -> None:
     jobs = [
         Metric("jobs", "x", n, labels=(("queue", q), ("state", s)))

@@ -10,12 +10,9 @@ from typing import Final
 from tambomq.chasqui.job import QueueEvent
 from tambomq.console.model import Series
 from tambomq.console.read.history import MINUTE_MS, Ring
-from tambomq.console.read.queues.run_events import durations_s, event_ms
-from tambomq.ids import ulid_ms
+from tambomq.console.read.queues.event_times import Timed, run_times, wait_times
 
 PERCENTILES: Final = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
-Timed = tuple[int, float]
-"""When (ms), and how many seconds."""
 
 
 class QueueLatencies:
@@ -27,8 +24,8 @@ class QueueLatencies:
 
     def record(self, events: Sequence[QueueEvent]) -> None:
         """Add a sample of events, in any order."""
-        _put(self._runs, durations_s(events))
-        _put(self._waits, waits_s(events))
+        _put(self._runs, run_times(events))
+        _put(self._waits, wait_times(events))
 
     def run_times(self, at_ms: int) -> Series:
         """Return the percentiles of how long a run took."""
@@ -44,32 +41,9 @@ def percentile(ordered: Sequence[float], share: float) -> float:
     return ordered[max(0, ceil(share * len(ordered)) - 1)]
 
 
-def waits_s(events: Iterable[QueueEvent]) -> list[Timed]:
-    """Return when each run began, and how long its job could have run before.
-
-    That is known of jobs that became waiting within the sample, and of the first run of those
-    with an id that has its time in it.
-    """
-    since: dict[str | None, int] = {}
-    delayed: set[str | None] = set()
-    waits = []
-    for event in sorted(events, key=event_ms):
-        if event.name == "waiting":
-            since[event.job_id] = event_ms(event)
-        elif event.name in ("delayed", "retry-scheduled"):
-            delayed.add(event.job_id)
-        elif event.name == "active":
-            began = since.pop(event.job_id, None)
-            if began is None and event.fields.get("attempt") == 1 and event.job_id not in delayed:
-                began = ulid_ms(event.job_id or "")
-            if began is not None:
-                waits.append((event_ms(event), max(0, event_ms(event) - began) / 1000))
-    return waits
-
-
 def _put(rings: Mapping[str, Ring], timed: Iterable[Timed]) -> None:
     minutes: defaultdict[int, list[float]] = defaultdict(list)
-    for at_ms, seconds in timed:
+    for (at_ms, _), seconds in timed:
         minutes[at_ms // MINUTE_MS].append(seconds)
     for minute, values in minutes.items():
         ordered = sorted(values)

@@ -9,7 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.platform_collector import PlatformCollector
@@ -97,16 +101,27 @@ def _up(statuses: Mapping[str, ComponentStatus]) -> Iterator[Family]:
 
 def _families(numbers: Numbers) -> Iterator[Family]:
     for component, metrics in numbers.items():
-        families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
+        families: dict[str, Any] = {}
         for metric in metrics:
             family = families.get(metric.name)
             if family is None:
-                make = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
                 names = [name for name, _ in metric.labels]
-                family = make(f"{_PREFIX}_{component}_{metric.name}", metric.about, labels=names)
+                name = f"{_PREFIX}_{component}_{metric.name}"
+                family = _KINDS[metric.kind](name, metric.about, labels=names)
                 families[metric.name] = family
-            family.add_metric([_text(value) for _, value in metric.labels], metric.value)
+            labels = [_text(value) for _, value in metric.labels]
+            if metric.kind == "histogram":
+                family.add_metric(labels, metric.buckets, metric.value)
+            else:
+                family.add_metric(labels, metric.value)
         yield from families.values()
+
+
+_KINDS: Final[dict[str, Any]] = {
+    "counter": CounterMetricFamily,
+    "gauge": GaugeMetricFamily,
+    "histogram": HistogramMetricFamily,
+}
 
 
 def _nested(metrics: Sequence[Metric]) -> dict[str, Any]:
@@ -116,8 +131,14 @@ def _nested(metrics: Sequence[Metric]) -> dict[str, Any]:
         branch = tree
         for name in path:
             branch = branch.setdefault(name, {})
-        branch[last] = metric.value
+        branch[last] = _value(metric)
     return tree
+
+
+def _value(metric: Metric) -> Any:
+    if metric.kind != "histogram":
+        return metric.value
+    return {"count": metric.buckets[-1][1], "sum": metric.value, "up_to": dict(metric.buckets)}
 
 
 def _text(value: str) -> str:

@@ -7,14 +7,18 @@ label, so that a producer that invents names cannot fill the memory of Prometheu
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Final, Literal
 
 from tambomq.console.model import PROTOCOLS, QueueRef, QueueRow
+from tambomq.console.read.queues.event_times import BOUNDS_S, TimeHistogram
 from tambomq.console.read.queues.queue_sample import QueueSample
 from tambomq.serve.component import Metric
 
 MAX_QUEUES: Final = 500
 """Queues with series of their own, the first by protocol and name: about ten for each."""
+MAX_TIMED: Final = 100
+"""Queues with histograms of their own, the first by name: two of a dozen series for each."""
 OTHERS: Final = "_other"
 """The label of all other queues of a protocol."""
 
@@ -26,11 +30,18 @@ _COUNTERS: Final = {
     "failed": "Runs that failed, estimated from a sample of events.",
     "died": "Messages that became dead letters.",
 }
+_AGED: Final = ("rsmq", "chasqui")
+"""Protocols whose oldest message has an age that is known."""
 _GAUGES: Final = {
     "oldest_age_seconds": "Age of the oldest message that could run now; 0 without one.",
     "size_bytes": "Estimated memory of a queue in Redis.",
     "workers": "Workers, peers or consumers that are alive.",
     "paused": "Whether a queue is paused.",
+}
+
+_TIMES: Final = {
+    "run_times": ("run_seconds", "Time that runs took, of a sample of events."),
+    "wait_times": ("wait_seconds", "Time from when a job could run until it ran, of a sample."),
 }
 
 Sampled = Mapping[QueueRef, tuple[QueueSample, QueueRow]]
@@ -48,6 +59,7 @@ def queue_metrics(queues: Sampled, unread: int) -> list[Metric]:
             metrics.append(_metric(name, state, value, (ref.protocol, ref.name)))
         metrics += _trouble(ref, queues[ref][1])
     metrics += _summed(queues, others)
+    metrics += _times(queues)
     # Samples of one name must be together in the text format.
     return sorted(metrics, key=lambda metric: metric.name)
 
@@ -59,7 +71,7 @@ def _numbers(sample: QueueSample, row: QueueRow) -> Iterator[Number]:
     for name in _COUNTERS:
         if (count := getattr(sample, name)) is not None:
             yield name, "", count
-    if sample.visible is not None:
+    if row.protocol in _AGED:
         yield "oldest_age_seconds", "", sample.oldest_s or 0.0
     if row.size_bytes is not None:
         yield "size_bytes", "", row.size_bytes
@@ -79,6 +91,24 @@ def _summed(queues: Sampled, others: Sequence[QueueRef]) -> Iterator[Metric]:
             sums[key] = max(before, value) if name == "oldest_age_seconds" else before + value
     for (protocol, name, state), value in sums.items():
         yield _metric(name, state, value, (protocol, OTHERS))
+
+
+def _times(queues: Sampled) -> Iterator[Metric]:
+    """Yield the histograms of the queues that have any; those of the others are merged."""
+    timed = sorted(ref for ref, (sample, _) in queues.items() if sample.run_times is not None)
+    for field, (name, about) in _TIMES.items():
+        merged: dict[tuple[str, str], TimeHistogram] = {}
+        for place, ref in enumerate(timed):
+            found: TimeHistogram = getattr(queues[ref][0], field) or TimeHistogram()
+            labels = (ref.protocol, ref.name if place < MAX_TIMED else OTHERS)
+            merged[labels] = merged.get(labels, TimeHistogram()).merged(found)
+        for (protocol, queue), found in merged.items():
+            labels_of = (("protocol", protocol), ("queue", queue))
+            buckets = tuple(zip(_BOUNDS, accumulate(found.counts), strict=True))
+            yield Metric(name, about, found.sum_s, "histogram", labels_of, buckets)
+
+
+_BOUNDS: Final = (*map(str, BOUNDS_S), "+Inf")
 
 
 def _metric(name: str, state: str, value: float, queue: tuple[str, str]) -> Metric:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tambomq.chasqui.job import QueueEvent
-from tambomq.console.read.queues.run_events import EVENTS, summary
+from tambomq.console.read.queues.run_events import EVENTS, RunSummary, summary
 
 NOW = 1_000_000_000
 
@@ -39,3 +39,28 @@ def test_failures_that_were_not_seen_are_estimated() -> None:
 
 def test_damaged_ids_are_no_reason_to_fail() -> None:
     assert summary([QueueEvent("failed", None, "", {}, "x")], NOW).failed_per_s == 0
+
+
+def test_the_times_of_a_run_are_counted_once() -> None:
+    def looked_at(*events: QueueEvent, before: RunSummary | None = None) -> RunSummary:
+        return summary(events, NOW, before)
+
+    old = [timed(3000, "completed"), timed(3000, "active"), timed(3500, "waiting")]
+    new = [timed(100, "failed"), timed(200, "active"), timed(700, "waiting")]
+    first = looked_at(*old)
+    assert (sum(first.run_times.counts), sum(first.wait_times.counts)) == (0, 0)
+    second = looked_at(*new, *old, before=first)
+    assert (sum(second.run_times.counts), second.run_times.sum_s) == (1, 0.25)
+    assert (sum(second.wait_times.counts), second.wait_times.sum_s) == (1, 0.5)
+    assert looked_at(*new, *old, before=second).run_times == second.run_times
+
+
+def test_a_job_whose_wait_began_before_the_last_look_is_timed_when_it_runs() -> None:
+    first = summary([timed(5000, "waiting")], NOW)
+    then = summary([timed(1000, "active"), timed(5000, "waiting")], NOW, first)
+    assert then.wait_times.sum_s == 4
+
+
+def timed(ago_ms: int, name: str) -> QueueEvent:
+    fields = {"attempt": 1, "duration_us": 250_000}
+    return QueueEvent(name, "j", "", fields, f"{NOW - ago_ms}-0")

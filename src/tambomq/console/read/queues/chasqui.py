@@ -67,6 +67,8 @@ def _sample(
         workers=found.consumers,
         runs=0 if seen is None else seen.runs,
         failed_runs=0 if seen is None else seen.failed,
+        run_times=None if seen is None else seen.run_times,
+        wait_times=None if seen is None else seen.wait_times,
         recurring=found.repeatable,
         damaged=found.damaged,
         events_seen=found.events,

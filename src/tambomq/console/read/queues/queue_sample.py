@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from tambomq.console.read.queues.event_times import TimeHistogram
+
 
 class QueueSample(msgspec.Struct, frozen=True, kw_only=True):
     """What one refresh knows of a queue; `None` does not apply or is not known.
@@ -35,6 +37,10 @@ class QueueSample(msgspec.Struct, frozen=True, kw_only=True):
     runs: int = 0
     """Runs that ended among the last events that were looked at."""
     failed_runs: int = 0
+    run_times: TimeHistogram | None = None
+    """How long runs took, since the first look."""
+    wait_times: TimeHistogram | None = None
+    """How long jobs could have run before they did, since the first look."""
     silent_peer: tuple[str, float] | None = None
     """The peer that has not observed for longest, and for how many seconds."""
     slow_consumer: tuple[str, int, int] | None = None

@@ -5,7 +5,7 @@ A bounded sample: the newest events of some queues at each refresh, in turns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -13,6 +13,14 @@ import msgspec
 from tambomq.chasqui.job import QueueEvent
 from tambomq.chasqui.keys import Keys
 from tambomq.chasqui.ops import events as event_ops
+from tambomq.console.read.queues.event_times import (
+    ENDED,
+    EventId,
+    TimeHistogram,
+    event_id,
+    run_times,
+    wait_times,
+)
 from tambomq.console.read.queues.turns import Turns
 from tambomq.errors import StoreUnavailable
 from tambomq.store.aio import AsyncStore
@@ -22,9 +30,6 @@ QUEUES: Final = 10
 EVENTS: Final = 200
 """Events of one queue that are read."""
 WINDOW_MS: Final = 10_000
-_ENDED: Final = ("completed", "failed")
-
-EventId = tuple[int, int]
 
 
 class RunSummary(msgspec.Struct, frozen=True):
@@ -38,6 +43,10 @@ class RunSummary(msgspec.Struct, frozen=True):
     at_ms: int
     newest: EventId = (0, 0)
     """The id of the newest event."""
+    run_times: TimeHistogram = TimeHistogram()
+    """Of the runs that were seen to end since the first look."""
+    wait_times: TimeHistogram = TimeHistogram()
+    """Of the runs that were seen to begin since the first look, as far as events say it."""
 
 
 class RunEvents:
@@ -75,7 +84,7 @@ def summary(
     events: Sequence[QueueEvent], now_ms: int, before: RunSummary | None = None
 ) -> RunSummary:
     """Return the summary of *events*, the newest first."""
-    ended = [event for event in events if event.name in _ENDED]
+    ended = [event for event in events if event.name in ENDED]
     recent = [event for event in ended if event_ms(event) >= now_ms - WINDOW_MS]
     failed = sum(event.name == "failed" for event in recent)
     # A full page that does not reach back far enough covers less time than the window.
@@ -84,41 +93,29 @@ def summary(
     if len(events) >= EVENTS and oldest_ms > now_ms - WINDOW_MS:
         covered_ms = max(1, now_ms - oldest_ms)
     per_s = failed * 1000 / covered_ms
-    total = 0
-    newest = max(map(_id, events), default=(0, 0))
+    total, runs, waits = 0, TimeHistogram(), TimeHistogram()
+    newest = max(map(event_id, events), default=(0, 0))
     if before is not None:
         newest = max(newest, before.newest)
         total = before.failed_total + _failed_since(before, events, per_s, now_ms)
+        runs = before.run_times.plus(s for at, s in run_times(events) if at > before.newest)
+        waits = before.wait_times.plus(s for at, s in wait_times(events) if at > before.newest)
     all_failed = sum(event.name == "failed" for event in ended)
-    return RunSummary(len(ended), all_failed, per_s, total, now_ms, newest)
+    return RunSummary(len(ended), all_failed, per_s, total, now_ms, newest, runs, waits)
 
 
 def _failed_since(
     before: RunSummary, events: Sequence[QueueEvent], per_s: float, now_ms: int
 ) -> int:
     """Return how many runs failed since *before*: counted, or estimated if events are missing."""
-    if len(events) >= EVENTS and _id(events[-1]) > before.newest:
+    if len(events) >= EVENTS and event_id(events[-1]) > before.newest:
         return round(per_s * max(0, now_ms - before.at_ms) / 1000)
-    return sum(event.name == "failed" and _id(event) > before.newest for event in events)
+    return sum(event.name == "failed" and event_id(event) > before.newest for event in events)
 
 
 def event_ms(event: QueueEvent) -> int:
     """Return when *event* was written, by its entry."""
-    return _id(event)[0]
-
-
-def durations_s(events: Iterable[QueueEvent]) -> list[tuple[int, float]]:
-    """Return when each run ended (ms), and how long it took."""
-    return [
-        (event_ms(event), took / 1e6)
-        for event in events
-        if event.name in _ENDED and isinstance(took := event.fields.get("duration_us"), int)
-    ]
-
-
-def _id(event: QueueEvent) -> EventId:
-    time, _, number = event.event_id.partition("-")
-    return (int(time), int(number)) if time.isdigit() and number.isdigit() else (0, 0)
+    return event_id(event)[0]
 
 
 def _idle(before: RunSummary) -> RunSummary:
