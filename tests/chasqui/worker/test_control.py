@@ -112,3 +112,46 @@ async def test_a_log_filter_that_raises_costs_no_runner(queue: Queue, work: Work
 def test_retry_in_checks_its_time(seconds: float) -> None:
     with pytest.raises(ValueError, match="seconds"):
         RetryIn(seconds)
+
+
+async def test_a_consumer_is_reported_before_it_reads_and_when_it_has_left(
+    queue: Queue, work: Work
+) -> None:
+    reported: list[tuple[str, int, bool]] = []
+    handler = GatedHandler()
+    async with work(handler, claim_min_idle_ms=7000) as worker:
+        worker.on_consumer = lambda lease, reads: reported.append(
+            (lease.queue, lease.idle_ms, reads)
+        )
+        await queue.add("job", None)
+        await handler.holds(1)
+        assert reported == [(queue.name, 7000, True)]
+        handler.go.set()
+    assert reported == [(queue.name, 7000, True), (queue.name, 7000, False)]
+
+
+async def test_a_consumer_that_has_left_jobs_behind_is_not_reported_as_gone(
+    queue: Queue, work: Work
+) -> None:
+    reported: list[bool] = []
+    release = threading.Event()
+
+    def handler(_: Job) -> None:
+        release.wait()
+
+    async with work(handler, grace_s=0) as worker:
+        worker.on_consumer = lambda _, reads: reported.append(reads)
+        await queue.add("job", None)
+        await eventually_async(lambda: worker.in_flight == 1)
+    release.set()
+    assert False not in reported
+    assert True in reported
+
+
+async def test_a_consumer_id_of_the_users_own_is_not_reported(queue: Queue, work: Work) -> None:
+    reported: list[bool] = []
+    async with work(nothing, consumer_id="me") as worker:
+        worker.on_consumer = lambda _, reads: reported.append(reads)
+        await queue.add("job", None)
+        await eventually_async(lambda: worker.stats.completed == 1)
+    assert reported == []

@@ -7,6 +7,8 @@ from typing import Any
 
 from tambomq.chasqui.job import U64, Envelope, JobCounts, check_whole
 from tambomq.chasqui.keys import ANY_QUEUE, RETURNED, Keys, queue_of
+from tambomq.chasqui.ops import worker as worker_ops
+from tambomq.chasqui.ops.worker import ConsumerContext
 from tambomq.chasqui.wire.envelope import decode_envelope, decode_member
 from tambomq.errors import InvalidFormat, QueueBusy, RemoteProtocolError, StoreError, TamboError
 from tambomq.ids import ulid
@@ -125,6 +127,29 @@ def queues() -> Plan[list[str]]:
         found |= {queue for name in names if (queue := queue_of(_name(name)))}
         if cursor == b"0":
             return sorted(found)
+
+
+def release_dead(context: ConsumerContext, idle_ms: int) -> Plan[int]:
+    """Give back the jobs of a consumer that is known to be dead, and remove it; return how many.
+
+    Otherwise as if their leases of *idle_ms* had run out: this delivery counts. Only those that
+    were delivered once: a job that has outlived a worker before may be what kills them, so its
+    lease has to run out each time.
+    """
+    released, given = 0, -1
+    while given:
+        args = (context.group, "-", "+", CHUNK, context.consumer)
+        pending = Call("XPENDING", (context.keys.stream,), args, _deliveries, repeatable=True)
+        rows = results((yield (pending,)))[0]
+        first = [(entry, count) for entry, count in rows if count == 1]
+        given = results((yield (worker_ops.give_back(context, first, idle_ms),)))[0] if first else 0
+        released += given
+    results((yield (worker_ops.leave(context),)))
+    return released
+
+
+def _deliveries(rows: Any) -> list[tuple[str, int]]:
+    return [(row[0].decode(), int(row[3])) for row in rows]
 
 
 def _drop_waiting(keys: Keys, group: str, events_cap: int, until: str, limit: int) -> Plan[int]:

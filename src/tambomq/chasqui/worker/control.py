@@ -15,7 +15,7 @@ from tambomq.chasqui.job import check_whole
 from tambomq.chasqui.keys import Keys
 from tambomq.chasqui.options import RunOptions
 from tambomq.chasqui.worker.fetcher import Fetcher
-from tambomq.chasqui.worker.in_flight import InFlight
+from tambomq.chasqui.worker.in_flight import EntryLease, InFlight
 from tambomq.chasqui.worker.settlement import WorkerStats
 from tambomq.chasqui.worker.settler import Settler
 from tambomq.runtime.observer import RunObserver
@@ -29,6 +29,11 @@ class WorkerControl:
     """Called at the start and end of each run; set it before `run`. See `runtime/observer.py`."""
     grace_s: float
     """How long `run` waits for running handlers after `stop`."""
+    on_consumer: Callable[[EntryLease, bool], None] | None
+    """Called on the event loop with true when a consumer is about to read, and with false when it
+    has left its group with nothing pending. Not where *consumer_id* was given: others may have the
+    same id. Set it before `run`."""
+    _consumer_id: str | None
     _endpoint: Endpoint
     _run_options: RunOptions
 
@@ -40,7 +45,7 @@ class WorkerControl:
         self._in_flight: InFlight | None = None
         self._settler: Settler | None = None
         self._closed, self._fetching_paused = False, False
-        self.observer = None
+        self.observer, self.on_consumer = None, None
         self.stats = WorkerStats()
         """Counters since this object was made."""
 
@@ -117,6 +122,10 @@ class WorkerControl:
         self._fetching_paused = True
         if self._fetcher is not None:
             self._on_loop(self._fetcher.pause)
+
+    def _report_consumer(self, lease: EntryLease, *, reads: bool) -> None:
+        if self.on_consumer is not None and self._consumer_id is None:
+            self.on_consumer(lease, reads)
 
     def _on_loop(self, act: Callable[[], None]) -> None:
         """Call *act* on the worker's loop."""

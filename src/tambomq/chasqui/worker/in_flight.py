@@ -12,6 +12,7 @@ import msgspec
 
 from tambomq.chasqui.keys import Keys
 from tambomq.chasqui.ops import worker as worker_ops
+from tambomq.chasqui.ops.admin import release_dead
 from tambomq.chasqui.ops.worker import ConsumerContext, Delivery
 from tambomq.runtime.heartbeat import Heartbeat, heartbeat
 from tambomq.store.call import Plan, results
@@ -45,6 +46,11 @@ class EntryLease(msgspec.Struct, frozen=True):
         chunks = [entries[i : i + CHUNK] for i in range(0, len(entries), CHUNK)]
         outcomes = yield [worker_ops.renew(context, chunk) for chunk in chunks]
         return [entry for lost in results(outcomes) for entry in lost]
+
+    def release(self) -> Plan[int]:
+        """Give back what this consumer has, which is known to be dead; see `release_dead`."""
+        context = ConsumerContext(Keys(self.queue), self.group, self.consumer)
+        return release_dead(context, self.idle_ms)
 
 
 class InFlight:

@@ -199,13 +199,13 @@ class Worker(WorkerControl):
         lease = EntryLease(
             self._endpoint, self.name, self._group, context.consumer, fetching.idle_ms
         )
+        self._report_consumer(lease, reads=True)
         in_flight = self._in_flight = InFlight(lease, self._heartbeat, window.wake)
         cancellations = CancellationListener(store, context, in_flight)
         runs = observed(self.observer, self.name)
         settler = Settler(store, context, in_flight, self.stats, cancellations.among, runs)
-        outcomes = OutcomeReporter(
-            running, context, settler, in_flight, cancellations.reasons, runs
-        )
+        reasons = cancellations.reasons
+        outcomes = OutcomeReporter(running, context, settler, in_flight, reasons, runs)
         pool = HandlerPool(
             self._handler,
             running,
@@ -228,7 +228,8 @@ class Worker(WorkerControl):
             await asyncio.to_thread(in_flight.close)
             with suppress(TamboError):
                 # Does nothing while the consumer owns entries: deleting it would lose them.
-                await store.run(worker_ops.leave(context))
+                has_left = await store.run(worker_ops.leave(context))
+                self._report_consumer(lease, reads=not has_left)
 
     async def _run_stages(
         self,
