@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tambomq.work.messages import (
+    ConsumerMessage,
     ExitMessage,
     LoadedMessage,
     LoadFailedMessage,
@@ -25,6 +26,8 @@ STATE = QueueState("mail", 1, 100, is_consuming=True, fetched_s_ago=0.5)
         LoadedMessage([TARGET], ["/app.py"]),
         LoadFailedMessage("no\nmodule", "Traceback"),
         ExitMessage("max_jobs", "it has run 5 jobs"),
+        ConsumerMessage("tambo-1", "cGFzc3dvcmQ="),
+        ConsumerMessage("tambo-1", None),
         ProcessReport(1, 0.0, [STATE], RunningJob("mail", "w-7", "welcome", 1.5), []),
     ],
 )

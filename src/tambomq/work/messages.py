@@ -113,7 +113,27 @@ class ExitMessage(msgspec.Struct, frozen=True, tag=True):
     why: str
 
 
-ProcessMessage: TypeAlias = LoadedMessage | LoadFailedMessage | ProcessReport | ExitMessage
+class ConsumerMessage(msgspec.Struct, frozen=True, tag=True):
+    """A consumer is about to read, under an id that no other process has; or it has left."""
+
+    consumer: str
+    lease: str | None
+    """What releases its jobs when the process has ended, for `process/lease_release.py` alone: it
+    has the password of the server. `None` when it has left, and has no jobs."""
+
+
+class ReleaseResult(msgspec.Struct, frozen=True):
+    """What became of the jobs of a process that has ended, in one queue."""
+
+    queue: str
+    jobs: int
+    """How many were given back."""
+    error: str = ""
+
+
+ProcessMessage: TypeAlias = (
+    LoadedMessage | LoadFailedMessage | ProcessReport | ExitMessage | ConsumerMessage
+)
 
 _decoder: Final = msgspec.json.Decoder(ProcessMessage)
 

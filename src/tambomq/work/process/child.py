@@ -18,7 +18,7 @@ import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -28,6 +28,7 @@ from tambomq.errors import HandlersStuck, SettingsError, TamboError
 from tambomq.failures import from_handler, headline, text_of, type_of
 from tambomq.runtime.event_loop import loop_factory
 from tambomq.work.messages import (
+    ConsumerMessage,
     ExitMessage,
     LoadedMessage,
     LoadFailedMessage,
@@ -37,11 +38,15 @@ from tambomq.work.messages import (
 from tambomq.work.options import SETTLE_S, WorkerProcessConfig
 from tambomq.work.process.exits import FAILED, kill_group, leave
 from tambomq.work.process.imports import source_files
+from tambomq.work.process.lease_release import pack
 from tambomq.work.process.memory import resident_bytes
 from tambomq.work.process.parent_link import GONE, ParentLink, die_with
 from tambomq.work.process.run_lines import RunPrinter
 from tambomq.work.process.run_recorder import RunRecorder
 from tambomq.work.process.targets import ManagedWorker, load_targets
+
+if TYPE_CHECKING:
+    from tambomq.chasqui.worker.in_flight import EntryLease
 
 USAGE: Final = 2
 _BANNER_WITHIN_S: Final = 2.0
@@ -87,7 +92,9 @@ class WorkerProcess:
         self._link.start()
         try:
             targets = load_targets(self._options.targets, self._options.queues)
-            self._workers = [each.worker(self._options, self._recorder) for each in targets]
+            self._workers = [
+                each.worker(self._options, self._recorder, self._on_consumer) for each in targets
+            ]
         except TamboError as error:
             self._link.send(self._load_failed(error))
             return USAGE
@@ -175,6 +182,12 @@ class WorkerProcess:
                     exc_info=shown,
                     extra={"queue": worker.name},
                 )
+
+    def _on_consumer(self, lease: EntryLease, reads: bool) -> None:
+        """Let the supervisor have what releases the jobs of a consumer, should we be killed."""
+        packed = pack(lease) if reads else None
+        if packed is not None or not reads:
+            self._link.send(ConsumerMessage(lease.consumer, packed))
 
     # ── stopping ─────────────────────────────────────────────────────────────
 

@@ -7,10 +7,10 @@ object of it has imported it, and importing all three here would slow down every
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from types import ModuleType
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
@@ -20,6 +20,9 @@ from tambomq.store.endpoint import Endpoint
 from tambomq.work.messages import TargetInfo
 from tambomq.work.options import WorkOptions
 from tambomq.work.process.imports import import_module
+
+if TYPE_CHECKING:
+    from tambomq.chasqui.worker.in_flight import EntryLease
 
 _CLASSES: Final = {
     "Jobs": "tambomq.jobs",
@@ -85,8 +88,16 @@ class WorkTarget(msgspec.Struct, frozen=True):
         jobs = self.found if self.kind == "Jobs" else getattr(self.found, "jobs", None)
         return jobs if _kind(jobs) == "Jobs" else None
 
-    def worker(self, options: WorkOptions, observer: RunObserver) -> ManagedWorker:
-        """Return the worker to run, with the options that the command overrides."""
+    def worker(
+        self,
+        options: WorkOptions,
+        observer: RunObserver,
+        on_consumer: Callable[[EntryLease, bool], None] | None = None,
+    ) -> ManagedWorker:
+        """Return the worker to run, with the options that the command overrides.
+
+        *on_consumer*: see `Worker.on_consumer`; messages of RSMQ belong to receipts instead.
+        """
         given = {} if options.concurrency is None else {"concurrency": options.concurrency}
         if self.kind == "Jobs":
             made = self.found.worker(grace_s=options.drain_s, observer=observer, **given)
@@ -95,6 +106,8 @@ class WorkTarget(msgspec.Struct, frozen=True):
             made.observer, made.grace_s = observer, options.drain_s
             for name, value in given.items():
                 setattr(made, name, value)
+        if self.kind != "RsmqWorker":
+            made.on_consumer = on_consumer
         worker: ManagedWorker = made
         return worker
 

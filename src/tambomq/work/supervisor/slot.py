@@ -42,9 +42,11 @@ class ProcessSlot:
         options: WorkOptions,
         reaper: ProcessReaper,
         on_message: Callable[[WorkerChild, ProcessMessage], None],
+        on_ended: Callable[[WorkerChild], None],
     ) -> None:
         self.number, self._options, self._reaper = number, options, reaper
-        self._on_message, self._backoff = on_message, RestartBackoff()
+        self._on_message, self._on_ended = on_message, on_ended
+        self._backoff = RestartBackoff()
         self.child: WorkerChild | None = None
         """The process; none between two."""
         self.restarts: Counter[str] = Counter()
@@ -73,6 +75,7 @@ class ProcessSlot:
             finally:
                 slow.cancel()
             self.child, self.was_killed = None, child.was_killed
+            self._on_ended(child)
             if not self._stopping:
                 await self._pause(child, code)
         self.state = "is stopped"

@@ -22,6 +22,7 @@ import msgspec
 
 from tambomq.work.messages import (
     GO,
+    ConsumerMessage,
     ExitMessage,
     LoadedMessage,
     LoadFailedMessage,
@@ -58,6 +59,8 @@ class WorkerChild:
         self.leaving: ExitMessage | None = None
         self.report: ProcessReport | None = None
         self.reported_at = self.started_at
+        self.leases: dict[str, str] = {}
+        """What releases the jobs of its consumers, by consumer; see `ConsumerMessage`."""
         self.was_killed = False
         """Whether we had to kill it."""
         self._popen, self._socket = popen, ours
@@ -182,3 +185,7 @@ class WorkerChild:
                 self.leaving = message
             case ProcessReport():
                 self.report, self.reported_at = message, time.monotonic()
+            case ConsumerMessage(consumer=consumer, lease=None):
+                self.leases.pop(consumer, None)
+            case ConsumerMessage(consumer=consumer, lease=str(lease)):
+                self.leases[consumer] = lease
