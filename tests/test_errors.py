@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from tambomq import errors
@@ -50,6 +52,10 @@ from tambomq import errors
 )
 def test_an_error_says_what_happened_to_what(error: errors.TamboError, says: str) -> None:
     assert says in str(error)
+    # Pools of processes hand errors on.
+    copied = pickle.loads(pickle.dumps(error))  # noqa: S301  (just made)
+    assert (type(copied), str(copied)) == (type(error), str(error))
+    assert vars(copied).keys() == vars(error).keys()
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,8 @@ TamboError
 
 from __future__ import annotations
 
+from typing import Any
+
 from tambomq.text import format_address
 
 MAX_RETRY_IN_S = 30 * 24 * 3600
@@ -78,6 +80,16 @@ class TamboError(Exception):
     """Base of every error raised on purpose."""
 
     code: str = ""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle without `__init__`, whose arguments are not those of the text."""
+        return _restored, (type(self), self.args), self.__dict__
+
+
+def _restored(kind: type[TamboError], args: tuple[Any, ...]) -> TamboError:
+    error = kind.__new__(kind)
+    error.args = args
+    return error
 
 
 class Reject(TamboError):
@@ -102,10 +114,6 @@ class RetryIn(TamboError):
             raise InvalidValue("seconds", seconds, f"between 0 and {MAX_RETRY_IN_S}")
         super().__init__(reason or f"asked to run again in {seconds:g} s")
         self.seconds, self.reason = seconds, reason
-
-    def __reduce__(self) -> tuple[type, tuple[float, str]]:
-        """Pickle the arguments: a handler may run in another process."""
-        return type(self), (self.seconds, self.reason)
 
 
 class CancelJob(TamboError):
