@@ -74,6 +74,15 @@ def pid_of(ctx: Context, what: str) -> tuple[str, int]:
     return what, os.getpid()
 
 
+@shop.job(process=True, attempts=1)
+def refused(ctx: Context) -> str:
+    try:
+        ctx.progress("x" * 10_000)
+    except ValueError as error:
+        return f"{type(error).__name__}: {error}"
+    return "accepted"
+
+
 @shop.job(process=True)
 async def awaited(number: int) -> int:
     await asyncio.sleep(0)

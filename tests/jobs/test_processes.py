@@ -57,6 +57,13 @@ async def test_a_process_that_dies_or_hangs_is_replaced(shop: Jobs, work: Work) 
         assert await (await shops.awaited.add(1)).result(timeout_s=60) == 2
 
 
+async def test_a_report_that_is_refused_raises_in_the_process(shop: Jobs, work: Work) -> None:
+    async with work(shop, processes=1):
+        said = await (await shops.refused.add()).result(timeout_s=60)
+        assert said == "InvalidValue: progress must be ≤ 8192 of JSON, not '10002 bytes'"
+        assert await (await shops.awaited.add(1)).result(timeout_s=60) == 2
+
+
 async def test_a_decision_counts_also_if_its_error_cannot_be_pickled(
     shop: Jobs, work: Work
 ) -> None:

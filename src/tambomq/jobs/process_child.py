@@ -226,6 +226,15 @@ def _described(error: BaseException) -> tuple[bytes | None, str, str]:
     return pickled, said, traceback_of(error)
 
 
+def sendable(error: BaseException) -> BaseException:
+    """Return *error*, or one that says the same if it cannot be pickled."""
+    from tambomq.failures import headline, text_of, type_of  # noqa: PLC0415  (as above)
+
+    if _pickled(error) is not None:
+        return error
+    return RuntimeError(headline(type_of(error), text_of(error)))
+
+
 def _pickled(error: BaseException) -> bytes | None:
     try:
         pickled = pickle.dumps(error)

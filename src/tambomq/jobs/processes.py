@@ -228,7 +228,7 @@ class JobProcess:
             report(value)
             answer: Any = None
         except Exception as error:  # noqa: BLE001  (raised in the process that has reported)
-            answer = error
+            answer = process_child.sendable(error)
         self._connection.send(answer)
 
     def _died(self) -> NoReturn:
