@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -15,7 +16,7 @@ from tambomq.ids import letters
 from tambomq.jobs import Jobs
 from tests.jobs import shop as shops
 from tests.jobs.conftest import Work
-from tests.servers import Server
+from tests.servers import Server, eventually_async
 
 
 @pytest.fixture
@@ -62,6 +63,24 @@ async def test_a_report_that_is_refused_raises_in_the_process(shop: Jobs, work: 
         said = await (await shops.refused.add()).result(timeout_s=60)
         assert said == "InvalidValue: progress must be ≤ 8192 of JSON, not '10002 bytes'"
         assert await (await shops.awaited.add(1)).result(timeout_s=60) == 2
+
+
+async def test_an_idle_process_that_was_killed_costs_no_attempt(shop: Jobs, work: Work) -> None:
+    async with work(shop, processes=1):
+        _, killed = await (await shops.pid_of.add("first")).result(timeout_s=60)
+        os.kill(killed, signal.SIGKILL)
+        # Until it is a zombie: nobody waits for it before the next job.
+        await eventually_async(lambda: not running(killed), within_s=60)
+        last = shops.pid_of.options(attempts=1)
+        _, pid = await (await last.add("next")).result(timeout_s=60)
+        assert pid != killed
+
+
+def running(pid: int) -> bool:
+    state = subprocess.run(
+        ["ps", "-o", "stat=", "-p", f"{pid}"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    return state != "" and not state.startswith("Z")
 
 
 async def test_a_decision_counts_also_if_its_error_cannot_be_pickled(

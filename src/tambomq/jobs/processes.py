@@ -83,7 +83,7 @@ class JobProcesses:
         Raises `JobTimedOut`, `JobProcessDied`. The time-out counts from when a process is ready.
         """
         async with self._free:
-            process = self._idle.pop() if self._idle else JobProcess()
+            process = self._next()
             self._all.add(process)
             try:
                 return await self._call(process, function, job, context)
@@ -92,6 +92,18 @@ class JobProcesses:
                     self._idle.append(process)
                 else:
                     self._all.discard(process)
+
+    def _next(self) -> JobProcess:
+        """Return an idle process, or a new one if none is left that lives."""
+        while self._idle:
+            process = self._idle.pop()
+            if process.is_usable:
+                return process
+            # Killed while it was idle, for memory perhaps: that is no failure of the next job.
+            self._all.discard(process)
+            process.kill()
+            process.join()
+        return JobProcess()
 
     async def _call(
         self, process: JobProcess, function: JobFunction[..., Any], job: Job, context: Context
