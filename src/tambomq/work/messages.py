@@ -18,6 +18,11 @@ BUCKETS_S: Final = (
 )
 """Upper bounds of the histograms' buckets; one without a bound follows."""
 
+MAX_NAMES: Final = 100
+"""Job names that are counted by themselves, for each queue. Names come from whoever adds a job:
+without a limit they could fill the memory of whoever stores the metrics."""
+OTHER: Final = "other"
+
 
 class TargetInfo(msgspec.Struct, frozen=True):
     """A worker of a process, as the banner shows it."""

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from tambomq.runtime.observer import RunRecord
-from tambomq.work.messages import BUCKETS_S
-from tambomq.work.process.run_recorder import MAX_NAMES, OTHER, RunRecorder
+from tambomq.work.messages import BUCKETS_S, MAX_NAMES, OTHER
+from tambomq.work.process.run_recorder import RunRecorder
 
 
 def ran(name: str = "welcome", outcome: str = "completed", error: str = "") -> RunRecord:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tambomq.work.messages import BUCKETS_S, RunCounts
+from tambomq.work.messages import BUCKETS_S, MAX_NAMES, OTHER, RunCounts
 from tambomq.work.supervisor.health import ProcessStatus
 from tambomq.work.supervisor.metrics import page
 from tambomq.work.supervisor.totals import TotalCounts
@@ -53,3 +53,15 @@ def test_prometheus_reads_what_all_processes_have_run() -> None:
 
 def test_the_page_is_whole_before_anything_has_run() -> None:
     assert ("tambo_work_processes", frozenset()) in samples(TotalCounts())
+
+
+def test_processes_one_after_the_other_count_no_more_names_than_one() -> None:
+    totals = TotalCounts()
+    for process in range(3):
+        names = (f"{process}-{number}" for number in range(MAX_NAMES))
+        totals.add([counts("mail", name, 0) for name in names])
+    totals.add([counts("mail", "0-0", 0), counts("bills", "first", 0)])
+    runs = {(each.queue, each.job): each.failures for each in totals}
+    assert len(runs) == MAX_NAMES + 2
+    assert runs["mail", OTHER] == 2 * MAX_NAMES
+    assert (runs["mail", "0-0"], runs["bills", "first"]) == (2, 1)

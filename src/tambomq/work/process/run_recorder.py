@@ -14,12 +14,7 @@ from typing import Final
 
 from tambomq.runtime.forks import end_copy, forks
 from tambomq.runtime.observer import RunRecord
-from tambomq.work.messages import BUCKETS_S, RunCounts, RunningJob
-
-MAX_NAMES: Final = 100
-"""Job names that are counted by themselves, for each queue. Names come from whoever adds a job:
-without a limit they could fill the memory of whoever stores the metrics."""
-OTHER: Final = "other"
+from tambomq.work.messages import BUCKETS_S, MAX_NAMES, OTHER, RunCounts, RunningJob
 
 _FAILED: Final = ("retried", "dead")
 
