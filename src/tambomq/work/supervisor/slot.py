@@ -67,7 +67,8 @@ class ProcessSlot:
         while not self._stopping:
             self._signals_sent, self._blocked, self._reloading = 0, False, False
             self._wakeup.clear()
-            child = WorkerChild.start(self.number, self._options, self._reaper, self._receive)
+            if (child := await self._started()) is None:
+                continue
             self.child = child
             slow = asyncio.get_running_loop().call_later(SLOW_LOAD_S, self._warn_slow, child)
             try:
@@ -79,6 +80,15 @@ class ProcessSlot:
             if not self._stopping:
                 await self._pause(child, code)
         self.state = "is stopped"
+
+    async def _started(self) -> WorkerChild | None:
+        """Start a process; pause and return nothing if the system has none to give."""
+        try:
+            return WorkerChild.start(self.number, self._options, self._reaper, self._receive)
+        except OSError as error:
+            # No memory, or too many processes: that may pass, and the other processes work.
+            await self._pause_failed("failed", f"cannot be started: {error.strerror or error}", 0)
+            return None
 
     # ── commands ─────────────────────────────────────────────────────────────
 
