@@ -166,3 +166,25 @@ async def test_a_result_that_is_not_of_its_type_is_an_error() -> None:
 
     with pytest.raises(RemoteProtocolError, match=r"job 'lie' does not fit: .* got str"):
         await mail.test_job(lie)
+
+
+async def test_a_provider_of_the_worker_is_called_only_for_a_function_that_needs_it() -> None:
+    mail, made = make(), list[str]()
+
+    @mail.provide(scope="worker")
+    async def database() -> AsyncIterator[Database]:
+        made.append("opened")
+        yield Database()
+        made.append("closed")
+
+    @mail.job
+    async def simple() -> None: ...
+
+    @mail.job
+    async def needs(database: Database = INJECTED) -> str:
+        return database.name
+
+    await mail.test_job(simple)
+    assert made == []
+    assert (await mail.test_job(needs)).result == "real"
+    assert made == ["opened", "closed"]

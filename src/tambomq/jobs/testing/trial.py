@@ -97,7 +97,6 @@ class TrialRun(Generic[R_co]):
         threads, processes = JobThreads(jobs.queue_name, 1), JobProcesses(1)
         dispatch = JobDispatcher(view, threads, processes, self._state)
         try:
-            await dispatch.resolver.open()
             if self._hooks:
                 for hook in jobs.start_hooks:
                     await call_hook(hook, self._state)
