@@ -89,6 +89,21 @@ async def test_options_that_are_not_stored_change_nothing() -> None:
     assert await upserts(queue, timeout_s=5, retry_on=(ValueError,)) == []
 
 
+async def test_a_recurring_job_that_the_program_has_given_up_is_warned_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    queue = FakeQueue()
+    await upserts(queue)
+    jobs = Jobs("q")
+    jobs.connections.make_queue = lambda *_, **__: queue  # type: ignore[assignment]
+    # It is a job still, but has lost its `every`; the other one is gone.
+    jobs.job(tick)
+    jobs.cron("0 9 * * *", name="other")(tick)
+    await register(jobs)
+    assert "recurring job 'tick', which this worker does not know as recurring" in caplog.text
+    assert "recurring job 'report', which this worker does not know; remove it" in caplog.text
+
+
 async def test_a_job_that_the_queue_refuses_does_not_keep_others_from_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

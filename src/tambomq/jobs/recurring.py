@@ -122,11 +122,14 @@ async def _register(jobs: Jobs) -> None:
         if not each.is_registered(known.get(each.key)):
             await _upsert(jobs, each)
     for key, meta in known.items():
-        if key.startswith("jobs:") and key.removeprefix("jobs:") not in jobs.definitions:
+        if key.startswith("jobs:") and key.removeprefix("jobs:") not in jobs.recurring:
+            is_plain = meta.job_name in jobs.definitions
             log.warning(
-                "queue %r has the recurring job %r, which this worker does not know; "
+                "queue %r has the recurring job %r, which this worker %s; "
                 "remove it with remove_repeatable_by_key(%r) if no other does",
-                *(jobs.queue_name, meta.job_name, key),
+                *(jobs.queue_name, meta.job_name),
+                "does not know as recurring" if is_plain else "does not know",
+                key,
                 extra={"queue": jobs.queue_name},
             )
 
