@@ -55,6 +55,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         for name in options.subjects or SUBJECTS:
             subject = SUBJECTS[name](rounds, quick=options.quick)
+            if options.only:
+                subject = subject.only(options.only)
+            if not subject.rows:
+                continue
             with place(options.server) as server:
                 found[name] = measure(subject, server)
                 versions |= dict.fromkeys(each.version for each in (server, *servers()))
@@ -75,6 +79,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("subjects", nargs="*", metavar="subject", help=", ".join(SUBJECTS))
+    parser.add_argument(
+        "--only", action="append", metavar="WORD", help="rows with it in their title"
+    )
     parser.add_argument("--rounds", type=int, help=f"turns of each contender ({ROUNDS})")
     parser.add_argument("--quick", action="store_true", help="a tenth of the work")
     parser.add_argument("--server", default="valkey", help=f"{', '.join(KINDS)} or a URL")

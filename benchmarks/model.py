@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -80,6 +80,14 @@ class Subject:
     bouts: Sequence[Bout]
     rows: Sequence[Ratio | Limit]
 
+    def only(self, words: Sequence[str]) -> Subject:
+        """Return the rows whose title contains one of *words*, and the bouts they need."""
+        wanted = [word.lower() for word in words]
+        rows = [row for row in self.rows if any(word in row.title.lower() for word in wanted)]
+        names = {name for row in rows for name in _contenders(row)}
+        bouts = [b for b in self.bouts if names.intersection(c.name for c in b.contenders)]
+        return replace(self, bouts=bouts, rows=rows)
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -114,8 +122,7 @@ class Line:
 
 def line(subject: str, row: Ratio | Limit, turns: Mapping[str, Sequence[Turn]]) -> Line:
     """Sum up the *turns* of a row's contenders."""
-    names = [row.ours.name] + ([row.peer.name] if isinstance(row, Ratio) else [])
-    taken = [turns.get(name, ()) for name in names]
+    taken = [turns.get(name, ()) for name in _contenders(row)]
     values = [[float(turn.values[row.what]) for turn in each] for each in taken]
     noisy = sum(not turn.is_quiet for each in taken for turn in each)
     counted = noisy, sum(map(len, taken))
@@ -124,6 +131,11 @@ def line(subject: str, row: Ratio | Limit, turns: Mapping[str, Sequence[Turn]]) 
     if isinstance(row, Limit):
         return _limit(subject, row, values[0], counted)
     return _ratio(subject, row, values, counted)
+
+
+def _contenders(row: Ratio | Limit) -> list[str]:
+    """Return the names of ours and, if there is one, of the peer."""
+    return [row.ours.name] + ([row.peer.name] if isinstance(row, Ratio) else [])
 
 
 def _empty(subject: str, row: Ratio | Limit, ours: Sequence[float]) -> Line:
