@@ -37,7 +37,7 @@ def test_what_is_not_known_has_no_series() -> None:
 
 
 def test_an_age_that_is_not_known_is_not_said_to_be_0() -> None:
-    queues = sampled("a", visible=3) | sampled("a", protocol="gomq", visible=3)
+    queues = {**sampled("a", visible=3), **sampled("a", protocol="gomq", visible=3)}
     found = numbers(queue_metrics(queues, 0))
     assert found["oldest_age_seconds", "rsmq", "a"] == 0
     assert ("oldest_age_seconds", "gomq", "a") not in found
