@@ -279,6 +279,16 @@ def test_a_slow_server_is_waited_for_without_busy_polling(server: Server) -> Non
     line.close()
 
 
+def test_a_long_reply_that_arrives_fast_does_not_make_a_slow_server_fast(server: Server) -> None:
+    line = SyncConnection(endpoint(server.url), ("127.0.0.1", server.port))
+    script = (
+        "local e = os.clock() + 0.01 while os.clock() < e do end return string.rep('x', 4000000)"
+    )
+    assert len(line.exchange(hiredis.pack_command(("EVAL", script, 0)), 1)[0]) == 4_000_000
+    assert not line._is_fast
+    line.close()
+
+
 def test_a_remote_server_is_always_waited_for_without_busy_polling() -> None:
     state = Endpoint()
     assert connection.is_local(state, ("127.0.0.1", 6379)) == (os.cpu_count() != 1)

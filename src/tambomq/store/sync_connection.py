@@ -142,6 +142,13 @@ class SyncConnection:
         self._is_fast = time.perf_counter() - began < FAST_S
         return data
 
+    def _recv_rest(self) -> bytes:
+        """Return more bytes of a reply that has begun.
+
+        How fast these come says nothing about how long the server takes to reply.
+        """
+        return self._socket.recv(_CHUNK)
+
     def _busy_poll(self) -> bytes:
         try:
             for _ in range(_POLLS):
@@ -154,13 +161,13 @@ class SyncConnection:
     def read(self) -> Any:
         """Return the next reply, an error reply as a value; raise `OSError` without one."""
         try:
-            reply = self._reader.gets()
+            reply, receive = self._reader.gets(), self._recv
             while reply is False:
-                data = self._recv() if self._is_current is None else self._patiently(self._recv)
+                data = receive() if self._is_current is None else self._patiently(receive)
                 if not data:
                     raise ConnectionResetError("the server closed the connection")
                 self._reader.feed(data)
-                reply = self._reader.gets()
+                reply, receive = self._reader.gets(), self._recv_rest
         except hiredis.ProtocolError as error:
             raise ConnectionAbortedError(f"the reply is not Redis protocol: {error}") from error
         return reply
