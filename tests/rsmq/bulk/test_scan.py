@@ -74,10 +74,19 @@ def test_pages_follow_the_scores(store: Store, queue: Rsmq, each_db: redis.Redis
     assert store.run(scan_ops.score_at(KEYS, "q", "1", "+inf", 9)) is None
 
 
-def test_contents_come_in_threes(store: Store, queue: Rsmq, each_db: redis.Redis) -> None:
+def test_contents_come_in_threes_or_pairs(store: Store, queue: Rsmq, each_db: redis.Redis) -> None:
     each_db.hset("rsmq:q:Q", mapping={"a": "body", "a:rc": 2, "a:fr": 77})
     found = store.run(scan_ops.contents(KEYS, "q", [b"a", b"b"]))
     assert found == [b"body", b"2", b"77", None, None, None]
+    assert store.run(scan_ops.counted_bodies(KEYS, "q", [b"a", b"b"])) == [
+        b"body",
+        b"2",
+        None,
+        None,
+    ]
+    each_db.hset("rsmq:q:Q", mapping={"longer": "other", "longer:rc": 3})
+    found = store.run(scan_ops.counted_bodies(KEYS, "q", [b"a", b"longer"]))
+    assert found == [b"body", b"2", b"other", b"3"]
 
 
 def test_missing_and_present_messages_are_distinguished(
@@ -94,6 +103,7 @@ def test_nothing_is_changed(store: Store, queue: Rsmq, each_db: redis.Redis) -> 
         scan_ops.names(KEYS, b"0"),
         scan_ops.page(KEYS, "q", "-inf", "+inf", 0),
         scan_ops.contents(KEYS, "q", [id]),
+        scan_ops.counted_bodies(KEYS, "q", [id]),
         scan_ops.present(KEYS, "q", [id]),
     ]
     store.run_all(calls)

@@ -18,8 +18,8 @@ COUNT = 1000
 """Messages per page: larger pages are no faster, and block Redis for longer."""
 
 # Encoded as RESP here, a page at once: encoding each argument separately takes many times as long.
-_FIELDS = b"$%d\r\n%%b\r\n$%d\r\n%%b:rc\r\n$%d\r\n%%b:fr\r\n"
-_SUFFIX = len(":rc")
+_FIELDS = b"$%d\r\n%%b\r\n", b"$%d\r\n%%b:rc\r\n", b"$%d\r\n%%b:fr\r\n"
+_LENGTHS = 0, len(":rc"), len(":fr")
 
 
 def names(keys: Keys, cursor: bytes) -> Call[tuple[bytes, list[bytes]]]:
@@ -61,15 +61,27 @@ def page(
 
 def contents(keys: Keys, queue: str, ids: Sequence[bytes]) -> Call[list[bytes | None]]:
     """Return body, receive count and time of first receive of each, in one flat list."""
+    return _fields_of(keys, queue, ids, 3)
+
+
+def counted_bodies(keys: Keys, queue: str, ids: Sequence[bytes]) -> Call[list[bytes | None]]:
+    """Return body and receive count of each, in one flat list."""
+    return _fields_of(keys, queue, ids, 2)
+
+
+def _fields_of(
+    keys: Keys, queue: str, ids: Sequence[bytes], count: int
+) -> Call[list[bytes | None]]:
+    """Return the first *count* of the fields of each."""
     data = keys.of(queue)[1]
     key = data.encode()
-    head = b"*%d\r\n$5\r\nHMGET\r\n$%d\r\n%b\r\n" % (2 + 3 * len(ids), len(key), key)
+    head = b"*%d\r\n$5\r\nHMGET\r\n$%d\r\n%b\r\n" % (2 + count * len(ids), len(key), key)
     lengths = [*map(len, ids)]
     if len(set(lengths)) == 1:
-        templates = _fields(lengths[0]) * len(ids)
+        templates = _template(lengths[0], count) * len(ids)
     else:
-        templates = b"".join(map(_fields, lengths))
-    fields = templates % tuple(chain.from_iterable(zip(ids, ids, ids, strict=True)))
+        templates = b"".join(_template(length, count) for length in lengths)
+    fields = templates % tuple(chain.from_iterable(zip(*[ids] * count, strict=True)))
     return Call("HMGET", (data,), (), decode=list, repeatable=True, packed=head + fields)
 
 
@@ -78,9 +90,10 @@ def present(keys: Keys, queue: str, ids: Sequence[bytes]) -> Call[list[bool]]:
     return Call("ZMSCORE", (keys.of(queue)[0],), tuple(ids), decode=_present, repeatable=True)
 
 
-def _fields(length: int) -> bytes:
-    """Return the template of the three fields of a message whose id has *length* bytes."""
-    return _FIELDS % (length, length + _SUFFIX, length + _SUFFIX)
+def _template(length: int, count: int) -> bytes:
+    """Return the template of *count* fields of a message whose id has *length* bytes."""
+    pairs = zip(_FIELDS[:count], _LENGTHS, strict=False)
+    return b"".join(field % (length + more) for field, more in pairs)
 
 
 def _score(reply: list[bytes]) -> bytes | None:

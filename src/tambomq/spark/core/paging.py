@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -68,15 +68,25 @@ def stream_pages(
         low, asked = f"({page[-1][0].decode()}", sizer.count
 
 
-def merge_pages(pages: Iterable[list[Any]], sizer: PageSizer) -> Iterator[list[Any]]:
+class Page(Protocol):
+    """Rows that can be counted and joined."""
+
+    def __len__(self) -> int: ...
+    def __add__(self, other: Any, /) -> Any: ...
+
+
+P = TypeVar("P", bound=Page)
+
+
+def merge_pages(pages: Iterable[P], sizer: PageSizer) -> Iterator[P]:
     """Yield the rows of several *pages* together, as many as *sizer* allows."""
-    held: list[Any] = []
+    held: P | None = None
     for page in pages:
-        held = held + page if held else page
+        held = page if held is None else held + page
         if len(held) >= sizer.rows_per_batch:
             yield held
-            held = []
-    if held:
+            held = None
+    if held is not None:
         yield held
 
 

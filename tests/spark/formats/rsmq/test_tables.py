@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,6 +19,7 @@ from tambomq.rsmq import Rsmq
 from tambomq.rsmq.keys import Keys
 from tambomq.spark.core.table import ColumnBounds, Range, Table
 from tambomq.spark.formats.rsmq.tables import MessageTable, QueueTable
+from tambomq.store.call import Call, Outcome
 from tambomq.store.sync import Store
 
 MESSAGES, QUEUES = MessageTable(Keys()), QueueTable(Keys())
@@ -81,6 +82,45 @@ def test_states_are_distinguished(store: Store, queue: Rsmq) -> None:
     assert found[b"hidden"]["rc"] == 1
     assert found[b"hidden"]["first_received_at"] is not None
     assert [row["body"] for row in rows(store, bounds=VISIBLE)] == [b"visible"]
+
+
+@pytest.mark.parametrize("every", [1, 2, 30, 100])
+def test_each_row_has_its_own_receive_count(
+    store: Store, queue: Rsmq, db: redis.Redis, every: int
+) -> None:
+    put(db, {f"{n:03}": n for n in range(90)})
+    received = {f"{n:03}": n for n in range(10, 90, every)}
+    for id, n in received.items():
+        db.hset("rsmq:q:Q", mapping={f"{id}:rc": n, f"{id}:fr": 1000 + n})
+    found = rows(store)
+    assert ids(found) == [f"{n:03}" for n in range(90)]
+    counts = {row["id"]: row["rc"] for row in found if row["rc"]}
+    assert counts == received
+    firsts = {row["id"]: row["first_received_at"] for row in found if row["first_received_at"]}
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    assert firsts == {id: epoch + timedelta(milliseconds=1000 + n) for id, n in received.items()}
+
+
+def test_times_of_first_receive_are_asked_for_only_where_messages_were_received(
+    store: Store, queue: Rsmq, db: redis.Redis
+) -> None:
+    put(db, {f"{n:04}": n for n in range(3000)})
+    asked = Counter[str]()
+
+    class Counting(Store):
+        def outcomes(self, calls: Sequence[Call[Any]]) -> list[Outcome]:
+            for call in calls:
+                asked["first receives"] += (call.packed or b"").count(b":fr\r\n")
+                asked["counts"] += (call.packed or b"").count(b":rc\r\n")
+            return super().outcomes(calls)
+
+    counting = Counting(store.endpoint)
+    assert len(rows(counting)) == 3000
+    assert asked == {"first receives": 0, "counts": 3000}
+    db.hset("rsmq:q:Q", mapping={"2999:rc": 1, "2999:fr": 1})
+    assert rows(counting)[-1]["rc"] == 1
+    assert 1 <= asked["first receives"] <= 1000
+    counting.close()
 
 
 def test_messages_that_become_visible_after_the_plan_are_read(
