@@ -64,9 +64,8 @@ for i, id in ipairs(ids) do
       kind = 4
     end
     ended[#ended + 1] = id
-    for _, suffix in ipairs({'', ':rc', ':fr', ':why'}) do
-      fields[#fields + 1] = id .. suffix
-    end
+    local n = #fields
+    fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = id, id .. ':rc', id .. ':fr', id .. ':why'
   end
   tally[kind] = tally[kind] + 1
 end

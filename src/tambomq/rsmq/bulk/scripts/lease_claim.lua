@@ -35,7 +35,8 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local visible_at = now + hide_ms
 local record_end = '-' .. claim_token .. ' ' .. time[1] .. '.' .. time[2] .. ' ' .. hide_ms / 1000
 
-local taken, skipped = {}, 0
+-- Most messages have the same receive count: its texts are made once.
+local taken, skipped, counts_as_text, receipts_of = {}, 0, {}, {}
 repeat
   local ids = redis.call('ZRANGEBYSCORE', messages, '-inf', now, 'LIMIT', 0, count)
   local names = {'vt', 'totalrecv'}
@@ -55,10 +56,15 @@ repeat
       local rc = (tonumber(stored[n + 1]) or 0) + 1
       rc = rc % 1 == 0 and rc > 0 and rc < 2 ^ 53 and rc or 1
       local c, r = #taken * 4 + 3, #taken * 2
-      records[r + 1], records[r + 2] = id, counted(rc) .. record_end
-      counts[c], counts[c + 1] = names[n + 1], string.format('%.0f', rc)
+      local text = counts_as_text[rc]
+      if not text then
+        text = string.format('%.0f', rc)
+        counts_as_text[rc], receipts_of[rc] = text, counted(rc) .. record_end
+      end
+      records[r + 1], records[r + 2] = id, receipts_of[rc]
+      counts[c], counts[c + 1] = names[n + 1], text
       counts[c + 2], counts[c + 3] = names[n + 2], rc > 1 and stored[n + 2] or now
-      taken[#taken + 1] = string.format('%.0f %s %s', rc, digest(body), id)
+      taken[#taken + 1] = text .. ' ' .. digest(body) .. ' ' .. id
     else
       skipped, score = skipped + 1, math.max(visible_at, now + 30000)
     end

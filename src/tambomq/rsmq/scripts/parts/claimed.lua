@@ -17,8 +17,14 @@ local function claimed(ledger, data, receipts, lines)
   local records = redis.call('HMGET', receipts, unpack(ids))
   -- Claims made by older versions have no token in their records.
   local token = claim[2] and claim[2] == claim[1] and claim[2]
+  -- Most messages have the same receive count: the receipt that it makes is spelled once.
+  local receipts_by_rc = {}
   for i, rc in ipairs(counts) do
-    local ours = token and rc .. '-' .. token or rc
+    local ours = receipts_by_rc[rc]
+    if not ours then
+      ours = token and rc .. '-' .. token or rc
+      receipts_by_rc[rc] = ours
+    end
     held[i] = stored[i] == rc and receipt_of(rc, records[i]) == ours
   end
   return ids, held, token
