@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from tambomq.errors import LocalProtocolError
+from tambomq.spark.sink.rows import lengths
 from tambomq.store.call import Call, Plan, load_script, results
 
 WEEK_S: Final = 7 * 24 * 3600
@@ -80,8 +81,8 @@ def batch_task(context: Any, run: str) -> Task:
 
 def digest(bodies: Sequence[bytes | None], queues: Sequence[str | None] = ()) -> str:
     """Return a digest of the rows, which depends on their order."""
-    lengths = array("q", [-1 if body is None else len(body) for body in bodies])
-    total = crc32(b"".join(filter(None, bodies)), crc32(lengths.tobytes()))
+    sizes = array("q", lengths(bodies, missing=-1))
+    total = crc32(b"".join(filter(None, bodies)), crc32(sizes.tobytes()))
     for queue in queues:
         total = crc32(repr(queue).encode(), total)
     return f"{len(bodies)}-{total:08x}"

@@ -38,6 +38,15 @@ _KINDS: Final = {
 """Spark's names of the types that `schemas` gives to written columns."""
 
 
+def lengths(bodies: Sequence[bytes | None], missing: int = 0) -> list[int]:
+    """Return the length of each body, *missing* for `None`."""
+    try:
+        # The fast path in C: nearly always, all rows have a body.
+        return list(map(len, bodies))  # type: ignore[arg-type]
+    except TypeError:
+        return [missing if body is None else len(body) for body in bodies]
+
+
 def plain(column: pa.Array) -> list[Any]:
     """Return the values as Python objects."""
     found: list[Any] = column.to_pylist()
@@ -112,7 +121,7 @@ class Layout:
         first, size = 0, 0
         for piece in self._pieces(batches):
             bodies, start = piece[self.body], 0
-            ends = list(accumulate((len(body) if body else 0 for body in bodies), initial=0))
+            ends = list(accumulate(lengths(bodies), initial=0))
             while True:
                 count = len(held[self.body])
                 end = min(start + self.max_rows - count, len(bodies))
