@@ -263,3 +263,18 @@ def test_the_reply_timeout_is_half_the_interval(timeout_s: float, reply_timeout_
     heartbeats = BatchHeartbeats()
     heartbeats.observed("c", "b1", timeout_s, 0)
     assert heartbeats.reply_timeout_s("c") == reply_timeout_s
+
+
+def test_a_batch_that_is_acknowledged_while_its_heartbeat_is_due_has_no_other() -> None:
+    schedule = BatchHeartbeats()
+
+    class Late(float):
+        """A time at which another thread acknowledges the batch."""
+
+        def __add__(self, other: float) -> float:
+            schedule.observed("c", "", None, float(self))
+            return float(self) + other
+
+    schedule.observed("c", "batch", 3.0, 0.0)
+    schedule.due(Late(10.0))
+    assert schedule.next_in_s(10.0) is None
