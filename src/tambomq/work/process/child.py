@@ -13,7 +13,6 @@ import logging
 import os
 import signal
 import sys
-import threading
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +23,7 @@ import msgspec
 
 from tambomq import log
 from tambomq.alarms.eviction import warn_of_eviction
-from tambomq.errors import HandlersStuck, SettingsError, TamboError
+from tambomq.errors import HandlersStuck, SettingsError, StoreUnavailable, TamboError
 from tambomq.failures import from_handler, headline, text_of, type_of
 from tambomq.runtime.event_loop import loop_factory
 from tambomq.work.messages import (
@@ -104,9 +103,11 @@ class WorkerProcess:
         pairs = zip(targets, self._workers, strict=True)
         described = [target.describe(worker) for target, worker in pairs]
         self._link.send(LoadedMessage(described, self._new_files()))
-        threading.Thread(target=self._print_after_banner, daemon=True).start()
+        # What the workers log comes below the banner.
+        self._link.go.wait(_BANNER_WITHIN_S)
         threads = ThreadPoolExecutor(thread_name_prefix="asyncio")
         runner.get_loop().set_default_executor(threads)
+        self._printer.start()
         code = runner.run(self._work())
         threads.shutdown(wait=False, cancel_futures=True)
         self._printer.close()
@@ -118,10 +119,6 @@ class WorkerProcess:
         trace = "".join(traceback.format_exception(cause))
         why = text_of(error) if isinstance(error, SettingsError) else headline("", text_of(error))
         return LoadFailedMessage(why, trace, self._new_files())
-
-    def _print_after_banner(self) -> None:
-        self._link.go.wait(_BANNER_WITHIN_S)
-        self._printer.start()
 
     # ── running ──────────────────────────────────────────────────────────────
 
@@ -173,8 +170,10 @@ class WorkerProcess:
         """Log where workers failed: in a hook of the user's, say."""
         for worker, task in zip(self._workers, self._tasks, strict=True):
             error = task.exception() if task.done() and not task.cancelled() else None
-            # This one says all that there is to say.
-            if error is not None and not isinstance(error, HandlersStuck):
+            # These say all that there is to say: a worker that stops while it waits for its server
+            # ends with its last error, which it has logged.
+            known = (HandlersStuck, StoreUnavailable) if self._stopping else HandlersStuck
+            if error is not None and not isinstance(error, known):
                 shown = (type(error), error, from_handler(error))
                 _log.error(
                     "the worker of %r failed",
@@ -202,8 +201,11 @@ class WorkerProcess:
         if not self._stopping and self._loop is not None:
             self._loop.call_later(self._options.drain_s + SETTLE_S, self._give_back)
         self._stopping = True
-        for worker in self._workers:
+        for worker, task in zip(self._workers, self._tasks, strict=False):
             worker.stop()
+            if worker.last_fetch_at is None:
+                # It has nothing to finish: perhaps its server is away, and it would go on trying.
+                task.cancel()
 
     def _give_back(self) -> None:
         for task in self._tasks:
