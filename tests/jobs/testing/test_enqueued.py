@@ -68,3 +68,16 @@ async def test_a_failure_shows_what_is_in_the_queue_and_what_differs(server: Ser
 def test_a_plain_function_is_refused() -> None:
     with pytest.raises(InvalidFormat, match="decorator"):
         assert_enqueued(print)  # type: ignore[arg-type]
+
+
+async def test_pytest_shows_the_line_of_the_test_that_failed_and_not_ours(server: Server) -> None:
+    async with make(server) as mail:
+        welcome = mail.definitions["welcome"]
+        with pytest.raises(AssertionError) as missing:
+            assert_enqueued(welcome)
+        await welcome.add("ada")
+        with pytest.raises(AssertionError) as found:
+            assert_not_enqueued(welcome)
+    for shown in (str(missing.getrepr()), str(found.getrepr())):
+        assert "enqueued(welcome)" in shown
+        assert "raise AssertionError" not in shown

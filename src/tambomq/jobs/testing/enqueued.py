@@ -58,6 +58,7 @@ def assert_enqueued(
     Arguments that are left out may have any value. With ``job.options(…)`` the job must have that
     delay, to the minute, and that id.
     """
+    __tracebackhide__ = True  # pytest then shows the line of the test
     function, wanted = _wanted(job, args, kwargs)
     found = enqueued(function.jobs)
     for each in found:
@@ -71,6 +72,7 @@ def assert_not_enqueued(
     job: JobFunction[..., Any] | BoundJob[..., Any], /, *args: Any, **kwargs: Any
 ) -> None:
     """Raise `AssertionError` if the queue has a job with these arguments; see `assert_enqueued`."""
+    __tracebackhide__ = True  # as above
     function, wanted = _wanted(job, args, kwargs)
     found = enqueued(function.jobs)
     hits = [each for each in found if not any(_differences(each, function, wanted, job))]
