@@ -52,7 +52,7 @@ def test_a_credential_provider_that_cannot_be_asked_is_named(kind: Any, provider
 
 
 @pytest.mark.parametrize("answer", [None, "secret", ("secret",), (1, "secret"), {"secret": 1}])
-async def test_a_credential_provider_that_answers_otherwise_is_named(
+async def test_an_invalid_answer_of_a_credential_provider_is_refused(
     server: Server, answer: Any
 ) -> None:
     async def later(_: str | None) -> Any:

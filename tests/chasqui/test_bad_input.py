@@ -224,7 +224,7 @@ def test_a_delay_beyond_the_longest_is_refused(twin: BlockingQueue, db: redis.Re
     assert db.dbsize() == 0
 
 
-def test_where_no_delay_is_too_long_any_that_64_bits_can_hold_is_taken(
+def test_without_a_longest_delay_any_64_bit_delay_is_accepted(
     connect: Connect, db: redis.Redis, keys: Keys
 ) -> None:
     endless = connect(max_delay_secs=0)

@@ -374,7 +374,7 @@ async def test_queues_on_all_nodes_work_side_by_side(cluster: Cluster, url: str)
         assert cluster.ask(cluster.home(slot), "CLUSTER", "COUNTKEYSINSLOT", slot) >= 2
 
 
-def test_the_blocking_queue_works_there_too(url: str, keys: Keys, db: redis.Redis) -> None:
+def test_the_blocking_queue_works_on_a_cluster(url: str, keys: Keys, db: redis.Redis) -> None:
     with BlockingQueue(keys.queue, redis_url=url) as queue:
         queue.add("n", 1)
         queue.add_bulk([{"name": "n", "data": n} for n in range(300)])

@@ -88,7 +88,7 @@ def test_size_is_checked_before_content() -> None:
     assert letter.reason == "oversize_payload"
 
 
-def test_a_budget_of_nothing_runs_nothing() -> None:
+def test_with_max_attempts_0_a_job_is_dead_lettered_without_a_run() -> None:
     letter = admit_delivery(entry(PLAIN), 0, RetryPolicy(max_attempts=0))
     assert isinstance(letter, DeadLettered)
     assert (letter.reason, letter.id, letter.attempt) == ("retries_exhausted", "a", 0)
@@ -147,7 +147,7 @@ def test_a_verdict_of_the_handler_ends_a_job_at_once(error: Reject) -> None:
     assert (letter.reason, letter.detail, letter.attempt) == ("unrecoverable", "no", 1)
 
 
-def test_a_verdict_on_the_last_run_is_still_a_verdict() -> None:
+def test_a_reject_on_the_last_run_is_recorded_as_unrecoverable() -> None:
     letter = after_failure(PLAIN, "job", Reject("no"), RetryPolicy(1), no_jitter)
     assert isinstance(letter, DeadLettered)
     assert letter.reason == "unrecoverable"

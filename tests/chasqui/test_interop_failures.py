@@ -92,7 +92,7 @@ def test_a_job_whose_workers_died_too_often_is_buried_unrun(scene: Scene, engine
     assert scene.ran() == []
 
 
-def test_letters_are_shown_alike_by_both(scene: Scene, pair: Pair) -> None:
+def test_both_implementations_show_the_same_dead_letters(scene: Scene, pair: Pair) -> None:
     for n in range(4):
         pair.producer.add(f"n{n}", {"poison": True})
     scene.db.xadd(scene.keys.stream, {"x": b"1"})
@@ -103,7 +103,7 @@ def test_letters_are_shown_alike_by_both(scene: Scene, pair: Pair) -> None:
     assert scene.get("ours").do("peek_dlq", 2) == scene.get("theirs").do("peek_dlq", 2) == ours[:2]
 
 
-def test_letters_of_the_other_are_replayed(scene: Scene, pair: Pair) -> None:
+def test_dead_letters_of_the_other_implementation_are_replayed(scene: Scene, pair: Pair) -> None:
     for n in range(3):
         pair.producer.add(f"n{n}", {"fail": n + 1}, attempts=n + 1, backoff=AT_ONCE)
     scene.db.xadd(scene.keys.stream, {"d": b"\xc1"})

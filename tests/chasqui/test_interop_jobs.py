@@ -128,7 +128,7 @@ RETRIES: tuple[tuple[dict[str, Any], RetryOverride], ...] = (
 )
 
 
-def test_a_job_is_retried_as_it_says_itself(scene: Scene, pair: Pair) -> None:
+def test_the_retry_options_of_a_job_override_those_of_the_worker(scene: Scene, pair: Pair) -> None:
     for n, (options, _) in enumerate(RETRIES):
         pair.producer.add(str(n), {"fail": 2}, **options)
     assert [envelope.retry for envelope, _ in stored(scene)] == [retry for _, retry in RETRIES]

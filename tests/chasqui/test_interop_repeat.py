@@ -95,7 +95,9 @@ def test_both_expect_the_next_fire_at_the_same_time(scene: Scene, pair: Pair) ->
 
 
 @pytest.mark.parametrize("pattern", [EVERY, EACH_SECOND], ids=["every", "cron"])
-def test_a_spec_fires_as_often_as_it_may(scene: Scene, pair: Pair, pattern: dict[str, Any]) -> None:
+def test_a_spec_fires_as_often_as_its_limit_says(
+    scene: Scene, pair: Pair, pattern: dict[str, Any]
+) -> None:
     key = upsert(pair.producer, "tick", {"k": b"v"}, repeat=pattern, limit=2)
     pair.consumer.work(**TICK)
     eventually(lambda: not scene.db.exists(scene.keys.repeat), within_s=10)

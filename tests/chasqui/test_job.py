@@ -38,13 +38,13 @@ def test_a_dict_is_the_spec_of_its_fields() -> None:
     assert backoff_spec(given) == BackoffSpec("exponential", 100, 5000, 3)
 
 
-def test_a_spec_stays_what_it_is() -> None:
+def test_a_backoff_spec_is_taken_as_it_is() -> None:
     spec = BackoffSpec.exponential(100, max_ms=9, jitter_ms=1)
     assert backoff_spec(spec) is spec
     assert spec == BackoffSpec("exponential", 100, 9, 2.0, 1)
 
 
-def test_the_dict_of_a_spec_has_what_is_set_and_leads_back_to_it() -> None:
+def test_the_dict_of_a_spec_has_the_given_fields_and_gives_the_same_spec() -> None:
     spec = BackoffSpec.fixed(500, jitter_ms=0)
     assert spec.to_dict() == {"kind": "fixed", "delay_ms": 500, "jitter_ms": 0}
     assert backoff_spec(spec.to_dict()) == spec
@@ -188,7 +188,7 @@ def test_events_and_dead_letters_are_immutable(value: Any) -> None:
         setattr(value, value.__struct_fields__[0], "x")
 
 
-def test_a_whole_number_is_in_its_range() -> None:
+def test_a_number_that_is_not_whole_or_out_of_range_is_refused() -> None:
     assert check_whole("n", 0, U64) == 0
     assert check_whole("n", U64, U64) == U64
     with pytest.raises(InvalidValue, match="n must be non-negative, not -1"):

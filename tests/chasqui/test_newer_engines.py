@@ -101,7 +101,7 @@ async def test_a_handler_keeps_lines_of_its_own_log(
     assert 0 < int(str(db.ttl(keys.log(job.id)))) <= 3600
 
 
-async def test_lines_of_newer_engines_are_read(
+async def test_log_lines_written_by_newer_engines_are_read(
     queue: Queue, blocking: BlockingQueue, db: redis.Redis, keys: Keys
 ) -> None:
     db.xadd(keys.log("a"), {"line": "theirs", "level": "info"})

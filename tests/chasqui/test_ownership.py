@@ -77,7 +77,7 @@ def test_a_consumer_that_lost_a_job_changes_nothing(
 
 
 @pytest.mark.parametrize("verb", LOST)
-def test_the_consumer_that_holds_it_succeeds(
+def test_the_consumer_that_holds_the_job_succeeds(
     verb: str, entry: str, store: Store, keys: Keys
 ) -> None:
     call, lost = LOST[verb]

@@ -23,7 +23,7 @@ def test_a_dict_is_the_pattern_of_its_fields() -> None:
     "pattern",
     [RepeatPattern.every(5), RepeatPattern.cron("@daily"), RepeatPattern.cron("x", tz="")],
 )
-def test_the_dict_of_a_pattern_leads_back_to_it(pattern: RepeatPattern) -> None:
+def test_the_dict_of_a_pattern_gives_the_same_pattern(pattern: RepeatPattern) -> None:
     assert repeat_pattern(pattern.to_dict()) == repeat_pattern(pattern) == pattern
     assert None not in pattern.to_dict().values()
 

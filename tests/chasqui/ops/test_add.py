@@ -204,7 +204,7 @@ def test_a_batch_has_a_name_of_its_own_so_that_it_is_added_once() -> None:
     assert call.repeatable
 
 
-def test_in_a_batch_of_many_names_each_job_has_its_own() -> None:
+def test_a_batch_with_several_names_carries_the_name_of_each_job() -> None:
     jobs = [drafted(), drafted("")]
     call = add_ops.add_batch(KEYS, PLAIN, Policy(), "p", jobs)
     assert call.args[5:] == (2, "", jobs[0].body, "job", jobs[1].body, "")
@@ -346,7 +346,7 @@ def test_a_batch_of_chosen_ids_uses_the_producers_of_these_ids() -> None:
     assert call.args[0] not in ("a", "b")
 
 
-def test_no_two_queues_are_the_same_producer_and_each_adds_an_id_as_one() -> None:
+def test_each_queue_object_adds_an_id_under_its_own_producer_id() -> None:
     one, other = (Producer(KEYS, Policy(), None) for _ in range(2))
     assert one._producer_of("a") == one._producer_of("a")
     assert one._producer_of("a") != other._producer_of("a")

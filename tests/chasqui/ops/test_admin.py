@@ -289,7 +289,7 @@ def test_a_queue_of_many_keys_is_obliterated(connect: Connect, db: redis.Redis, 
 # ── which queues there are ───────────────────────────────────────────────────
 
 
-def test_queues_are_found_by_what_they_hold(
+def test_queues_with_waiting_delayed_or_repeatable_jobs_are_listed(
     connect: Connect, db: redis.Redis, server: Server
 ) -> None:
     connect("waits").add("n", 1)

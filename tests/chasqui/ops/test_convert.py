@@ -105,7 +105,9 @@ def test_a_name_that_the_page_cannot_hold_is_stored_as_the_engine_does(
         db.delete(keys.delayed)
 
 
-def test_of_many_consumers_one_is_enough(twin: BlockingQueue, db: redis.Redis, keys: Keys) -> None:
+def test_one_engine_consumer_among_many_selects_the_engine_dialect(
+    twin: BlockingQueue, db: redis.Redis, keys: Keys
+) -> None:
     db.xgroup_create(keys.stream, GROUP, mkstream=True)
     for n in range(40):
         db.xgroup_createconsumer(keys.stream, GROUP, f"tambo-{n}")

@@ -134,7 +134,7 @@ def test_letters_are_chosen_by_id(connect: Connect, db: redis.Redis, keys: Keys)
     assert [letter.dlq_id for letter in queue.peek_dlq()] == [buried[1], buried[3]]
 
 
-def test_letters_are_chosen_by_what_they_are(connect: Connect, db: redis.Redis, keys: Keys) -> None:
+def test_letters_are_chosen_by_a_predicate(connect: Connect, db: redis.Redis, keys: Keys) -> None:
     for id, reason in (("a", "x"), ("b", "y"), ("c", "x"), ("d", "x")):
         bury(db, keys, body(id), reason=reason)
     bury(db, keys, b"\xff", reason="x")

@@ -50,7 +50,7 @@ def test_a_job_that_waits_again_has_not_ended(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["active", "progress", "failed", "waiting", "stalled", ""])
-def test_other_events_end_nothing_and_undo_no_end(name: str) -> None:
+def test_events_that_are_not_terminal_do_not_change_the_end_of_a_job(name: str) -> None:
     assert after(event(1, name)).of("a") is None
     assert after(event(1, "completed"), event(2, name)).of("a") == JobEnd("1-0", None)
 

@@ -29,7 +29,7 @@ def script(call: Call[Any]) -> str:
     return call.verb.source
 
 
-def test_a_read_claims_where_the_server_can() -> None:
+def test_a_read_uses_claim_if_the_server_supports_it() -> None:
     plain, native = (worker_ops.read(context, 7, 5000, 300) for context in (PLAIN, NATIVE))
     head = ("XREADGROUP", "GROUP", "default", "me", "COUNT", 7, "BLOCK", 5000)
     tail = ("STREAMS", KEYS.stream, ">")
@@ -94,7 +94,7 @@ def test_calls_that_check_ownership_are_repeatable(call: Call[Any]) -> None:
     assert call.repeatable
 
 
-def test_all_keys_of_a_call_are_the_queues() -> None:
+def test_all_keys_of_a_call_belong_to_its_queue() -> None:
     calls: list[Call[Any]] = [
         worker_ops.done(PLAIN, RAN, b"\xc3", 60, 1),
         worker_ops.retry(PLAIN, RAN, b"body", 5, "why", "page", 1),
@@ -159,7 +159,7 @@ def test_given_back_entries_go_with_their_delivery_counts() -> None:
     assert call.args == ("default", "me", RETURNED, 300, "5-0", 0, "6-0", 3)
 
 
-def test_no_events_means_none_in_any_script() -> None:
+def test_without_events_the_settle_script_gets_a_cap_of_0() -> None:
     quiet = ConsumerContext(KEYS, "default", "me")
     assert quiet.events_cap == 0
     assert worker_ops.settle(quiet, 1, [], []).args[2] == 0

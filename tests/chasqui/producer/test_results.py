@@ -199,7 +199,7 @@ async def test_a_worker_without_events_is_noticed_too(queue: Queue, work: Work) 
         assert await job.wait_for_result(timeout=60) == 42
 
 
-async def test_waiting_ends_at_its_time(queue: Queue) -> None:
+async def test_waiting_for_a_result_times_out(queue: Queue) -> None:
     job = await queue.add("n", 1)
     with pytest.raises(TimeoutError):
         await job.wait_for_result(timeout=0.05)

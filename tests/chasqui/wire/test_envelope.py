@@ -373,7 +373,7 @@ def test_a_name_must_fit_its_dialect(name: str, dialect: str) -> None:
         wire.encode_member(name, STORED, dialect)
 
 
-def test_there_are_two_dialects_and_the_choice_between_them() -> None:
+def test_only_auto_page_and_engine_are_dialects() -> None:
     assert [wire.check_dialect(dialect) for dialect in wire.DIALECTS] == ["auto", "page", "engine"]
     with pytest.raises(InvalidFormat):
         wire.check_dialect("Page")
@@ -395,5 +395,7 @@ def test_there_are_two_dialects_and_the_choice_between_them() -> None:
         ([b"d"], (None, "")),
     ],
 )
-def test_any_fields_are_read(fields: list[bytes], read: tuple[bytes | None, str]) -> None:
+def test_the_payload_and_name_are_read_from_any_fields(
+    fields: list[bytes], read: tuple[bytes | None, str]
+) -> None:
     assert wire.read_entry(fields) == read

@@ -141,7 +141,9 @@ def test_a_delayed_add_by_id_writes_a_marker_and_an_index_too(
     assert names(db) == {CMD.delayed, CMD.marker("d1"), CMD.index("d1"), CMD.events}
 
 
-def test_cancelling_takes_all_three_away(cmd: BlockingQueue, db: redis.Redis) -> None:
+def test_cancelling_deletes_the_member_the_marker_and_the_index(
+    cmd: BlockingQueue, db: redis.Redis
+) -> None:
     cmd.add("nm", 1, delay_ms=60_000, job_id="d1")
     cmd.cancel_delayed("d1")
     deleted = {argv[1].decode() for argv in written("cancel_hit")}

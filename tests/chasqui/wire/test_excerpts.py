@@ -28,7 +28,9 @@ def cut(data: bytes) -> Excerpt:
     st.binary(max_size=3) | st.integers(300, 70_000).map(lambda size: b"x" * size),
     st.sampled_from([None, RETRY, RetryOverride(2**32 - 1)]),
 )
-def test_the_ends_are_enough(id: str, payload: bytes, retry: RetryOverride | None) -> None:
+def test_an_envelope_is_decoded_from_the_two_ends_of_its_bytes(
+    id: str, payload: bytes, retry: RetryOverride | None
+) -> None:
     whole = Envelope(id, payload, 1_800_000_000_000, 7, retry)
     found, size = decode_envelope_excerpt(cut(encode_envelope(whole)))
     assert (found.id, found.created_at_ms, found.attempt, found.retry) == (
@@ -47,6 +49,6 @@ def test_members_have_their_name_first(dialect: str) -> None:
 
 
 @pytest.mark.parametrize("head", [b"", b"\xff" * 600, b"\x94", b"\x94\xa1a" + b"\x01" * 600])
-def test_other_bytes_are_refused(head: bytes) -> None:
+def test_bytes_that_are_not_an_envelope_are_refused(head: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
         decode_envelope_excerpt(Excerpt(head, b"\x00" * 128, 10_000))

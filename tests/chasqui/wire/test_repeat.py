@@ -128,7 +128,7 @@ def test_other_forms_of_a_spec_are_read(body: Any) -> None:
         ({0: ["@", ""]}, RepeatPattern.cron("@", tz="")),
     ],
 )
-def test_forms_of_a_pattern(form: Any, pattern: RepeatPattern) -> None:
+def test_other_encodings_of_a_pattern_are_read(form: Any, pattern: RepeatPattern) -> None:
     assert decode_spec(replaced(2, form)).pattern == pattern
 
 
@@ -142,7 +142,7 @@ def test_forms_of_a_pattern(form: Any, pattern: RepeatPattern) -> None:
         ({2: [4]}, MissedFiresPolicy.fire_all(4)),
     ],
 )
-def test_forms_of_a_policy(form: Any, policy: MissedFiresPolicy) -> None:
+def test_other_encodings_of_a_policy_are_read(form: Any, policy: MissedFiresPolicy) -> None:
     assert decode_spec(replaced(8, form)).missed_fires == policy
 
 

@@ -37,7 +37,7 @@ def is_empty(db: redis.Redis, keys: Keys) -> bool:
     return not (db.xlen(keys.stream) or db.zcard(keys.delayed) or db.xlen(keys.dlq))
 
 
-def test_a_list_of_cancelled_jobs_of_another_type_lets_a_running_job_be(
+def test_a_cancellation_key_of_another_type_makes_cancel_job_raise(
     connect: Connect, db: redis.Redis, keys: Keys
 ) -> None:
     queue = connect()

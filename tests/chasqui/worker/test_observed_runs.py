@@ -45,5 +45,5 @@ def test_each_run_ends_once_whatever_becomes_of_it() -> None:
     assert len(recorder.ended) == len(recorder.handled) == 4
 
 
-def test_without_an_observer_there_are_none() -> None:
+def test_without_an_observer_runs_are_not_observed() -> None:
     assert observed(None, "q") is None

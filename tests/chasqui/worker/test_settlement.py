@@ -49,7 +49,7 @@ class ForbiddingStore(StubStore):
         ]
 
 
-async def test_what_is_refused_is_said_and_kept_and_holds_nothing_up(
+async def test_refused_settlements_are_logged_and_kept_and_block_no_others(
     harness: SettlerHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = ForbiddingStore()
@@ -83,7 +83,7 @@ async def test_nothing_refused_is_repeated_after_cancel(harness: SettlerHarness)
     assert set(harness.in_flight.entries) == {"1"}
 
 
-async def test_a_refusal_without_a_fallback_is_no_success(
+async def test_a_refused_settlement_without_a_fallback_is_not_done(
     harness: SettlerHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     done: list[str] = []

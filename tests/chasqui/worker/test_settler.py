@@ -115,7 +115,7 @@ async def test_settlements_of_one_loop_turn_share_a_round_trip(harness: SettlerH
     assert (harness.stats.completed, harness.stats.lost, harness.in_flight.entries) == (10, 0, {})
 
 
-async def test_an_end_is_sent_without_a_drain(harness: SettlerHarness) -> None:
+async def test_a_settlement_is_sent_without_a_call_of_drain(harness: SettlerHarness) -> None:
     harness.end("1")
     await eventually_async(lambda: harness.stats.completed == 1)
     assert harness.settler.unsettled == 0
@@ -143,7 +143,7 @@ async def test_the_number_of_concurrent_round_trips_is_bounded(harness: SettlerH
     assert harness.stats.completed == 20
 
 
-async def test_no_end_is_sent_before_the_starts(
+async def test_settlements_are_sent_after_the_events_of_started_jobs(
     harness: SettlerHarness,
 ) -> None:
     for n in range(MAX_BATCH_JOBS * 2 + 1):
@@ -205,7 +205,7 @@ async def test_entries_that_another_worker_has_claimed_count_as_lost(
     assert ended == {"job 1": "completed", "job 2": "lost", "job 3": "lost"}
 
 
-async def test_what_was_cancelled_by_then_is_observed_as_cancelled(
+async def test_a_job_cancelled_before_its_settlement_is_observed_as_cancelled(
     harness: SettlerHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     harness.cancelled = {"2": "not needed"}
@@ -229,7 +229,7 @@ async def test_nothing_is_observed_before_the_server_has_taken_it(harness: Settl
     assert [each.outcome for each in harness.recorder.ended] == ["lost"]
 
 
-async def test_what_follows_a_settlement_is_done_after_it_only(harness: SettlerHarness) -> None:
+async def test_on_done_is_called_only_after_a_settlement_succeeded(harness: SettlerHarness) -> None:
     done: list[str] = []
     instead = Call("PING", (), ("instead",), bool)
     harness.store.replies = [

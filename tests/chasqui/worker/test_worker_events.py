@@ -174,7 +174,7 @@ async def test_a_queue_that_has_been_emptied_is_drained_once(
     assert events[3] == {"e": "drained", "id": "", "ts": events[3]["ts"]}
 
 
-async def test_a_queue_in_which_nothing_was_is_not_drained(
+async def test_a_queue_that_was_empty_emits_no_drained_event(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys
 ) -> None:
     async with work(nothing, read_block_ms=1) as worker:

@@ -105,7 +105,7 @@ def renewal(db: redis.Redis, keys: Keys) -> Callable[[], bool]:
 
 
 @pytest.mark.slow
-def test_a_job_that_holds_the_interpreter_is_kept_by_a_process(
+def test_a_heartbeat_process_renews_while_a_handler_holds_the_interpreter(
     server: Server, db: redis.Redis, keys: Keys
 ) -> None:
     warm_up, heavy = (b"\x94\xa1a\xc4\x01" + data + b"\x01\x00" for data in (b"\x00", b"\x07"))
@@ -126,7 +126,7 @@ def test_a_job_that_holds_the_interpreter_is_kept_by_a_process(
     assert db.lrange("begun", 0, -1) == [b"0", b"7"]
 
 
-async def test_a_process_keeps_the_jobs_of_this_one(
+async def test_a_heartbeat_process_renews_while_a_handler_blocks_the_loop(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys
 ) -> None:
     async def handler(job: Job) -> None:

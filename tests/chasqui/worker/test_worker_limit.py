@@ -73,7 +73,9 @@ async def test_two_workers_share_one_limit(
     assert (db.xlen(keys.stream), first.stats.returned + second.stats.returned) == (15, 15)
 
 
-async def test_all_run_in_the_end(queue: Queue, work: Work, db: redis.Redis, keys: Keys) -> None:
+async def test_rate_limited_workers_run_all_jobs_in_the_end(
+    queue: Queue, work: Work, db: redis.Redis, keys: Keys
+) -> None:
     await queue.add_bulk([{"name": "job", "data": n} for n in range(20)])
     limit = {"limiter": (5, 60), "concurrency": 10}
     async with work(nothing, **limit) as first, work(nothing, **limit) as second:

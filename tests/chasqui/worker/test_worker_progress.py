@@ -65,7 +65,9 @@ async def test_progress_is_seen_while_the_job_runs(queue: Queue, work: Work) -> 
         held.go.set()
 
 
-async def test_both_queues_see_it(queue: Queue, blocking: BlockingQueue, work: Work) -> None:
+async def test_both_queue_classes_return_the_progress(
+    queue: Queue, blocking: BlockingQueue, work: Work
+) -> None:
     job = await queue.add("mail", [7])
     async with work(on_the_loop) as worker:
         await completed(worker, 1)

@@ -141,7 +141,7 @@ async def test_a_job_runs_as_often_as_its_budget_allows(
     assert seen == [(n + 1, n) for n in range(runs)]
 
 
-async def test_a_budget_of_nothing_buries_jobs_unrun(
+async def test_with_max_attempts_0_jobs_are_dead_lettered_without_a_run(
     queue: Queue, work: Work, db: redis.Redis, keys: Keys
 ) -> None:
     await queue.add("job", None)

@@ -237,7 +237,7 @@ async def test_closing_twice_and_from_another_thread_is_closing_once(
     await worker.close()
 
 
-async def test_a_block_ends_its_worker(
+async def test_leaving_the_async_with_block_closes_the_worker(
     queue: Queue, make: Any, db: redis.Redis, keys: Keys
 ) -> None:
     held = GatedHandler()
@@ -251,7 +251,7 @@ async def test_a_block_ends_its_worker(
     await running
 
 
-async def test_a_block_in_which_nothing_runs_just_ends(make: Any) -> None:
+async def test_leaving_the_block_closes_a_worker_that_never_ran(make: Any) -> None:
     async with make(nothing) as worker:
         pass
     assert worker.is_closed
