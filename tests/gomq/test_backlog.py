@@ -33,7 +33,7 @@ def held_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("held_for_long")
-async def test_consumers_that_subscribe_one_after_the_other_share_it(serve: Serve) -> None:
+async def test_consumers_that_subscribe_in_turn_share_the_backlog(serve: Serve) -> None:
     service, other = await serve(), await serve()
     await publish(service, "k", b"1", b"2")
     peers = [Peer(service, "a:1", "a"), Peer(other, "b:1", "b"), Peer(other, "b:2", "b")]
@@ -61,7 +61,7 @@ async def test_a_subscriber_after_the_first_observe_gets_later_messages_only(
 
 
 @pytest.mark.usefixtures("held_for_long")
-async def test_a_watch_ends_the_wait(serve: Serve) -> None:
+async def test_a_watch_ends_the_hold_of_the_backlog(serve: Serve) -> None:
     service = await serve()
     await publish(service, "k", b"1")
     first, second = Peer(service, "a:1", "a"), Peer(service, "b:1", "b")
@@ -72,7 +72,7 @@ async def test_a_watch_ends_the_wait(serve: Serve) -> None:
     assert await first.observe() == [b"1"]
 
 
-async def test_a_second_ends_the_wait(serve: Serve, db: redis.Redis) -> None:
+async def test_the_hold_of_the_backlog_ends_after_a_second(serve: Serve, db: redis.Redis) -> None:
     service = await serve()
     await publish(service, "k", b"1")
     await Peer(service, "a:1", "a").subscribe("k")
@@ -82,7 +82,9 @@ async def test_a_second_ends_the_wait(serve: Serve, db: redis.Redis) -> None:
 
 
 @pytest.mark.usefixtures("held_for_long")
-async def test_without_a_backlog_nothing_waits(serve: Serve, db: redis.Redis) -> None:
+async def test_without_a_backlog_a_subscription_holds_no_messages(
+    serve: Serve, db: redis.Redis
+) -> None:
     service = await serve()
     await Peer(service, "a:1", "a").subscribe("k")
     await publish(service, "k", b"1")
@@ -141,7 +143,7 @@ def test_the_backlog_is_held_again_after_all_peers_were_disconnected(
 
 
 @pytest.mark.usefixtures("held_for_long")
-def test_an_observer_of_other_keys_ends_no_wait(store: Store) -> None:
+def test_an_observer_of_other_keys_does_not_end_the_hold(store: Store) -> None:
     store.run(message_ops.push("k", [b"1"]))
     _subscribe(store, "k", "a")
     _subscribe(store, "other", "b")

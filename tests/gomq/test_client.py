@@ -134,7 +134,7 @@ def test_of_many_records_all_are_published_or_none(client: GomqClient, db: redis
     assert db.keys("*") == []
 
 
-def test_a_client_without_metadata_lives_in_the_keys_of_the_page(
+def test_a_client_without_metadata_uses_the_keys_of_the_specification(
     served: Served, db: redis.Redis
 ) -> None:
     with grpc.insecure_channel(served.address, [("grpc.enable_http_proxy", 0)]) as channel:
@@ -299,7 +299,7 @@ def test_messages_that_a_watcher_did_not_receive_wait_for_it(
     assert texts(client.observe("shop")) == ["two"]
 
 
-def test_watching_goes_on_no_more_when_the_client_was_closed_meanwhile(client: GomqClient) -> None:
+def test_a_watch_ends_after_its_batch_if_the_client_was_closed(client: GomqClient) -> None:
     client.subscribe("orders", "shop")
     client.publish_many([("orders", "one"), ("orders", "two")])
     records = client.watch("shop")
@@ -348,7 +348,7 @@ def test_a_payload_that_is_neither_text_nor_bytes_is_refused_by_the_client(
 
 
 @pytest.mark.parametrize("kind", [GomqClient, AsyncGomqClient])
-def test_options_that_cannot_be_are_refused_at_once(kind: type[GomqClient]) -> None:
+def test_invalid_options_of_a_client_are_refused_at_once(kind: type[GomqClient]) -> None:
     for address in ("", "localhost", "10001", ":10001", "::1", "::1:10001", "host:http"):
         with pytest.raises(InvalidFormat, match="address"):
             kind(address)

@@ -154,5 +154,5 @@ def test_a_dead_letter_has_no_dead_letters_and_a_long_name_none() -> None:
     assert keys.dead_letters("k" * keys.NAME_CHARS) is None
 
 
-def test_a_service_is_one_without_bounds(service: Service) -> None:
+def test_a_service_without_bounds_has_no_overflow_or_expiry(service: Service) -> None:
     assert (service.stats.overflowed, service.stats.expired) == (0, 0)

@@ -111,7 +111,7 @@ def test_peers_of_one_consumer_get_the_same_copies_from_every_dispatcher(
 
 
 @pytest.mark.parametrize(("leaver", "left"), PAIRS)
-def test_one_unsubscribes_for_the_other_and_nothing_is_lost(
+def test_an_unsubscribe_by_one_client_applies_to_the_other(
     leaver: str, left: str, connect: Connect
 ) -> None:
     a, b = connect(leaver), connect(left)
@@ -126,7 +126,7 @@ def test_one_unsubscribes_for_the_other_and_nothing_is_lost(
 
 
 @pytest.mark.parametrize(("publisher", "watcher"), PAIRS)
-def test_one_watches_what_the_other_publishes_until_it_unsubscribes(
+def test_one_client_watches_messages_of_another_until_it_unsubscribes(
     publisher: str, watcher: str, connect: Connect
 ) -> None:
     a, b = connect(publisher), connect(watcher)

@@ -68,7 +68,7 @@ def test_records_that_are_published_together_arrive_in_their_order(client: Clien
         (pb.PublishRecord(key="broken"), Status.FAILED_PRECONDITION),
     ],
 )
-def test_of_records_one_of_which_is_refused_none_is_published(
+def test_a_batch_with_one_refused_record_publishes_nothing(
     bad: pb.PublishRecord, status: grpc.StatusCode, client: Client, db: redis.Redis
 ) -> None:
     db.set("QUEUE_broken", "no list")

@@ -61,7 +61,7 @@ def test_a_client_that_trusts_another_authority_sends_nothing(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_client_that_trusts_only_the_system_does_not_trust_a_test(
+def test_a_client_with_the_system_authorities_refuses_a_test_certificate(
     kind: str, ours: Certificate
 ) -> None:
     with (

@@ -31,7 +31,9 @@ ID, DATE = "b50vl5e54p1000fo3gh0", "Tue Jul 18 10:15:04 CEST 2017"
         (("", "", b""), b"{}"),
     ],
 )
-def test_an_element_has_these_bytes(message: tuple[str, str, bytes], element: bytes) -> None:
+def test_an_element_is_encoded_as_the_expected_json(
+    message: tuple[str, str, bytes], element: bytes
+) -> None:
     assert wire.encode(*message) == element
     assert wire.decode(element) == Element(*message)
 
@@ -84,5 +86,5 @@ def test_invalid_json_decodes_to_an_empty_message(element: bytes) -> None:
 
 
 @given(st.binary() | objects.map(_json))
-def test_nothing_makes_the_reader_fail(element: bytes) -> None:
+def test_any_bytes_are_decoded_without_an_error(element: bytes) -> None:
     assert isinstance(wire.decode(element), Element)

@@ -78,7 +78,7 @@ TIME = (
         "return ahead_s - before_s > self._options.peer_timeout_s / CHECKS_PER_TIMEOUT",
         "return False",
         "gomq/server/test_reaper.py::"
-        "test_all_get_their_time_again_when_the_clock_of_redis_was_set_forward",
+        "test_peers_get_a_full_timeout_after_the_clock_of_redis_was_set_forward",
     ),
     Fault(
         "a GOMQ client sends heartbeats on a dead connection only",

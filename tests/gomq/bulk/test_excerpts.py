@@ -54,7 +54,7 @@ def test_a_batch_is_read_for_one_key(each: Store) -> None:
     assert (found.name, found.total, [m.id for m in found.messages]) == ("b1", 3, ["b1"])
 
 
-def test_what_stops_a_key_is_read(each: Store) -> None:
+def test_the_state_and_the_backlog_hold_of_a_key_are_read(each: Store) -> None:
     assert each.run(excerpts.key_state("k")) == excerpts.KeyState(False, "")
     assert each.run(excerpts.backlog_held_until("k")) is None
     each.run(ops.push("k", [b"x"]))

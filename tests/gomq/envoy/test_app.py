@@ -87,7 +87,9 @@ def test_request_may_come_in_any_pieces(cuts: set[int]) -> None:
     asyncio.run(run())
 
 
-async def test_words_beside_the_message_go_in_and_out(app: GomqApp, service: FakeService) -> None:
+async def test_metadata_is_read_from_the_request_and_sent_in_the_response(
+    app: GomqApp, service: FakeService
+) -> None:
     ask = pb.Identification(consumerID="c")
     call = await asked(app, OBSERVE, ask, x_gomq_peer="me", x_gomq_ack="b0")
     caller = service.requests[0][1]

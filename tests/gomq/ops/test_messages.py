@@ -138,7 +138,7 @@ def test_reaping_returns_the_peers_the_cursor_and_the_keys_to_settle() -> None:
     assert call.decode([2, b"7", [b"FOO"]]) == ReapPage(peers=2, cursor=b"7", keys=["FOO"])
 
 
-def test_names_that_no_caller_could_have_brought_are_left_out() -> None:
+def test_names_that_are_not_utf_8_are_left_out() -> None:
     assert message_ops.names([b"FOO", b"\xff", "é".encode(), "�".encode()]) == ["FOO", "é", "�"]
 
 

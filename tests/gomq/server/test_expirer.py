@@ -86,7 +86,9 @@ async def test_a_journal_records_that_expired_messages_have_left(
     assert not db.exists(JournalKeys("gomq", "plain").state)
 
 
-async def test_what_has_no_time_does_not_expire(serve: Serve, db: redis.Redis) -> None:
+async def test_an_element_without_a_publish_time_does_not_expire(
+    serve: Serve, db: redis.Redis
+) -> None:
     service = await serve(message_ttl_s=60.0)
     for element in (b"not json", b'{"id":"short"}', b'{"id":"zzzzzzzzzzzzzzzzzzzz"}'):
         db.delete(keys.queue("k"))

@@ -150,7 +150,7 @@ async def checks(
         await reaper.run()
 
 
-async def test_all_get_their_time_again_when_a_server_starts(
+async def test_peers_get_a_full_timeout_after_a_server_starts(
     aio: AsyncStore, backoff_delays: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await checks(Reaper(aio, OPTIONS), monkeypatch, None, None, None)
@@ -160,7 +160,7 @@ async def test_all_get_their_time_again_when_a_server_starts(
 @pytest.mark.parametrize(
     "error", [lambda: StoreUnavailable("gone"), lambda: WrongType(("SUBSCRIBED_KEYS",))]
 )
-async def test_all_get_their_time_again_when_redis_was_away(
+async def test_peers_get_a_full_timeout_after_an_error_of_redis(
     aio: AsyncStore,
     backoff_delays: list[float],
     monkeypatch: pytest.MonkeyPatch,
@@ -172,7 +172,7 @@ async def test_all_get_their_time_again_when_redis_was_away(
     assert "no peer is disconnected: " in caplog.text
 
 
-async def test_all_get_their_time_again_when_the_clock_of_redis_was_set_forward(
+async def test_peers_get_a_full_timeout_after_the_clock_of_redis_was_set_forward(
     aio: AsyncStore,
     backoff_delays: list[float],
     monkeypatch: pytest.MonkeyPatch,
