@@ -115,7 +115,7 @@ def filled(server: Server, rsmq: Rsmq, db: redis.Redis) -> str:
     ],
     ids=["no queue", "no queues", "table", "option", "url"],
 )
-def test_options_that_cannot_be_are_refused_by_every_format(
+def test_invalid_options_are_refused_by_every_format(
     source: str, options: dict[str, str], why: str
 ) -> None:
     made = FORMATS[source](read_options(source, options))
@@ -240,7 +240,7 @@ def test_a_payload_that_does_not_parse_keeps_its_bytes(
         ("tambo", {"queue": "q", "lease": "l"}, "no option lease"),
     ],
 )
-def test_streams_that_cannot_be_are_refused_by_every_format(
+def test_invalid_options_of_a_stream_are_refused_by_every_format(
     source: str, options: dict[str, str], why: str
 ) -> None:
     columns = LEASED[source] if "lease" in options and source in LEASED else COLUMNS[source]

@@ -29,7 +29,7 @@ def test_the_first_page_is_small_and_later_ones_are_full() -> None:
     assert counts == [4, 16, 64, 256, 1000]
 
 
-def test_large_ones_come_one_by_one() -> None:
+def test_after_a_large_row_pages_have_one_row() -> None:
     sizer = PageSizer(1000)
     sizer.note([b"x" * (16 << 20)])
     assert sizer.count == 1

@@ -79,7 +79,9 @@ def test_every_id_is_in_exactly_one_piece(ids: set[tuple[int, int]], pieces: int
 
 
 @given(streams)
-def test_entries_that_go_while_one_looks_do_not_disturb(ids: set[tuple[int, int]]) -> None:
+def test_entries_trimmed_during_planning_leave_the_ends_of_the_cut(
+    ids: set[tuple[int, int]],
+) -> None:
     known = sorted(at(*id) for id in ids)
     cuts, _ = pieces_of(known, look=lambda _ids, _ms: (None, None))
     assert (cuts[0][0], cuts[-1][1]) == (known[0], known[-1])

@@ -139,7 +139,7 @@ def test_the_package_has_no_other_names() -> None:
 @pytest.mark.jvm
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_session_elsewhere_keeps_passwords_to_itself_and_obeys(tmp_path: Path) -> None:
+def test_a_session_logs_no_password_and_keeps_the_settings_of_its_user(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "conf").mkdir()
     defaults = "spark.sql.shuffle.partitions 7\nspark.log.level=WARN\n"

@@ -138,6 +138,6 @@ def test_a_query_that_is_seen_to_be_dead_need_not_be_waited_for(
     assert leases.forget("q", "l")
 
 
-def test_only_what_can_be_leased_has_leases() -> None:
+def test_leases_of_an_unknown_source_are_refused() -> None:
     with pytest.raises(SettingsError, match="source must be one of rsmq, chasqui, gomq, not 'x'"):
         Leases("x")

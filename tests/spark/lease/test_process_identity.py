@@ -114,7 +114,7 @@ def test_without_proc_a_machine_of_the_same_host_name_may_be_another(
     assert not is_dead(elsewhere)
 
 
-def test_a_process_of_another_machine_may_be_there() -> None:
+def test_a_process_of_another_machine_counts_as_alive() -> None:
     assert not is_dead("process 4194305 on elsewhere (00000000-1)")
 
 

@@ -178,7 +178,7 @@ def test_a_row_that_cannot_be_written_fails_its_chunk(
 
 
 @pytest.mark.parametrize(("columns", "fault"), FAULTS)
-def test_such_rows_are_left_out_and_counted_where_that_is_wanted(
+def test_with_on_error_skip_invalid_rows_are_left_out_and_counted(
     queues: Rsmq, server: Server, columns: dict[str, Any], fault: str
 ) -> None:
     done = stream("rsmq", table(**columns), url=server.url, queue="q", onError="skip")

@@ -73,7 +73,7 @@ def test_structs_become_jobs(spark: SparkSession, server: Server, db: redis.Redi
     assert [each.id for _, each, _ in delayed(db, keys)] == ["job-1"]
 
 
-def test_rows_become_elements(spark: SparkSession, server: Server, db: redis.Redis) -> None:
+def test_rows_become_gomq_messages(spark: SparkSession, server: Server, db: redis.Redis) -> None:
     rows = spark.range(2000, numPartitions=1).selectExpr("CAST(id AS STRING) AS payload")
     save(rows, "gomq", server, key="FOO")
     found: Any = db.lrange(gomq_keys.queue("FOO"), 0, -1)
@@ -151,7 +151,7 @@ def test_rows_are_not_overwritten(spark: SparkSession, server: Server) -> None:
 
 
 @pytest.mark.slow
-def test_a_stream_writes_its_rows_and_forgets_what_is_over(
+def test_a_stream_writes_its_rows_and_prunes_the_fences_of_old_batches(
     spark: SparkSession, rsmq: Rsmq, server: Server, db: redis.Redis, tmp_path: Path
 ) -> None:
     rsmq.create_queue("q")

@@ -187,7 +187,9 @@ def test_the_backlog_is_never_underestimated(all_gaps: list[int], index: int) ->
 
 
 @given(st.dictionaries(queues, st.integers(0, 1000)), st.integers(1, 500))
-def test_rows_are_dealt_out_in_full_and_to_all(backlog: dict[str, int], max_rows: int) -> None:
+def test_the_row_limit_is_used_fully_and_shared_by_all_queues(
+    backlog: dict[str, int], max_rows: int
+) -> None:
     dealt = share_rows({}, backlog, max_rows)
     assert sum(dealt.values()) == min(max_rows, sum(backlog.values()))
     assert all(0 < rows <= backlog[queue] for queue, rows in dealt.items())
@@ -222,7 +224,7 @@ def test_an_offset_moves_forward_only_and_keeps_count_of_what_was_lost() -> None
     assert advance(start, StreamOffset(40, 4), 0) == start
 
 
-def test_a_range_is_where_entries_can_be() -> None:
+def test_the_range_to_read_is_clipped_to_existing_entries() -> None:
     seen = StreamState(10, 20, 5, 5)
     assert clip(START.id, seen, 15) == (10, 15)
     assert clip(12, seen, 40) == (13, 20)

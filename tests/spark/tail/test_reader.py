@@ -117,7 +117,7 @@ def test_too_many_queues_are_refused(
 # ── how much ─────────────────────────────────────────────────────────────────
 
 
-def test_exact_rows_are_exact(follow: Follow, db: redis.Redis) -> None:
+def test_with_exact_rows_each_batch_has_the_exact_number(follow: Follow, db: redis.Redis) -> None:
     fill(db, "q", range(2750))
     query = Query(follow("q", max_rows=1100, exact_rows=True, partition_count=1))
     assert [bodies(rows) for rows in query.all()] == [

@@ -137,7 +137,7 @@ def test_invalid_options_are_refused(options: dict[str, str], fault: str) -> Non
 
 
 @pytest.mark.parametrize("table", sorted(TABLES.keys() - {"events", "dlq", "jobs"}))
-def test_only_what_stays_or_is_leased_can_be_streamed(table: str) -> None:
+def test_only_jobs_events_and_dlq_can_be_streamed(table: str) -> None:
     refused = ChasquiSource({"queue": "q", "table": table}).streamReader(StructType())
     with pytest.raises(SettingsError, match="jobs, events or dlq"):
         refused.initialOffset()

@@ -90,7 +90,7 @@ def test_empty_fields_are_left_out_and_no_error(store: Store) -> None:
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 3, 7])
-def test_pieces_make_up_the_whole(store: Store, pieces: int) -> None:
+def test_partitions_of_a_list_have_every_message_once_in_order(store: Store, pieces: int) -> None:
     count = 4321
     store.run(message_ops.push("k", [element(n) for n in range(count)]))
     parts = MainQueueTable().cut(store, "k", ColumnBounds(), pieces)
@@ -124,7 +124,7 @@ def test_a_list_that_shrinks_meanwhile_ends_the_read(store: Store, db: redis.Red
 
 
 @pytest.mark.parametrize("count", [0, 10, 2500])
-def test_a_plan_shows_what_comes_later(store: Store, count: int) -> None:
+def test_messages_published_after_the_plan_are_read(store: Store, count: int) -> None:
     elements = [element(n) for n in range(count + 7)]
     if count:
         store.run(message_ops.push("k", elements[:count]))
@@ -134,7 +134,7 @@ def test_a_plan_shows_what_comes_later(store: Store, count: int) -> None:
     assert sum(b.num_rows for b in batches) == count + 7
 
 
-def test_names_are_those_with_messages(store: Store, db: redis.Redis) -> None:
+def test_each_table_lists_the_keys_that_it_has_rows_of(store: Store, db: redis.Redis) -> None:
     store.run(message_ops.push("a_b", [element()]))
     store.run(message_ops.subscribe("k", "c", P, Options()))
     db.set("QUEUE_text", "no list")
@@ -230,7 +230,7 @@ def test_a_key_of_another_type_is_named(
         rows(store, table, "k")
 
 
-def test_a_subscriber_whose_list_is_none_is_shown(store: Store, db: redis.Redis) -> None:
+def test_a_subscriber_whose_keys_have_another_type_is_shown(store: Store, db: redis.Redis) -> None:
     subscribed(store)
     for name in (f"MESSAGES_k_c_{P}", f"LASTACTION_{P}"):
         db.delete(name)
@@ -240,7 +240,7 @@ def test_a_subscriber_whose_list_is_none_is_shown(store: Store, db: redis.Redis)
 
 
 @pytest.mark.parametrize("table", [MainQueueTable(), DedicatedQueueTable(), SubscriptionTable()])
-def test_a_key_that_no_key_can_be_is_refused(store: Store, table: Table) -> None:
+def test_a_key_that_is_too_long_is_refused(store: Store, table: Table) -> None:
     with pytest.raises(InvalidFormat):
         rows(store, table, "x" * 20_000)
 

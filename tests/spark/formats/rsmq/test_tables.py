@@ -145,7 +145,9 @@ def test_a_queue_is_a_row(store: Store, queue: Rsmq) -> None:
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 5])
-def test_pieces_make_up_the_whole(store: Store, queue: Rsmq, db: redis.Redis, pieces: int) -> None:
+def test_partitions_of_a_queue_have_every_message_once(
+    store: Store, queue: Rsmq, db: redis.Redis, pieces: int
+) -> None:
     expected = {f"{n:05}": n // 7 for n in range(4321)}
     put(db, expected)
     assert len(MESSAGES.cut(store, "q", ColumnBounds(), pieces)) == pieces
@@ -165,7 +167,7 @@ def test_pieces_are_about_as_large_whatever_the_times(
 
 
 @pytest.mark.parametrize("count", [0, 10, 2500])
-def test_a_plan_shows_what_comes_later(store: Store, queue: Rsmq, count: int) -> None:
+def test_messages_sent_after_the_plan_are_read(store: Store, queue: Rsmq, count: int) -> None:
     queue.send_messages("q", ["x"] * count)
     partition_count = MESSAGES.cut(store, "q", ColumnBounds(), 2)
     queue.send_messages("q", ["x"] * 7)

@@ -132,7 +132,7 @@ def test_a_protocol_is_needed(spark: SparkSession, server: Server) -> None:
         frame.load()
 
 
-def test_bodies_can_be_read_as_what_they_are(
+def test_journalled_bodies_are_decoded_by_a_schema(
     spark: SparkSession, server: Server, db: redis.Redis
 ) -> None:
     fill(db, "q", ['{"total": 12}', "no json"])
