@@ -186,8 +186,7 @@ LAKE = (
         "pipeline/lake/log.py",
         "if found is None or found.number < whole:",
         "if found is None:",
-        "pipeline/lake/test_lake_writers.py::"
-        "test_a_number_is_not_given_again_after_its_entry_was_dropped",
+        "pipeline/lake/test_lake_writers.py::test_the_number_of_a_dropped_entry_is_not_used_again",
     ),
     Fault(
         "files of a batch that takes long are deleted",
@@ -273,7 +272,7 @@ ONCE = (
         "store/roundtrip.py",
         "if self._calls[index].repeatable:",
         "if True:",
-        "store/test_roundtrip.py::test_only_what_may_be_repeated_is_after_a_broken_connection",
+        "store/test_roundtrip.py::test_only_repeatable_calls_are_repeated_after_a_broken_connection",
     ),
     Fault(
         "a chunk of a sink is sent again",
@@ -365,7 +364,7 @@ DURABLE = (
         "if not any(idle[:_BEFORE]) or not ended:",
         "if False:",
         "store/durability/test_waits.py::"
-        "test_an_fsync_that_may_have_begun_before_the_write_is_none",
+        "test_an_fsync_that_may_have_begun_before_the_write_is_no_proof",
     ),
     Fault(
         "what is not confirmed is returned as if it were",

@@ -130,19 +130,19 @@ def found(store: Store) -> list[Finding]:
     return [each for _, wrong in Audit(store).look() for each in wrong]
 
 
-def test_every_rule_has_its_damage() -> None:
+def test_every_rule_is_tested_with_damage() -> None:
     timeouts = {rule.name: bool(rule.repair) for part in RULES.values() for rule in part}
     assert {name for name, mendable in timeouts.items() if mendable} == set(MENDED)
     assert {name for name, mendable in timeouts.items() if not mendable} == set(REPORTED)
 
 
-def test_nothing_is_found_where_nothing_is_wrong(sound: redis.Redis, store: Store) -> None:
+def test_the_audit_finds_nothing_in_undamaged_queues(sound: redis.Redis, store: Store) -> None:
     assert found(store) == []
     looked = [queue for queue, _ in Audit(store).look()]
     assert looked == ["rsmq:q", "chasqui:jobs", "gomq:k_1", f"journal:{JOURNAL}"]
 
 
-def test_nothing_is_found_where_nothing_is(store: Store, db: redis.Redis) -> None:
+def test_the_audit_of_an_empty_server_looks_at_no_queue(store: Store, db: redis.Redis) -> None:
     db.flushall()
     assert list(Audit(store).look()) == []
 

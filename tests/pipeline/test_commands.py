@@ -25,7 +25,7 @@ def test_an_invalid_queue_name_is_reported_in_one_line(
     assert capsys.readouterr().err.startswith("tambo: 'nats:x' can match no queue: write rsmq:NAME")
 
 
-def test_to_run_once_without_queues_says_so(
+def test_a_single_run_without_matching_queues_says_so(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ("--redis-url", server.url, "--lake", str(tmp_path / "lake"))

@@ -100,7 +100,7 @@ def test_leases_of_all_protocols_are_found(run: Run, server: Server, db: redis.R
 @pytest.mark.parametrize(
     "words", [("release",), ("release", "rsmq:q"), ("release", "rsmq:q", "l", "--dead")]
 )
-def test_a_release_says_what_it_wants(run: Run, words: tuple[str, ...]) -> None:
+def test_an_incomplete_release_command_says_what_to_give(run: Run, words: tuple[str, ...]) -> None:
     assert "give a queue and a lease, or --dead" in run(*words, "--yes").err
 
 

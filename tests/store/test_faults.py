@@ -46,7 +46,9 @@ def test_a_call_that_was_cut_on_its_way_is_not_repeated(
 
 
 @pytest.mark.parametrize("way", ["request", "reply"])
-def test_a_call_that_may_be_repeated_is(proxy: Proxy, open_store: Open, way: str) -> None:
+def test_a_repeatable_call_is_repeated_after_a_broken_connection(
+    proxy: Proxy, open_store: Open, way: str
+) -> None:
     store = open_store(proxy.url)
     store.run(add("a"))
     proxy.cut("reply" if way == "reply" else "request", after=1)

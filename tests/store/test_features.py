@@ -67,11 +67,11 @@ def answered(info: Any, docs: Any) -> Features:
     return found
 
 
-def test_a_server_that_has_all_says_so() -> None:
+def test_redis_8_has_all_features() -> None:
     assert answered(REDIS_8_INFO, REDIS_8_DOCS) == Features(xackdel=True, idmp=True, claim=True)
 
 
-def test_a_server_that_has_none_says_so() -> None:
+def test_valkey_has_no_features() -> None:
     assert answered(VALKEY_INFO, VALKEY_DOCS) == Features()
 
 

@@ -188,7 +188,7 @@ def test_a_call_is_retried_with_a_delay_while_the_server_refuses_writes(text: st
     assert str(round_trip.outcomes[0]) == text
 
 
-def test_only_what_may_be_repeated_is_after_a_broken_connection() -> None:
+def test_only_repeatable_calls_are_repeated_after_a_broken_connection() -> None:
     round_trip = RoundTrip([script(), script(), script(repeatable=True), script()])
     assert answer(round_trip, 1) == [2]
     assert round_trip.pause

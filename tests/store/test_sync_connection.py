@@ -194,7 +194,7 @@ async def test_a_closed_tls_connection_does_not_wait_for_the_server(
 
 
 @pytest.mark.interop
-def test_tls_without_our_certificate_does_not(
+def test_tls_without_the_required_client_certificate_is_refused(
     secured: Server, ours: Certificate, open_store: Open
 ) -> None:
     store = open_store(f"{secured.url}?ca={ours.cert}", patience_s=0)

@@ -28,7 +28,7 @@ def test_a_source_that_does_not_know_where_its_end_is_has_no_lag() -> None:
     assert Progress.from_spark(spark_progress(sources=[source])).lag_s == 0
 
 
-def test_a_line_has_all_that_matters() -> None:
+def test_a_progress_line_has_rows_rate_lag_and_losses() -> None:
     line = Progress.from_spark(spark_progress()).line(total=5000, late=2)
     for part in ("batch 4", "1,000 rows in 2.0 s (500/s)", "lag 2.5 s", "2 streams", "5,000 rows"):
         assert part in line

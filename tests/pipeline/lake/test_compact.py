@@ -70,7 +70,7 @@ def test_files_with_and_without_a_column_go_together(lake: Lake) -> None:
     ]
 
 
-def test_files_are_not_made_larger_than_is_good() -> None:
+def test_compaction_does_not_exceed_the_target_size() -> None:
     half = AIM_BYTES // 2 - 1
     files = [LakeFile(f"bronze/a/{place}", 1, half) for place in range(5)]
     assert [len(group) for group in groups(files)] == [2, 2]

@@ -108,7 +108,9 @@ def test_a_file_that_is_cut_short_is_not_adopted(lake: Lake) -> None:
             lake.adopt("bronze", home)
 
 
-def test_the_lake_is_beside_the_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_default_lake_is_in_the_data_home(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert default_path() == tmp_path / "tambomq" / "lake"
 

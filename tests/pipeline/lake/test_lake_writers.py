@@ -46,7 +46,7 @@ def write(lake: Lake, table: str = CLOSED, *, age_s: float = 0) -> list[LakeFile
 
 
 @pytest.mark.parametrize("name", ["link", "fsync"])
-def test_a_commit_whose_whole_cannot_be_written_is_a_commit(
+def test_a_commit_succeeds_if_its_snapshot_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     log, real = TableLog(tmp_path), getattr(os, name)
@@ -84,7 +84,7 @@ def test_an_entry_counts_although_its_directory_cannot_be_synced(
 
 
 @pytest.mark.parametrize("number", [errno.EEXIST, errno.EIO])
-def test_a_link_that_is_made_and_reported_as_failed_is_an_entry_once(
+def test_a_link_that_succeeds_with_an_error_is_one_entry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     real = os.link
@@ -140,7 +140,7 @@ def test_nothing_is_discarded_while_the_log_cannot_be_read(
 # ── numbers ──────────────────────────────────────────────────────────────────
 
 
-def test_a_number_is_not_given_again_after_its_entry_was_dropped(tmp_path: Path) -> None:
+def test_the_number_of_a_dropped_entry_is_not_used_again(tmp_path: Path) -> None:
     sleeper, others = TableLog(tmp_path), TableLog(tmp_path)
     sleeper.commit(entry("first", batch=1))
     for number in range(2, WHOLE_EVERY + 2):
@@ -178,7 +178,7 @@ def test_a_commit_holds_the_lock_when_it_links(
     assert alone == [False]
 
 
-def test_an_entry_that_is_missing_is_not_made_up(tmp_path: Path) -> None:
+def test_a_missing_log_entry_is_an_error(tmp_path: Path) -> None:
     log = TableLog(tmp_path)
     for name in "abc":
         log.commit(entry(name))
@@ -201,7 +201,7 @@ def test_a_log_is_read_while_its_entries_are_dropped(
     assert len([*tmp_path.glob("*.whole.json")]) <= 2
 
 
-def test_drafts_of_those_that_were_killed_are_removed(tmp_path: Path) -> None:
+def test_drafts_of_killed_writers_are_removed(tmp_path: Path) -> None:
     log = TableLog(tmp_path)
     for number in range(WHOLE_EVERY):
         log.commit(entry(f"f{number}"))
@@ -241,7 +241,7 @@ def test_files_older_than_the_oldest_live_writer_are_deleted(lake: Lake) -> None
         assert vacuum(Lake.open(lake.path))[0] == 1
 
 
-def test_a_writer_that_died_keeps_nothing(lake: Lake) -> None:
+def test_a_dead_writer_does_not_protect_old_files(lake: Lake) -> None:
     (lake.path / "writers").mkdir()
     (lake.path / "writers" / "dead").touch()
     write(lake)

@@ -73,7 +73,7 @@ def test_writers_at_the_same_time_all_get_their_turn(tmp_path: Path) -> None:
     assert len(paths(log)) == log.version().number == 80
 
 
-def test_old_entries_can_be_forgotten_once_they_are_in_a_whole(tmp_path: Path) -> None:
+def test_old_log_entries_can_be_dropped_once_a_snapshot_includes_them(tmp_path: Path) -> None:
     log = TableLog(tmp_path)
     for place in range(WHOLE_EVERY + 3):
         log.commit(entry(f"f{place}", at_ms=place))

@@ -119,6 +119,6 @@ def test_there_are_never_too_many_points(days: int) -> None:
     assert len(steps(0, days * DAY_MS, step_s)) <= 121
 
 
-def test_steps_begin_at_whole_ones_and_cover_all() -> None:
+def test_chart_steps_are_aligned_and_cover_the_whole_period() -> None:
     assert steps(90_000, 250_000, 60) == [60_000, 120_000, 180_000, 240_000]
     assert steps(60_000, 120_000, 60) == [60_000]

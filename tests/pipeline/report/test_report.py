@@ -230,7 +230,7 @@ def test_a_page_that_cannot_be_written_is_reported(
     assert "choose another --out" in done.err
 
 
-def test_a_span_must_be_one(run: Run) -> None:
+def test_an_invalid_duration_is_refused(run: Run) -> None:
     assert "'yesterday' is not a duration" in run("--since", "yesterday").err
 
 

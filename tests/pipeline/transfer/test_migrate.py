@@ -383,6 +383,6 @@ def test_bytes_become_values(body: bytes, kind: str, value: Any) -> None:
     assert decode_payload(to_payload(body, kind)) == value
 
 
-def test_values_become_json_and_what_is_none_stays() -> None:
+def test_payloads_become_json_and_other_bytes_stay_unchanged() -> None:
     assert from_payload(encode_payload({"a": 1})) == b'{"a":1}'
     assert from_payload(b"\xc1") == b"\xc1"

@@ -175,7 +175,7 @@ def test_an_id_that_cannot_be_is_refused(store: Store, server: Server, id: str) 
         (pace.speed, "max", None),
     ],
 )
-def test_quantities_are_read(read: Any, text: str, value: object) -> None:
+def test_rates_shares_and_speeds_are_parsed(read: Any, text: str, value: object) -> None:
     assert read(text) == value
 
 
@@ -193,5 +193,5 @@ def test_an_invalid_rate_share_or_speed_is_reported(read: Any, text: str) -> Non
 
 
 @pytest.mark.parametrize(("total", "share", "some"), [(1000, 0.01, 10), (5, 0.01, 1), (0, 1, 0)])
-def test_a_share_of_some_is_one_at_least(total: int, share: float, some: int) -> None:
+def test_a_share_of_a_small_number_is_at_least_one(total: int, share: float, some: int) -> None:
     assert pace.part_of(total, share) == some

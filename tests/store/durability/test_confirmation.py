@@ -37,7 +37,7 @@ def words(packed: bytes) -> list[Any]:
     return list(iter(reader.gets, False))
 
 
-def test_calls_stand_between_two_looks_at_the_history_and_before_barrier_and_wait() -> None:
+def test_calls_are_sent_between_two_info_commands_and_before_wait() -> None:
     packed, due = round_trip(incr(), put()).pack((0, 1))
     info, *calls, barrier, wait, again = words(packed)
     assert info == again == [b"INFO", b"replication"]
@@ -55,7 +55,7 @@ def test_calls_without_keys_wait_for_nothing() -> None:
     assert asked.outcomes == [b"PONG"]
 
 
-def test_what_is_confirmed_is_an_outcome_as_without() -> None:
+def test_a_confirmed_call_has_its_plain_outcome() -> None:
     asked = round_trip(incr())
     assert asked.on_replies((0,), [HERE, 7, 1, 1, HERE]) == []
     assert (asked.outcomes, asked.unconfirmed) == ([7], {})

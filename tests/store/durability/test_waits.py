@@ -27,7 +27,7 @@ def test_enough_replicas_are_a_proof() -> None:
     assert Wait(TWO).proof([3]) == (3, "")
 
 
-def test_too_few_replicas_are_none() -> None:
+def test_too_few_replicas_are_no_proof() -> None:
     copies, why = Wait(TWO).proof([1])
     assert (copies, why) == (1, "1 of 2 replicas have it within 5 s")
 
@@ -51,7 +51,7 @@ def test_an_fsync_that_began_and_ended_after_the_write_is_a_proof(states: str) -
 
 
 @pytest.mark.parametrize("states", ["1110000", "0001111", "0000101", "0001011"])
-def test_an_fsync_that_may_have_begun_before_the_write_is_none(states: str) -> None:
+def test_an_fsync_that_may_have_begun_before_the_write_is_no_proof(states: str) -> None:
     assert "disk of the server is slow" in Wait(DISK).proof(observed(states)).why
 
 

@@ -39,7 +39,7 @@ def test_the_address_is_read_from_the_answer_of_a_sentinel() -> None:
     assert call.decode(None) is None
 
 
-def test_at_first_nothing_is_known() -> None:
+def test_before_the_first_answer_no_primary_is_known() -> None:
     known = knowledge()
     assert (known.preferred, known.in_order, known.is_outdated()) == (NOWHERE, (A, B), True)
 
@@ -67,7 +67,7 @@ def test_each_server_that_sentinels_name_is_tried_once() -> None:
     assert "10.0.0.1:6379: it is a replica" in str(search.error())
 
 
-def test_what_is_found_is_known_from_the_sentinel_that_named_it() -> None:
+def test_the_sentinel_that_named_the_primary_is_asked_first_next_time() -> None:
     known = knowledge()
     search = PrimarySearch(known)
     assert search.on_answer(A, ONE) == ONE
