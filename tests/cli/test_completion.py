@@ -79,7 +79,9 @@ def test_queue_names_are_offered_by_protocol(
     assert offered("pipeline", "leases", "list", incomplete="r") == ["rsmq:orders"]
 
 
-def test_server_of_the_line_wins(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_redis_url_option_wins_over_the_variable(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TAMBO_REDIS_URL", UNREACHABLE)
     assert offered("chasqui", "counts", "--redis-url", server.url) == ["mails", "metrics"]
     assert offered("chasqui", "counts", f"--redis-url={server.url}") == ["mails", "metrics"]
@@ -127,7 +129,7 @@ tab tambo nothing x
     ("shell", "shown"),
     [("zsh", "plain\nout\n_\nplain\noldest\n_\n"), ("fish", "plain,out\nplain,oldest\n")],
 )
-def test_what_the_scripts_of_other_shells_ask_is_answered(
+def test_zsh_and_fish_get_the_completions_they_ask_for(
     shell: str, shown: str, program: Path, tmp_path: Path
 ) -> None:
     """With the shell itself only where it is installed."""

@@ -120,7 +120,7 @@ def test_all_options_that_take_a_duration_read_the_same_grammar() -> None:
     }
 
 
-def test_chasqui_alone_reads_the_same() -> None:
+def test_the_chasqui_command_reads_the_same_durations() -> None:
     alone = {name: option.type.name for name, option in options(chasqui).items()}
     assert alone.items() >= {
         (name.removeprefix("chasqui "), option.type.name)

@@ -74,9 +74,7 @@ def test_another_namespace_is_read(server: Server, capsys: pytest.CaptureFixture
     assert "shop:orders" in capsys.readouterr().out
 
 
-def test_what_nothing_is_known_of_exits_3(
-    server: Server, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_message_exits_3(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     assert explain(server, "chasqui:payments", "nothing") == 3
     assert "queue 'payments' has no message 'nothing'" in capsys.readouterr().err
 

@@ -49,7 +49,7 @@ def test_an_error_becomes_one_line_and_an_exit_code(
     assert err.lstrip("\n") == expected  # after ^C the shell's prompt gets a line of its own
 
 
-def test_done_is_zero_unless_the_command_says_otherwise() -> None:
+def test_a_command_exits_0_unless_it_returns_a_code() -> None:
     assert output.run(command(lambda: None), "tambo", []) == output.OK
     assert output.run(command(lambda: output.NOTHING), "tambo", []) == output.NOTHING
 

@@ -43,11 +43,11 @@ def served(private_server: Server) -> Iterator[str]:
         yield running.address
 
 
-def test_what_the_disk_has_is_sent(send: Send) -> None:
+def test_a_send_that_the_disk_confirms_succeeds(send: Send) -> None:
     assert send("--durable", "disk").code == 0
 
 
-def test_what_is_not_confirmed_is_an_error_that_says_so(send: Send) -> None:
+def test_a_send_that_replicas_do_not_confirm_exits_1(send: Send) -> None:
     done = send("--durable", "replicas:1")
     assert done.code == 1
     assert "stored in memory, but not confirmed with durable='replicas:1'" in done.err

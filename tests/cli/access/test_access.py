@@ -103,7 +103,7 @@ def test_a_token_is_printed_once_and_kept_nowhere(file: UserFile) -> None:
         (("list", "--redis-url", UNREACHABLE), 2, "give --file or --redis-url"),
     ],
 )
-def test_what_cannot_be_done_is_said(
+def test_invalid_user_commands_are_refused_with_the_reason(
     file: UserFile, args: tuple[str, ...], code: int, complaint: str
 ) -> None:
     run(file, "add", "other", *ADD)

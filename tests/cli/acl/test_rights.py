@@ -155,7 +155,7 @@ def test_a_consumer_cannot_be_given_durable_sends() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS_OF["producer"])
-def test_without_any_one_of_its_commands_something_is_refused(
+def test_a_producer_needs_each_command_that_it_is_granted(
     plain: Server, protocol: Protocol
 ) -> None:
     rights = rights_of("producer", (protocol,), (QUEUE,))

@@ -98,7 +98,9 @@ def test_a_pipeline_does_all_its_work_with_its_rights(
 
 
 @pytest.mark.parametrize("role", ["operator", "pipeline"])
-def test_neither_may_administrate_or_touch_other_keys(plain: Server, role: Role) -> None:
+def test_operators_and_pipelines_cannot_administer_or_touch_other_keys(
+    plain: Server, role: Role
+) -> None:
     url = log_in(plain, "till", rights_of(role, queues=(QUEUE,)).rule("till"))
     with admin_of(plain) as admin:
         admin.set("other", "kept")

@@ -46,7 +46,7 @@ def test_a_directory_that_is_not_there_does_not_become_a_file(
     assert len(list((tmp_path / "elsewhere").iterdir())) == 1
 
 
-def test_json_has_everything(
+def test_backup_and_restore_print_their_contents_as_json(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command("backup", tmp_path, "--data-dir", data, "--json") == 0
@@ -59,7 +59,7 @@ def test_json_has_everything(
     assert checked["data_dir"] is None
 
 
-def test_what_cannot_be_done_is_one_line_and_exit_1(
+def test_a_failed_backup_or_restore_prints_one_line_and_exits_1(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "a.rdb").write_text("precious")

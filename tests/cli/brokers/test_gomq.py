@@ -150,7 +150,7 @@ def test_control_characters_of_a_payload_are_escaped_except_with_raw(gomq: Gomq)
     assert gomq("observe", "alice", "--raw").out == "\x1b[31m\nred\n"
 
 
-def test_count_ends_it_and_the_rest_waits(gomq: Gomq) -> None:
+def test_observe_stops_at_its_count_and_the_remaining_messages_wait(gomq: Gomq) -> None:
     gomq("subscribe", "a", "alice")
     gomq("publish", "a", "1", "2", "3")
     assert payloads(gomq("observe", "alice", "--json", "-c", "2")) == ["1", "2"]

@@ -169,7 +169,7 @@ def test_each_line_is_the_data_of_a_job_and_order_is_kept(run: Run, db: redis.Re
     assert added(db) == [("a", number) for number in range(1200)]
 
 
-def test_line_is_a_whole_job_where_no_name_is_given_and_its_options_win(
+def test_without_a_name_each_bulk_line_is_a_job_whose_options_win(
     run: Run, db: redis.Redis
 ) -> None:
     lines = [

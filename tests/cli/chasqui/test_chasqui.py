@@ -56,7 +56,7 @@ def leaves(command: click.Command, *path: str) -> list[tuple[str, ...]]:
 # ── all commands ─────────────────────────────────────────────────────────────
 
 
-def test_there_are_these_commands() -> None:
+def test_the_list_of_chasqui_commands_is_complete() -> None:
     assert sorted(map(" ".join, leaves(chasqui))) == [
         "add",
         "cancel",
@@ -100,7 +100,9 @@ def test_line_of_each_command_in_the_help_is_whole(run: Run) -> None:
     assert not [line for line in lines if line.endswith("...")]
 
 
-def test_tambo_has_it_too(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tambo_chasqui_runs_the_same_commands(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("CHASQUI_REDIS_URL", raising=False)
     done = call(tambo, "tambo", "chasqui", "counts", "emails", "--json", url=server.url)
     missing = {"queue": "emails", "error": "queue 'emails' does not exist"}
@@ -110,7 +112,7 @@ def test_tambo_has_it_too(server: Server, monkeypatch: pytest.MonkeyPatch) -> No
     )
 
 
-def test_flag_wins_over_the_variables_and_its_own_variable_over_the_others(
+def test_the_flag_wins_and_then_the_variable_of_chasqui(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nowhere = "redis://127.0.0.1:1"
@@ -156,7 +158,7 @@ def test_start_imports_nothing_slow(server: Server) -> None:
 @pytest.mark.parametrize(
     "command", [("inspect",), ("counts",), ("dlq", "peek"), ("repeatable", "list")], ids=" ".join
 )
-def test_queue_that_is_not_there_is_exit_3_and_that_sentence(
+def test_missing_queue_is_named_and_the_exit_code_is_3(
     run: Run, command: tuple[str, ...], server: Server
 ) -> None:
     missing = "queue 'emails' does not exist\n"
@@ -187,7 +189,9 @@ def test_tambo_draws_its_usual_tables_with_times_in_utc(
     assert "(ms)" not in listed
 
 
-def test_inspect_shows_what_is_where(run: Run, emails: BlockingQueue, db: redis.Redis) -> None:
+def test_inspect_shows_how_many_jobs_are_in_each_state(
+    run: Run, emails: BlockingQueue, db: redis.Redis
+) -> None:
     emails.add_bulk([{"name": "a", "data": number} for number in range(3)])
     emails.add("b", 1, delay_ms=100_000)
     emails.upsert_repeatable_job("c", 1, repeat={"kind": "every", "interval_ms": 60_000})

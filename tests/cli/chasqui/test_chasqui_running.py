@@ -126,7 +126,7 @@ def test_watch_shows_changes_from_the_second_sample_on(start: Start, emails: Blo
     )
 
 
-def test_each_look_is_a_line_of_json_if_that_is_wanted(start: Start) -> None:
+def test_watch_prints_each_sample_as_a_line_of_json(start: Start) -> None:
     watching = start("watch", "emails", "--interval-ms", "10", "--json")
     watching.says(r"(?s)\}\n.*\}\n")
     assert watching.stop() == 0
@@ -213,7 +213,7 @@ def test_events_start_with_new_ones_by_default_and_can_be_json_lines(
     }
 
 
-def test_place_that_no_event_can_have_is_a_usage_error(start: Start) -> None:
+def test_an_invalid_event_id_is_a_usage_error(start: Start) -> None:
     listening = start("events", "emails", "--from", "yesterday")
     assert listening.process.wait(WITHIN_S) == 2
     assert "--from yesterday" in listening.err

@@ -167,7 +167,7 @@ def test_an_error_is_shown_with_its_type_and_on_request_with_its_traceback(
     assert {name: entry[name] for name in raised} == raised
 
 
-def test_replay_takes_those_that_are_chosen(run: Run, db: redis.Redis) -> None:
+def test_replay_takes_letters_by_reason_name_id_and_limit(run: Run, db: redis.Redis) -> None:
     ids = [
         stored.bury(db, KEYS, letter(f"j{number}"), name, reason)
         for number, (name, reason) in enumerate([("a", "x"), ("b", "x"), ("a", "y"), ("c", "y")])
@@ -296,7 +296,7 @@ def test_drain_deletes_waiting_jobs_and_with_a_flag_delayed_ones(
     assert (counts.waiting, counts.active, counts.delayed) == (0, 1, 0)
 
 
-def test_clean_takes_what_is_old_of_one_state(
+def test_clean_deletes_old_jobs_of_one_state(
     run: Run, emails: BlockingQueue, db: redis.Redis
 ) -> None:
     for id in ("1-1", "2-1", "3-1"):

@@ -55,7 +55,7 @@ def is_empty(url: str) -> bool:
     return True
 
 
-def test_all_is_as_expected_and_nothing_is_left(serve: Serving) -> None:
+def test_every_protocol_delivers_as_expected_and_nothing_is_left(serve: Serving) -> None:
     result = demo(
         "--ready-file", str(serve.ready_file), "--seconds", "0", "--count", "50", "--json"
     )

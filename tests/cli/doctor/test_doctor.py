@@ -104,7 +104,7 @@ def test_misconfiguration_is_found_with_what_to_do(
 
 
 @pytest.mark.parametrize("why", ["NOREPLICAS", "READONLY", "MISCONF"])
-def test_refused_writes_are_wrong(why: Refusal) -> None:
+def test_a_server_that_refuses_writes_is_reported_as_wrong(why: Refusal) -> None:
     with Server(binaries.valkey()) as server, refusing_writes(server, why):
         found = findings(server.url, 1)
     level, text, advice = found["writes"][0]
@@ -116,7 +116,7 @@ def test_refused_writes_are_wrong(why: Refusal) -> None:
         assert found["persistence"][0][1] == "the last snapshot (RDB) could not be written"
 
 
-def test_server_that_is_away_is_said_with_the_way_out(server: Server) -> None:
+def test_unreachable_server_is_reported_with_advice(server: Server) -> None:
     found = findings(UNREACHABLE, 1)
     assert found["server"][0][0] == "wrong"
     assert "cannot reach redis://127.0.0.1:1/0" in found["server"][0][1]
@@ -158,7 +158,7 @@ def test_permissions_are_checked_by_protocol(server: Server) -> None:
     assert three["scripts"][0][1].startswith("scripts are refused: NOPERM")
 
 
-def test_embedded_server_which_allows_little_is_examined_too(tmp_path: Path) -> None:
+def test_restricted_embedded_server_is_examined(tmp_path: Path) -> None:
     with serving(tmp_path) as serve:
         assert serve.ready
         found = findings(serve.url, 0)

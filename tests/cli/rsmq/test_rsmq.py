@@ -268,7 +268,7 @@ def test_body_is_given_as_base64(run: Tambo, orders: Rsmq) -> None:
     "args",
     [(), ("-m", "x", "-"), ("-m", "x", "--lines"), ("--base64", "-m", "zz"), ("--file", "nowhere")],
 )
-def test_bodies_given_nowhere_twice_or_wrong_are_a_usage_error(
+def test_a_missing_repeated_or_invalid_body_is_a_usage_error(
     run: Tambo, orders: Rsmq, args: tuple[str, ...]
 ) -> None:
     assert run("message", "send", "-n", "orders", *args).code == 2

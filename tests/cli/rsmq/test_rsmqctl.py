@@ -116,7 +116,7 @@ def test_queue_without_a_limit_can_be_made(ctl: Ctl) -> None:
 
 
 @pytest.mark.parametrize("name", ["bad:name", "a b", "", "ñ", "QUEUES", "x" * 161])
-def test_name_that_cannot_be_is_refused_on_creation(ctl: Ctl, name: str) -> None:
+def test_an_invalid_queue_name_is_refused_on_creation(ctl: Ctl, name: str) -> None:
     done = ctl("queue", "create", "-n", name)
     assert (done.code, done.out, done.err) == (1, "", f"Failed to create queue: {name}\n")
 

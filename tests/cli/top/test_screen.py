@@ -58,7 +58,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
         assert len(lines) <= 24
 
 
-def test_what_does_not_fit_is_counted() -> None:
+def test_queues_that_do_not_fit_are_counted() -> None:
     lines = drawn(overview(*(row(f"rsmq:q{n}", n) for n in range(100))), height=10)
     assert len(lines) == 10
     assert lines[-2] == "… and 95 more"
@@ -88,7 +88,7 @@ def test_trouble_has_a_sign_and_a_sentence_the_worst_first() -> None:
     assert lines[6:8] == ["rsmq:b: 9 of 10 runs fail", "rsmq:a: it grows by 5 a second"]
 
 
-def test_lost_server_is_said_and_the_last_numbers_stay() -> None:
+def test_a_lost_server_is_reported_and_the_last_numbers_stay() -> None:
     redis = msgspec.structs.replace(
         REDIS, ok=False, lost_since_ms=60_000, next_try_ms=67_000, why="refused"
     )

@@ -38,7 +38,7 @@ def top(url: str, *args: str) -> Done:
     return call(tambo, "tambo", "top", "--redis-url", url, *NO_HTTP, *args, url=url)
 
 
-def test_numbers_can_be_had_once(server: Server) -> None:
+def test_once_prints_the_numbers_and_exits(server: Server) -> None:
     result = top(server.url, "--once", "--json", "--sort", "name")
     assert result.code == 0, result
     found = json.loads(result.out)
@@ -69,7 +69,7 @@ def test_server_that_refuses_the_user_is_not_taken_for_one_that_is_away(server: 
     assert "starts one" not in result.err
 
 
-def test_pipe_is_asked_what_it_wants() -> None:
+def test_top_into_a_pipe_needs_the_option_once() -> None:
     result = top("redis://127.0.0.1:1")
     assert result.code == 2
     assert "--once" in result.err
@@ -122,7 +122,7 @@ def test_terminal_may_change_its_size(pane: Pane) -> None:
 
 
 @pytest.mark.slow
-def test_lost_server_is_said_and_seen_again(pane: Pane, server: Server) -> None:
+def test_a_lost_server_is_reported_and_found_again(pane: Pane, server: Server) -> None:
     pane.shows(r"rsmq:orders +2 ")
     server.kill()
     pane.shows(r"Redis is lost for .*rsmq:orders +2 ")
