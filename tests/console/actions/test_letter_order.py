@@ -64,6 +64,6 @@ async def test_letters_that_die_meanwhile_shift_no_page() -> None:
 
 
 @pytest.mark.parametrize("cursor", ["x", "25", "WyJvdGhlciIsWzFdXQ", "WyJsZXR0ZXJzIixbMV1d"])
-async def test_a_cursor_that_is_none_is_refused(cursor: str) -> None:
+async def test_an_invalid_cursor_is_refused(cursor: str) -> None:
     with pytest.raises(ActionRefused, match="begin with the first one"):
         await read([MAILS], cursor)

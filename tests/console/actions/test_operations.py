@@ -14,7 +14,9 @@ from tests.console.actions.acting import actions_on, bury_messages, ended, kill_
 from tests.servers import Server, eventually_async
 
 
-async def test_one_letter_is_one_letter(server: Server, store: AsyncStore) -> None:
+async def test_the_replay_of_one_letter_is_described_in_the_singular(
+    server: Server, store: AsyncStore
+) -> None:
     actions = actions_on(store)
     await bury_messages(server, 1)
     selection = await actions.select(LetterSelector(queue="rsmq:orders"))
@@ -23,7 +25,7 @@ async def test_one_letter_is_one_letter(server: Server, store: AsyncStore) -> No
     )
 
 
-async def test_what_was_selected_is_replayed_and_nothing_else(
+async def test_a_replay_replays_the_selected_letters_only(
     server: Server, store: AsyncStore
 ) -> None:
     actions = actions_on(store)

@@ -160,7 +160,7 @@ def test_without_redis_the_last_numbers_stay_and_actions_are_off(
             expect(page.get_by_role("button", name="Purge…")).to_be_enabled()
 
 
-def test_a_lost_server_is_said_and_found_again(browser: Browser, tmp_path: Path) -> None:
+def test_a_lost_server_is_shown_and_found_again(browser: Browser, tmp_path: Path) -> None:
     folder = tmp_path / "served"
     with serving(folder) as served:
         _fill(served.url)

@@ -17,7 +17,9 @@ pytestmark = pytest.mark.slow
 MESSAGE = "/message?q=chasqui%3Apayments&id=01M7JGXBNGCBFD438G3QEGWJ00"
 
 
-def test_what_would_turn_or_hide_a_name_is_spelled_out(page: Page, console: ConsoleServer) -> None:
+def test_control_and_bidi_characters_of_a_name_are_escaped(
+    page: Page, console: ConsoleServer
+) -> None:
     console.stand_in.rows = canned.hostile()
     console.stand_in.body = "a\u202eb\x1b[31mc\td\ne"
     page.goto("/")

@@ -89,12 +89,14 @@ async def test_a_form_of_another_site_has_the_wrong_content_type(browse: Open) -
         (f"/message?{QUEUE}&id=nothing", "message_not_found", 404),
     ],
 )
-async def test_what_is_not_there_is_said(browse: Open, path: str, kind: str, status: int) -> None:
+async def test_a_missing_queue_or_message_is_a_404_with_its_kind(
+    browse: Open, path: str, kind: str, status: int
+) -> None:
     reply = await (await browse()).get(f"/api/v1{path}")
     assert (reply.status_code, reply.json()["kind"]) == (status, kind)
 
 
-async def test_a_lost_redis_is_said(browse: Open) -> None:
+async def test_an_unreachable_redis_is_a_503_without_its_password(browse: Open) -> None:
     browser = await browse()
     browser.memory.reader.failure = StoreUnavailable("cannot reach redis://u:s3cret@h")
     reply = await browser.get("/api/v1/workers")

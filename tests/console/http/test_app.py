@@ -67,7 +67,7 @@ async def test_api_data_is_never_cached(browse: Open) -> None:
     ("path", "status", "kind"),
     [("/api/v1/nothing", 404, "not_found"), ("/api/v1/queue/pause", 405, "method")],
 )
-async def test_what_there_is_not_is_said_as_json(
+async def test_an_unknown_path_or_method_is_refused_as_json(
     browse: Open, path: str, status: int, kind: str
 ) -> None:
     reply = await (await browse()).get(path)
@@ -88,7 +88,7 @@ async def test_no_route_answers_before_the_log_in(browse: Open, route: object) -
 
 
 @pytest.mark.parametrize("path", ["/live", "/openapi.json"])
-async def test_neither_do_the_consoles_own_routes(browse: Open, path: str) -> None:
+async def test_live_and_openapi_need_a_log_in(browse: Open, path: str) -> None:
     assert (await (await browse(**TOKENS)).get(f"/api/v1{path}")).status_code == 401
 
 

@@ -15,7 +15,7 @@ LIST = "chasqui:payments delayed"
 
 
 @given(st.lists(st.text(max_size=20) | st.integers(0, 2**53), max_size=5))
-def test_a_position_survives(position: list[str | int]) -> None:
+def test_a_position_is_decoded_from_its_cursor_unchanged(position: list[str | int]) -> None:
     assert decode_cursor(LIST, encode_cursor(LIST, tuple(position))) == tuple(position)
 
 
@@ -31,7 +31,7 @@ def test_other_json_is_refused(data: bytes) -> None:
 
 
 @given(st.text(max_size=60))
-def test_no_text_raises_anything_else(cursor: str) -> None:
+def test_an_invalid_cursor_raises_invalid_format_only(cursor: str) -> None:
     with pytest.raises(InvalidFormat):
         decode_cursor(LIST, cursor)
 

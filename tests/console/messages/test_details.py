@@ -231,7 +231,7 @@ async def test_hostile_names_are_quoted_in_commands(aio: AsyncStore, db: redis.R
 
 @pytest.mark.parametrize("ref", ["chasqui:payments", "rsmq:orders", "gomq:prices", "kqueue:ticks"])
 @pytest.mark.parametrize("id", ["nothing", "1-1", " ", "x" * 2000, "\ud800", HOSTILE, "0" * 32])
-async def test_what_nothing_is_known_of_is_not_found(aio: AsyncStore, ref: str, id: str) -> None:
+async def test_an_unknown_message_is_not_found(aio: AsyncStore, ref: str, id: str) -> None:
     with pytest.raises(MessageNotFound):
         await read_message(aio, QueueRef.parse(ref), id)
 

@@ -105,7 +105,9 @@ def test_a_limiter_that_let_everything_start_is_open() -> None:
         (QueueLine(ahead=7, per_s=0), "behind 7 others, and none has started of late."),
     ],
 )
-def test_the_line_says_how_long(line: QueueLine, headline: str) -> None:
+def test_the_headline_has_the_jobs_ahead_and_the_expected_wait(
+    line: QueueLine, headline: str
+) -> None:
     assert explain(situation(line=line)).headline == f"It waits in line {headline}"
 
 
@@ -182,7 +184,7 @@ def test_a_dead_letter_says_of_what_it_died_and_when() -> None:
         ("gone", "It has left the queue, and nothing recorded says how."),
     ],
 )
-def test_what_is_over_says_how_it_ended(ended: Any, headline: str) -> None:
+def test_the_headline_of_an_ended_message_says_how_it_ended(ended: Any, headline: str) -> None:
     it = situation(
         state="done", ended=ended, ended_ms=NOW - 300_000, duration_s=1.2, reason="a duplicate"
     )
@@ -226,7 +228,9 @@ def test_a_visible_rsmq_message_waits_for_a_consumer_that_rsmq_does_not_know() -
         ({}, "It waits for its peers to observe."),
     ],
 )
-def test_a_gomq_message_of_the_main_queue_waits_for(more: dict[str, Any], words: str) -> None:
+def test_the_headline_says_what_an_undispatched_gomq_message_waits_for(
+    more: dict[str, Any], words: str
+) -> None:
     values = {"consumers": 1, "workers": 1, "line": QueueLine(ahead=0), **more}
     assert words in explain(situation("gomq", **values)).headline
 

@@ -92,7 +92,7 @@ async def test_delayed_jobs_of_one_time_are_paged_while_some_of_them_leave(
     assert found == wanted, "each was there when its page was read, and none comes twice"
 
 
-async def test_the_last_one_seen_may_leave(
+async def test_paging_continues_after_the_last_message_seen_has_left(
     aio: AsyncStore, payments: QueueRef, db: redis.Redis
 ) -> None:
     delayed = Keys("payments").delayed
@@ -184,7 +184,9 @@ async def test_large_bodies_are_listed_by_their_ends(
 
 
 @pytest.mark.parametrize("limit", [0, 501, -1])
-async def test_a_limit_has_limits(aio: AsyncStore, payments: QueueRef, limit: int) -> None:
+async def test_a_page_limit_is_from_1_to_500(
+    aio: AsyncStore, payments: QueueRef, limit: int
+) -> None:
     with pytest.raises(InvalidValue, match="from 1 to 500"):
         await list_messages(aio, payments, "visible", limit=limit)
 

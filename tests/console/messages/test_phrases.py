@@ -30,7 +30,7 @@ def test_times_are_relative_to_now() -> None:
     assert phrases.ago(144_000, 10_000) == "in 2 m 14 s"
 
 
-def test_moments_are_utc_and_any_number_has_one() -> None:
+def test_timestamps_are_utc_and_those_beyond_any_date_are_numbers() -> None:
     assert phrases.moment(1_896_080_400_104) == "2030-01-31T09:00:00.104Z"
     assert phrases.moment(2**60) == f"{2**60} ms"
 
@@ -44,7 +44,7 @@ def test_counts_are_spelled_for_one_and_many() -> None:
 @pytest.mark.parametrize(
     ("number", "text"), [(1, "1st"), (2, "2nd"), (3, "3rd"), (6, "6th"), (11, "11th"), (22, "22nd")]
 )
-def test_ordinals(number: int, text: str) -> None:
+def test_ordinals_have_their_english_endings(number: int, text: str) -> None:
     assert phrases.ordinal(number) == text
 
 

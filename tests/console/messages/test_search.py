@@ -39,7 +39,7 @@ BODY = '{"customer": "cus_4471", "note": "two words"}'
         "until:2030-01-31T10:59+02:00",
     ],
 )
-def test_it_is_found(find: str) -> None:
+def test_a_search_that_matches_finds_the_message(find: str) -> None:
     assert parse_search(find, "", NOW).matches(ROW, BODY)
 
 
@@ -57,11 +57,11 @@ def test_it_is_found(find: str) -> None:
         "http://x",
     ],
 )
-def test_it_is_not_found(find: str) -> None:
+def test_a_search_that_does_not_match_finds_nothing(find: str) -> None:
     assert not parse_search(find, "", NOW).matches(ROW, BODY)
 
 
-def test_a_name_must_be_the_same() -> None:
+def test_a_search_by_name_matches_whole_names_only() -> None:
     assert parse_search("", "charge", NOW).matches(ROW, "")
     assert not parse_search("", "charg", NOW).matches(ROW, "")
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from tambomq.console.read.queues.turns import Turns
 
 
-def test_few_items_have_their_turn_each_time() -> None:
+def test_items_within_the_limit_are_all_taken_each_time() -> None:
     turns = Turns(3)
     assert [turns.take("ab"), turns.take("ab")] == [["a", "b"], ["a", "b"]]
 
