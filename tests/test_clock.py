@@ -51,7 +51,7 @@ def test_two_clients_do_not_pause_alike() -> None:
     assert list(islice(backoff_delays(), 5)) != list(islice(backoff_delays(), 5))
 
 
-def test_patience_is_over_at_its_deadline_and_no_pause_goes_beyond(now: list[float]) -> None:
+def test_a_retry_budget_ends_at_its_deadline_and_no_pause_goes_beyond(now: list[float]) -> None:
     budget = RetryBudget(0.1)
     while not budget.is_exhausted:
         pause_s = budget.next_delay_s()
@@ -60,7 +60,7 @@ def test_patience_is_over_at_its_deadline_and_no_pause_goes_beyond(now: list[flo
     assert now[0] == pytest.approx(100.1)
 
 
-def test_no_patience_is_over_at_once() -> None:
+def test_a_retry_budget_of_0_is_exhausted_at_once() -> None:
     assert RetryBudget(0).is_exhausted
 
 

@@ -238,7 +238,9 @@ def _words(command: click.Command) -> Iterator[list[str]]:
         ("```console\n$ echo <\n<ID>\n```\n", "syntax error"),
     ],
 )
-def test_an_untrue_page_is_refused(page: Page, text: str, complaint: str) -> None:
+def test_a_page_that_does_not_do_what_it_shows_is_refused(
+    page: Page, text: str, complaint: str
+) -> None:
     with pytest.raises(Untrue, match=re.escape(complaint)):
         page.run(text)
 

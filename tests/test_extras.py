@@ -43,12 +43,14 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     return made
 
 
-def test_from_an_index_the_name_is_enough(install: Install) -> None:
+def test_an_extra_of_a_package_from_an_index_is_installed_by_name(install: Install) -> None:
     install(None)
     assert shlex.split(how_to_install("spark")) == [*PIP, "tambomq[spark]"]
 
 
-def test_from_a_folder_the_folder_is_named(install: Install, tmp_path: Path) -> None:
+def test_an_extra_of_a_package_from_a_folder_is_installed_from_there(
+    install: Install, tmp_path: Path
+) -> None:
     folder = tmp_path / "my sources"
     folder.mkdir()
     url = folder.as_uri()
@@ -59,7 +61,9 @@ def test_from_a_folder_the_folder_is_named(install: Install, tmp_path: Path) -> 
     assert shlex.split(how_to_install("spark")) == [*PIP, "-e", f"{folder}[spark]"]
 
 
-def test_from_a_wheel_the_wheel_is_named(install: Install, tmp_path: Path) -> None:
+def test_an_extra_of_a_package_from_a_wheel_is_installed_from_the_wheel(
+    install: Install, tmp_path: Path
+) -> None:
     wheel = tmp_path / "tambomq-9.9.9-py3-none-any.whl"
     wheel.touch()
     install({"url": wheel.as_uri(), "archive_info": {}})

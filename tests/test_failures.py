@@ -90,7 +90,7 @@ def refuse() -> None:
     raise UnrecoverableError("unknown job 'x'")
 
 
-def test_what_a_worker_decided_itself_has_no_traceback(
+def test_an_error_raised_by_the_worker_itself_has_no_traceback(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     error = raised(refuse)
@@ -114,14 +114,14 @@ def test_an_error_of_another_process_has_the_traceback_of_that_one(
 
 
 @pytest.mark.parametrize("error", [StopIteration(), KeyboardInterrupt(), GeneratorExit()])
-def test_what_would_end_the_loop_is_wrapped(error: BaseException) -> None:
+def test_an_exception_that_would_end_the_loop_is_wrapped(error: BaseException) -> None:
     wrapped = from_elsewhere(error)
     assert str(wrapped) == f"the handler raised {type(error).__name__}"
     assert wrapped.__cause__ is error
     assert from_elsewhere(wrapped) is wrapped
 
 
-def test_the_place_of_a_thread_is_below_a_call_of_it() -> None:
+def test_the_traceback_of_a_thread_starts_below_a_given_call() -> None:
     begun, release = threading.Event(), threading.Event()
 
     def wait() -> None:

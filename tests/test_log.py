@@ -49,7 +49,7 @@ def test_a_password_is_masked(url: str, masked: str) -> None:
     assert log.mask_url(url) == masked
 
 
-def test_a_line_for_people() -> None:
+def test_a_text_line_has_time_level_logger_and_message() -> None:
     stream = lines("info", "text")
     logging.getLogger("tambomq.embedded.server").info("at %s", "redis://:pw@h")
     assert re.fullmatch(
@@ -58,7 +58,7 @@ def test_a_line_for_people() -> None:
     )
 
 
-def test_a_line_for_programs() -> None:
+def test_a_json_line_has_level_logger_message_and_fields() -> None:
     stream = lines("info", "json")
     logging.getLogger("tambomq.serve").warning("ü\n2", extra={"url": "redis://:pw@h", "n": 3})
     entry = json.loads(stream.getvalue())

@@ -41,7 +41,7 @@ def test_without_limits_a_process_has_the_memory_of_the_machine(tmp_path: Path) 
     assert machine.memory_bytes(tmp_path) == whole
 
 
-def test_half_of_memory_is_whole_mebibytes() -> None:
+def test_half_of_memory_is_rounded_to_mebibytes() -> None:
     half = machine.half_of_memory()
     assert half % (1 << 20) == 0
     assert 0 < half <= machine.memory_bytes() // 2

@@ -255,7 +255,7 @@ def test_a_rule_sees_what_breaks_it(copy: Path, rule: str, plant: Break) -> None
     assert set(RULES[rule](copy)) - set(before)
 
 
-def test_every_rule_is_broken_here() -> None:
+def test_every_rule_has_an_example_that_breaks_it() -> None:
     assert {rule for rule, _ in BREAKS} == RULES.keys()
 
 
@@ -319,7 +319,7 @@ def test_a_contract_sees_what_breaks_it(copy: Path, contract: str, plant: Break)
     assert "0 kept, 1 broken" in after.stdout
 
 
-def test_every_contract_is_broken_here() -> None:
+def test_every_contract_has_an_example_that_breaks_it() -> None:
     config = configparser.ConfigParser()
     config.read(CONFIG)
     contracts = {s.rpartition(":")[2] for s in config.sections() if ":contract:" in s}

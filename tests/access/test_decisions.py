@@ -83,7 +83,7 @@ def test_a_wrong_secret_of_a_known_id_is_refused() -> None:
 
 
 @given(TOKENS)
-def test_no_text_is_a_token_by_chance(text: str) -> None:
+def test_text_that_was_not_issued_as_a_token_is_refused(text: str) -> None:
     found, _ = with_token(user(["send"]))
     with pytest.raises(NotAuthenticated):
         UserSet({"a": found}).by_token(text, NOW)

@@ -52,7 +52,7 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
         ("[users.a]\nrights = ['send']\nqueues = ['*']\ntoken = 'x'\n", "unknown field `token`"),
     ],
 )
-def test_what_is_wrong_in_a_file_is_said_with_its_name(
+def test_the_error_for_an_invalid_users_file_names_the_file(
     tmp_path: Path, text: str, complaint: str
 ) -> None:
     path = Users(tmp_path / "users.toml").path
@@ -62,7 +62,7 @@ def test_what_is_wrong_in_a_file_is_said_with_its_name(
     assert str(path) in str(caught.value)
 
 
-def test_a_folder_and_bytes_are_no_file_of_users(tmp_path: Path) -> None:
+def test_a_users_file_that_is_not_utf8_or_is_a_directory_is_refused(tmp_path: Path) -> None:
     path = Users(tmp_path / "users.toml").path
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(SettingsError, match="UTF-8"):
@@ -71,7 +71,7 @@ def test_a_folder_and_bytes_are_no_file_of_users(tmp_path: Path) -> None:
         UserFile(tmp_path).read()
 
 
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+def test_a_stored_user_is_read_back_unchanged(tmp_path: Path) -> None:
     file, token = UserFile(tmp_path / "users.toml"), NewToken(NOW, NOW.replace(year=2027))
     wanted = user(["send", "look"], ["gomq:a-*", "päck\"'\\"], tls=["CN:a b", "URI:spiffe://x"])
     made = file.change("a.b@c-d", added("a.b@c-d", wanted, token))

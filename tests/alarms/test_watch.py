@@ -31,7 +31,7 @@ async def test_a_queue_is_refused_while_an_alarm_stops_it(server: Server) -> Non
         assert not watch.alarms
 
 
-async def test_it_looks_by_itself(server: Server) -> None:
+async def test_the_watch_finds_a_raised_alarm_by_polling(server: Server) -> None:
     async with opened_store(server.url) as store:
         watch = AlarmWatch(store, "gomq")
         running = asyncio.ensure_future(watch.run())

@@ -33,18 +33,18 @@ def test_long_length_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", range(len(b"REDIS0011"), len(HEAD) - 2))
-def test_head_that_breaks_off_says_what_it_can(tmp_path: Path, size: int) -> None:
+def test_truncated_head_still_has_the_version(tmp_path: Path, size: int) -> None:
     assert head_of(tmp_path / "a", HEAD[:size]).version == 11
 
 
 @pytest.mark.parametrize("data", [b"", b"REDIS", b"REDISxxxx", b"a text file, and no data"])
-def test_what_is_no_rdb_file_is_refused(tmp_path: Path, data: bytes) -> None:
+def test_file_that_is_not_an_rdb_file_is_refused(tmp_path: Path, data: bytes) -> None:
     with pytest.raises(BackupError, match="neither a backup nor an RDB file"):
         head_of(tmp_path / "a", data)
 
 
 @given(st.binary(max_size=200))
-def test_garbage_is_never_more_than_unknown(
+def test_garbage_after_the_version_raises_nothing(
     tmp_path_factory: pytest.TempPathFactory, rest: bytes
 ) -> None:
     head = head_of(tmp_path_factory.getbasetemp() / "garbage", b"REDIS0011" + rest)

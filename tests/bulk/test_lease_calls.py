@@ -51,7 +51,7 @@ def test_an_open_claim_has_no_new_messages() -> None:
     assert got == Claim(3, 0, "old")
 
 
-def test_all_members_are_gone_through_once() -> None:
+def test_chunked_calls_cover_each_member_once() -> None:
     asked, total = followed(lease_calls.sum_over_members(step), [(CHUNK, 2), (CHUNK, 0), (9, 1)])
     assert (asked, total) == ([(0,), (CHUNK,), (2 * CHUNK,)], 3)
 

@@ -40,5 +40,5 @@ def test_a_build_differs_in_one_place(build: Build) -> None:
     assert build.planted() != (SRC / "tambomq" / build.file).read_text("utf-8")
 
 
-def test_there_are_builds_enough_and_each_has_a_name_of_its_own() -> None:
+def test_builds_are_many_and_their_names_are_unique() -> None:
     assert len({build.name for build in BUILDS}) == len(BUILDS) >= LEAST

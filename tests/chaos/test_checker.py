@@ -225,7 +225,7 @@ def test_a_delivery_that_reaches_its_worker_after_the_lease_is_excused() -> None
 
 
 @pytest.mark.parametrize("missing", ["queue", "lake"])
-def test_a_message_is_lost_if_one_of_those_that_must_have_it_has_not(missing: str) -> None:
+def test_a_message_that_one_of_two_required_readers_lacks_is_lost(missing: str) -> None:
     both = replace(STRICT, exclusive=False, completed_by=frozenset({"queue", "lake"}))
     script = Script()
     script.add("sender-1", "send", "a")
@@ -263,7 +263,7 @@ def test_two_short_faults_at_once_excuse_no_more_than_each_of_them() -> None:
     assert check(script.events, PROMISES).kinds == {"two at once": 1}
 
 
-def test_of_two_faults_at_once_one_that_costs_the_lease_is_excuse_enough() -> None:
+def test_one_of_two_overlapping_faults_can_excuse_a_second_run() -> None:
     script = Script()
     _overlapping_runs(script, ("cut", WORKERS[1], 0.1), ("stop", WORKERS[0], 1.5))
     assert check(script.events, PROMISES).violations == ()
@@ -284,7 +284,7 @@ def test_an_outage_of_the_server_excuses_everyone() -> None:
     assert check(script.events, PROMISES).violations == ()
 
 
-def test_a_message_that_died_with_runs_to_spare_is_found() -> None:
+def test_a_message_dead_lettered_before_its_last_run_is_found() -> None:
     script = Script()
     script.add("sender-1", "send", "a")
     script.add("worker-1.1", "run", "a", "fail")

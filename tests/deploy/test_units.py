@@ -63,7 +63,7 @@ def test_all_settings_are_known(path: Path) -> None:
     } == {}
 
 
-def test_a_unit_may_do_little_and_is_restarted(path: Path) -> None:
+def test_a_unit_is_sandboxed_and_restarted(path: Path) -> None:
     service = reading.unit(path)["Service"]
     assert {name: service.get(name) for name in REQUIRED} == REQUIRED
     assert service["Restart"] in {"always", "on-failure"}

@@ -100,7 +100,7 @@ async def test_arguments_that_do_not_fit_are_refused_and_nothing_is_sent(
         ("welcome", None, "$: expected object, got null"),
     ],
 )
-async def test_what_does_not_fit_goes_to_the_dead_letter_queue_with_its_path(
+async def test_a_job_with_invalid_arguments_is_dead_lettered_with_their_path(
     jobs: Jobs, work: Work, name: str, data: Any, detail: str
 ) -> None:
     @jobs.job
@@ -159,7 +159,7 @@ async def test_many_jobs_are_added_at_once(jobs: Jobs, work: Work) -> None:
         await jobs.add_many([double.options(job_id="a", debounce_s=1).call(1)])
 
 
-async def test_what_start_hooks_and_middleware_do_reaches_the_function(
+async def test_start_hooks_set_the_state_and_middleware_wraps_each_run(
     jobs: Jobs, work: Work
 ) -> None:
     seen: list[str] = []

@@ -24,7 +24,7 @@ class Database:
 class Unknown: ...
 
 
-async def test_what_a_run_asks_for_is_made_for_it_and_cleaned_up(jobs: Jobs, work: Work) -> None:
+async def test_injected_values_are_made_for_a_run_and_cleaned_up(jobs: Jobs, work: Work) -> None:
     pools: list[Pool] = []
 
     @jobs.provide(scope="worker")

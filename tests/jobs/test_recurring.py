@@ -148,7 +148,7 @@ def test_a_type_that_is_defined_later_is_looked_at_by_the_worker() -> None:
         later.worker()
 
 
-def test_its_key_does_not_depend_on_the_pattern() -> None:
+def test_the_key_of_a_recurring_job_does_not_depend_on_its_pattern() -> None:
     jobs = Jobs("q")
     jobs.every(5, name="tick")(tick)
     recurring = jobs.recurring["tick"]

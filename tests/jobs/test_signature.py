@@ -33,7 +33,7 @@ def test_positional_parameters_defaults_and_rest_are_as_python_has_them() -> Non
         function.arguments.arguments({"first": 1, 2: 3.0})
 
 
-def test_what_cannot_be_stored_is_named() -> None:
+def test_an_argument_that_cannot_be_stored_is_named_by_its_path() -> None:
     @Jobs("q").job
     def function(first: Any, second: Any) -> None: ...
 
@@ -56,12 +56,12 @@ class Callable:
 @pytest.mark.parametrize(
     "made", [yielding, yielding_later, Callable(), Callable, partial(yielding), 3, "name"]
 )
-def test_what_is_no_function_that_returns_is_refused_where_it_is_written(made: Any) -> None:
+def test_a_generator_or_non_function_is_refused_by_the_decorator(made: Any) -> None:
     with pytest.raises(InvalidFormat, match="function"):
         Jobs("q").job(made)
 
 
-def test_a_function_may_be_decorated_before() -> None:
+def test_a_decorated_function_can_be_a_job() -> None:
     @Jobs("q").job
     @lru_cache
     def function(first: int) -> int:

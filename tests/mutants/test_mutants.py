@@ -30,5 +30,5 @@ def test_a_fault_can_be_planted_and_its_test_exists(fault: Fault) -> None:
     assert f"def {name.partition('[')[0]}(" in text, fault.test
 
 
-def test_there_are_faults_enough_and_each_has_a_name_of_its_own() -> None:
+def test_faults_are_many_and_their_names_are_unique() -> None:
     assert len({fault.name for fault in FAULTS}) == len(FAULTS) >= LEAST

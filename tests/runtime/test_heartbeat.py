@@ -155,7 +155,7 @@ def test_a_closed_heartbeat_leaves_no_thread(db: redis.Redis, keep: Keep) -> Non
     assert "tambomq-heartbeat" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_only_what_is_still_held_with_that_receipt_is_dropped() -> None:
+def test_a_lease_is_dropped_only_if_its_receipt_is_still_the_same() -> None:
     held = {"lost": "1", "anew": "2", "other": "1"}
     assert drop(held, {"lost": "1", "anew": "1", "let go": "1"}) == {"lost": "1"}
     assert held == {"anew": "2", "other": "1"}
@@ -167,7 +167,9 @@ def test_a_message_cut_short_does_not_count() -> None:
         assert list(messages(BytesIO(whole + whole[:cut]))) == [{"two\nlines": "1"}]
 
 
-def test_a_hurried_caller_may_change_what_a_thread_holds(server: Server, db: redis.Redis) -> None:
+def test_held_leases_can_be_changed_while_the_thread_renews(
+    server: Server, db: redis.Redis
+) -> None:
     own(db, {"job": "1", "other": "1"})
     beat = ThreadHeartbeat(HashLease(endpoint(server.url)))
     try:

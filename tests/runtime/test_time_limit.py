@@ -31,7 +31,7 @@ async def forever() -> None:
     await asyncio.Event().wait()
 
 
-async def test_what_takes_too_long_is_cancelled_and_the_task_goes_on() -> None:
+async def test_a_call_beyond_its_limit_is_cancelled_and_its_task_continues() -> None:
     short = limit(0.01)
     for _ in range(2):
         with pytest.raises(TooLong):
@@ -42,7 +42,7 @@ async def test_what_takes_too_long_is_cancelled_and_the_task_goes_on() -> None:
     assert task.cancelling() == 0
 
 
-async def test_each_is_cancelled_when_its_own_time_is_over() -> None:
+async def test_concurrent_calls_are_cancelled_each_at_its_own_limit() -> None:
     short, order = limit(0.02), list[int]()
 
     async def run(number: int) -> None:
@@ -57,7 +57,7 @@ async def test_each_is_cancelled_when_its_own_time_is_over() -> None:
     assert short._timer is None
 
 
-async def test_one_that_catches_the_cancellation_and_returns_has_returned() -> None:
+async def test_a_call_that_catches_its_cancellation_returns_its_value() -> None:
     async def stubborn() -> str:
         try:
             await forever()

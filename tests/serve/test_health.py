@@ -48,7 +48,7 @@ async def test_a_hanging_check_times_out_and_delays_no_other(
     assert found["b"].ok
 
 
-async def test_a_surprise_in_a_check_is_a_verdict_and_is_logged(
+async def test_an_unexpected_error_of_a_check_is_unhealthy_and_logged(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def surprise() -> None:

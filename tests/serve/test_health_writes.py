@@ -55,7 +55,7 @@ async def test_a_server_that_refuses_writes_may_be_served_from(private_server: S
                 await component.check()
 
 
-async def test_a_server_without_memory_is_not_well(private_server: Server) -> None:
+async def test_a_server_without_memory_fails_the_check(private_server: Server) -> None:
     with redis.Redis.from_url(private_server.url) as db:
         component = given(private_server)
         async with opened(component):

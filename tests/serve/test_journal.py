@@ -30,7 +30,7 @@ def values(metrics: list[Metric]) -> dict[tuple[str, ...], float]:
     return {(each.name, *(value for _, value in each.labels)): each.value for each in metrics}
 
 
-def test_patterns_are_dealt_to_their_protocols() -> None:
+def test_journal_patterns_are_grouped_by_protocol() -> None:
     found = journal_policies(journalled("kqueue:*", "gomq:orders", "gomq:a:b"))
     assert found["kqueue"].patterns == ("*",)
     assert found["gomq"].patterns == ("orders", "a:b")

@@ -59,7 +59,7 @@ def test_all_taken_ports_are_reported_at_once_with_free_ones(
 
 
 @pytest.mark.parametrize("place", range(4))
-def test_one_that_another_program_has_is_left_to_its_component(
+def test_a_port_taken_by_another_program_is_reported_by_its_component(
     busy: list[int], place: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(taken, "describe", lambda *_: None)

@@ -35,7 +35,7 @@ def test_a_server_answers_on_its_port_and_its_socket() -> None:
         assert ask(server.unix_url, "GET", "a") == "1"
 
 
-def test_a_server_takes_its_directory_and_process_along() -> None:
+def test_closing_a_server_removes_its_directory_and_process() -> None:
     with Server(binaries.valkey()) as server:
         pid, folder = server.pid, server.dir
     assert not folder.exists()

@@ -78,7 +78,7 @@ REFUSED: list[tuple[ValueType, object]] = [
 
 
 @pytest.mark.parametrize(("form", "given", "value"), TAKEN)
-def test_a_form_reads_what_it_describes(form: ValueType, given: object, value: object) -> None:
+def test_a_form_reads_valid_values(form: ValueType, given: object, value: object) -> None:
     read = form.read(given)
     assert read == value
     assert type(read) is type(value) or isinstance(value, Path)
@@ -118,6 +118,6 @@ def test_a_secret_is_not_written() -> None:
 
 
 @pytest.mark.parametrize("form", [Flag(), Names(), SIZE, Seconds(), Host(), File(), Secret()])
-def test_every_form_completes_expected(form: ValueType) -> None:
+def test_the_text_of_every_form_can_follow_the_word_expected(form: ValueType) -> None:
     assert str(form)
     assert not str(form).startswith("<")

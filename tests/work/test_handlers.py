@@ -90,7 +90,9 @@ def test_a_process_that_a_handler_ends_is_replaced_with_growing_pauses(
     assert work.stop() == 0
 
 
-def test_what_never_returns_is_given_back_after_the_drain(shop: Shop, queue: BlockingQueue) -> None:
+def test_a_job_that_never_ends_is_given_back_after_the_drain(
+    shop: Shop, queue: BlockingQueue
+) -> None:
     shop.write("""
         async def handle(job: Job) -> None:
             note("begun", job)
@@ -199,7 +201,7 @@ def test_processes_with_blocked_loops_end_after_a_killed_supervisor(
         ended(pid)
 
 
-def test_what_a_killed_process_had_started_is_ended_too(shop: Shop, queue: BlockingQueue) -> None:
+def test_children_of_a_killed_process_are_ended(shop: Shop, queue: BlockingQueue) -> None:
     shop.write("""
         import subprocess
 

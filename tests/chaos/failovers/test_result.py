@@ -35,7 +35,7 @@ def test_clients_have_followed_at_the_first_confirmed_send_after_the_promotion()
     assert json.loads(json.dumps(result.json))["followed_s"]["p95"] == pytest.approx(1.6)
 
 
-def test_what_was_confirmed_and_is_not_stored_is_lost() -> None:
+def test_a_confirmed_message_that_is_not_stored_is_lost() -> None:
     result = result_of(durable="memory", stored=[2, 3, 4, 6, 7])
     assert result.sent[0].lost == ["rsmq:0", "rsmq:1", "rsmq:5"]
     assert [each.count for each in result.losses] == [2, 1]
@@ -44,7 +44,7 @@ def test_what_was_confirmed_and_is_not_stored_is_lost() -> None:
     assert not result.broken
 
 
-def test_what_is_stored_again_is_a_double_and_what_was_not_confirmed_is_none() -> None:
+def test_duplicates_are_counted_and_unconfirmed_messages_are_not() -> None:
     (sent,) = result_of(durable="memory", stored=[*range(8), 3, 3, 8]).sent
     assert (sent.lost, sent.doubles) == ([], 2)
 

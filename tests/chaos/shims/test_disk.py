@@ -173,7 +173,7 @@ def test_a_python_process_notices_the_fault_in_one_directory_only(
         process.stdin.close()
 
 
-def test_this_process_notices_nothing(disk: DiskFault, tmp_path: Path) -> None:
+def test_the_disk_faults_do_not_affect_this_process(disk: DiskFault, tmp_path: Path) -> None:
     disk.move_to(tmp_path)
     disk.full()
     (tmp_path / "file").write_bytes(b"x")

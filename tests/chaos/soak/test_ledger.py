@@ -33,7 +33,7 @@ def test_a_message_is_open_until_it_is_completed(order: tuple[int, ...]) -> None
     assert (ledger.confirmed, ledger.completed, ledger.doubles) == (2, 1, 0)
 
 
-def test_what_fails_is_neither_confirmed_nor_completed() -> None:
+def test_a_failed_run_completes_no_message_and_an_unknown_send_confirms_none() -> None:
     ledger = Ledger()
     ledger.feed([_event("send", "a")])
     ledger.feed([_event("run", "a", outcome="fail")])
@@ -69,7 +69,7 @@ def test_each_consumer_may_have_each_message_once() -> None:
     assert ledger.doubles == 1
 
 
-def test_only_what_may_have_cost_a_lease_is_counted_of_what_the_machine_did_not_run() -> None:
+def test_only_starvation_longer_than_the_threshold_is_counted() -> None:
     ledger = Ledger(costly_s=1.5)
     for kind, for_s in (("starved", 1.6), ("slow machine", 2.0), ("starved", 1.4), ("cut", 9.0)):
         begin = _event("fault", "*", outcome="invoke", detail=kind)

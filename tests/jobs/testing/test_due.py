@@ -58,7 +58,7 @@ async def test_retries_run_at_their_own_time(server: Server) -> None:
         assert letter.error == "ValueError: no"
 
 
-async def test_what_a_job_adds_is_due_from_its_own_time_on(server: Server) -> None:
+async def test_jobs_added_by_a_job_are_due_relative_to_its_time(server: Server) -> None:
     async with Jobs("mail", redis_url=server.url) as mail:
 
         @mail.job

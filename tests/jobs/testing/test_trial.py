@@ -143,7 +143,7 @@ async def test_a_function_for_a_process_runs_in_this_one() -> None:
     assert calls == ["cat"]
 
 
-async def test_what_is_provided_reaches_a_function_for_a_process() -> None:
+async def test_a_provided_value_is_injected_into_a_process_job() -> None:
     mail = make()
 
     @mail.provide

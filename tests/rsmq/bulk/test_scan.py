@@ -40,7 +40,7 @@ def each_db(each_server: Server) -> Iterator[redis.Redis]:
         yield client
 
 
-def test_a_queue_is_there_or_not(store: Store, queue: Rsmq) -> None:
+def test_the_scan_reports_whether_a_queue_exists(store: Store, queue: Rsmq) -> None:
     assert store.run(scan_ops.exists(KEYS, "q"))
     assert not store.run(scan_ops.exists(KEYS, "r"))
     with pytest.raises(InvalidFormat):

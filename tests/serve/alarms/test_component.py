@@ -147,7 +147,7 @@ async def test_alarms_end_when_the_component_stops(server: Server) -> None:
         assert await store.run(read_alarms()) == ()
 
 
-async def test_it_looks_by_itself(server: Server) -> None:
+async def test_the_component_raises_an_alarm_by_polling(server: Server) -> None:
     queues = {"gomq:a": 1}
     found = component(server, queue_length=100)
     found._lengths = levels_of(queues)

@@ -23,7 +23,7 @@ def test_runs_are_counted_by_queue_job_and_outcome() -> None:
     assert recorder.take() == []
 
 
-def test_there_are_only_so_many_names() -> None:
+def test_job_names_beyond_the_limit_are_counted_together() -> None:
     recorder = RunRecorder()
     for number in range(MAX_NAMES + 50):
         recorder.run_ended(ran(f"job-{number}"))
@@ -44,7 +44,7 @@ def test_the_oldest_running_job_is_known() -> None:
     assert str(recorder.oldest()) == "mail welcome w-8"
 
 
-def test_enough_is_reported_once() -> None:
+def test_the_job_limit_is_reported_once() -> None:
     reported: list[str] = []
     recorder = RunRecorder(
         lambda record: reported.append(record.id), 2, lambda: reported.append("enough")

@@ -92,7 +92,7 @@ def test_a_worker_with_options_stands_for_its_jobs(write: Write) -> None:
     assert [each.kind for each in load_targets(["wk_app:mail"])] == ["Jobs"]
 
 
-def test_one_can_be_named_and_queues_chosen(write: Write) -> None:
+def test_targets_can_be_chosen_by_name_or_queue(write: Write) -> None:
     write(WORKERS)
     assert [each.queue for each in load_targets(["wk_app:letters"])] == ["letters"]
     assert [each.queue for each in load_targets(["wk_app:Box.inner"])] == ["bills"]
