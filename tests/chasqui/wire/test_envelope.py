@@ -395,7 +395,5 @@ def test_only_auto_page_and_engine_are_dialects() -> None:
         ([b"d"], (None, "")),
     ],
 )
-def test_the_payload_and_name_are_read_from_any_fields(
-    fields: list[bytes], read: tuple[bytes | None, str]
-) -> None:
+def test_a_job_is_read_from_any_fields(fields: list[bytes], read: tuple[bytes | None, str]) -> None:
     assert wire.read_entry(fields) == read
