@@ -2,9 +2,9 @@
 
 The script that cancels a job ends it in Redis (`ops/cancel.py`), adds the entry to a stream, and
 publishes a notification. Every worker of the queue reads the stream when it is notified, and every
-five seconds in case a notification was lost; the one that has the job acts. It may read of an
-entry before the read that delivers it has returned, so reported entries are remembered for a
-minute.
+five seconds in case a notification was lost; the one that has the job acts. It may learn that
+an entry was cancelled before the read that delivers it has returned, so cancelled entries are
+remembered for a minute.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class Fetcher:
         """The task that ends the read under way after `pause`."""
         self._delivered = False
         """Whether jobs were delivered since the last event ``drained``."""
-        # The queue is paused, and so is the pool; or only the reads of this worker are.
+        # The first: the queue is paused, and the pool too. The second: this worker reads nothing.
         self._paused, self._reading_paused = False, False
         self._idle_on_purpose, self._reads_since = False, 0.0
         """Whether there is a reason not to read (busy handlers, the rate limit, a pause), and when
@@ -227,7 +227,7 @@ class Fetcher:
             with suppress(TamboError):
                 await ensure_group(self._store, self._context)
         else:
-            # Of another kind is, for example, whatever a credential provider raises.
+            # An error of another kind comes, for example, from a credential provider.
             surprise = not isinstance(error, TamboError)
             self._log.error("cannot read queue %r: %s", queue, error, exc_info=surprise)
             self._connection = None

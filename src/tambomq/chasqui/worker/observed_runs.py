@@ -1,7 +1,7 @@
-"""The runs that are reported to a worker's observer: how each ended, as Redis has decided it.
+"""Reports runs to the observer of a worker: how each ended, as decided by Redis.
 
-A handler that has ended is reported to Redis, which may know better: the job was cancelled
-meanwhile, or another worker has claimed it. So a run is held here until Redis has answered.
+Redis may reject the outcome of a handler: the job was cancelled meanwhile, or another worker has
+claimed it. So the end of a run is held here until Redis has answered.
 """
 
 from __future__ import annotations
@@ -45,35 +45,35 @@ class ObservedRuns:
         """Runs whose outcome is on its way to Redis, by their entries."""
 
     def begin(self, id: str, name: str, attempt: int) -> None:
-        """Tell that a run begins."""
+        """Report that a run begins."""
         self._observer.run_started(self._queue, id, name, attempt)
 
     def end(self, run: Run, outcome: RunOutcome, took_us: int, error: str = "") -> None:
-        """Tell how a run ended that needs no answer of Redis."""
+        """Report the end of a run that needs no answer from Redis."""
         self._observer.run_ended(self._ended(run, outcome, took_us, error))
 
     def hold(self, run: Run, outcome: RunOutcome, took_us: int, error: str = "") -> None:
-        """Keep how a run ended until Redis has taken it, or not."""
+        """Keep the end of a run until Redis has accepted or rejected it."""
         self._held[run.entry] = self._ended(run, outcome, took_us, error)
 
     def settled(self, entries: Iterable[str]) -> None:
-        """Tell how the runs of *entries* ended: Redis has taken it."""
+        """Report the ends of the runs of *entries*: Redis has accepted them."""
         for entry in entries:
             if (record := self._held.pop(entry, None)) is not None:
                 self._observer.run_ended(record)
 
     def cancelled(self, reasons: Mapping[str, str]) -> None:
-        """Tell that the jobs of these entries were cancelled before Redis could take it."""
+        """Report that the jobs of these entries were cancelled before they were settled."""
         for entry, reason in reasons.items():
             self._replace(entry, "cancelled", headline("CancelJob", reason))
 
     def lost(self, entries: Iterable[str]) -> None:
-        """Tell that Redis has not taken the outcome of *entries*."""
+        """Report that Redis has rejected the outcomes of *entries*."""
         for entry in entries:
             self._replace(entry, "lost", LOST)
 
     def close(self) -> None:
-        """End what is left, when the worker has given up to reach Redis."""
+        """Report the remaining runs as lost, when the worker has given up on reaching Redis."""
         for entry in list(self._held):
             self._replace(entry, "lost", UNANSWERED)
 

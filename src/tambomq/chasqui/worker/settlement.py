@@ -1,4 +1,4 @@
-"""What the settler sends, calls with the entries that they settle, and what it counts."""
+"""The calls that the settler sends, with the entries that each settles, and its counters."""
 
 from __future__ import annotations
 

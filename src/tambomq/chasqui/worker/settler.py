@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 MAX_BATCH_JOBS = 256
 # With more round trips at a time each would only carry fewer jobs.
 MAX_ROUND_TRIPS = 2
-# What is refused stays so until an administrator changes an ACL or a password.
+# A call stays refused until an administrator changes an ACL or a password.
 RESEND_REFUSED_S = 2.0
 
 _STARTED_ARGS, _COMPLETED_ARGS = 3, 5
@@ -165,7 +165,7 @@ class Settler:
             self._say(logging.ERROR, "cannot settle jobs of queue %r", self._queue, exc_info=error)
 
     def _say(self, level: int, text: str, *args: object, exc_info: Any = None) -> None:
-        """Log; drop what a log handler of the user raises, so that the jobs are still settled."""
+        """Log; ignore errors of the user's log handlers, so that the jobs are still settled."""
         with suppress(Exception):
             self._log.log(level, text, *args, exc_info=exc_info)
 
@@ -176,7 +176,7 @@ class Settler:
             return [StoreUnavailable(f"{type(error).__name__}: {error}")] * len(batch)
 
     async def _repeat_unanswered(self, batch: list[Unsettled], outcomes: list[Outcome]) -> None:
-        """Repeat what Redis could not be asked, and only that, until each has its outcome."""
+        """Repeat the calls that got no answer, and only those, until each has its outcome."""
         delays = backoff_delays()
         while again := [i for i, o in enumerate(outcomes) if isinstance(o, StoreUnavailable)]:
             why = outcomes[again[0]]
@@ -191,7 +191,7 @@ class Settler:
     def _put_aside(
         self, batch: list[Unsettled], outcomes: list[Outcome]
     ) -> tuple[list[Unsettled], list[Outcome]]:
-        """Keep what was refused, to be repeated; return the rest."""
+        """Keep refused calls for `_resend_refused`; return the others with their outcomes."""
         pairs = list(zip(batch, outcomes, strict=True))
         if refused := [each for each, o in pairs if isinstance(o, StoreRefused)]:
             self._refused += refused
@@ -221,7 +221,7 @@ class Settler:
     # ── counting ─────────────────────────────────────────────────────────────
 
     async def _settle(self, batch: list[Unsettled], outcomes: list[Outcome]) -> None:
-        """Count what Redis has done, and release it."""
+        """Count what Redis has settled, and release the entries."""
         ended, lost = list[str](), list[str]()
         for each, outcome in zip(batch, outcomes, strict=True):
             if isinstance(outcome, str) and isinstance(each, Settlement) and each.fallback:
