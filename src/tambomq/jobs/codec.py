@@ -1,7 +1,8 @@
-"""Typed values ⇄ the plain values that are stored, checked by msgspec, and by pydantic's models.
+"""Converts typed values to the plain values that are stored, and back, with checks.
 
-Stored are maps, lists, texts, numbers and bytes: other languages read and write them. Times, UUIDs,
-decimals and enums are stored as text or as their value.
+msgspec converts and checks them, and pydantic its own models. Plain values are maps, lists, texts,
+numbers and bytes, which other languages can read and write. Times, UUIDs, decimals and enums are
+stored as text or as their value.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def explain(error: msgspec.ValidationError, data: Any, convert: Callable[[Any], 
 
 
 def within(name: str, error: msgspec.ValidationError) -> msgspec.ValidationError:
-    """Return *error*, of the value of a field, as one of what has the field *name*."""
+    """Return *error*, raised for the value of field *name*, as an error of the whole object."""
     text, path = str(error), "$"
     if found := _AT.fullmatch(text):
         text, path = found.groups()
@@ -133,8 +134,8 @@ def _first_misfit(steps: list[Any], text: str, data: Any, convert: Callable[[Any
             return str(error) == text
         return False
 
-    # Values are checked in their order: so the first that does not fit ends the shortest part that
-    # does not. Found by halves, since a stranger may have sent many.
+    # Values are checked in order, so the first invalid one is the last of the shortest invalid
+    # prefix. Found by binary search, since a stranger may have sent many.
     count = bisect_left(range(len(items) + 1), x=True, key=misfits)
     return items[count - 1][0] if 0 < count <= len(items) else None
 

@@ -31,7 +31,7 @@ class Connections:
     def __init__(
         self, name: str, redis_url: str | Endpoint | None, options: dict[str, Any]
     ) -> None:
-        # An option that there is not is an error where it is written.
+        # An unknown option is an error here, where it is written.
         inspect.signature(Queue).bind(name, **options)
         self._name, self._options = name, options
         self._found: str | Endpoint | None = redis_url

@@ -43,7 +43,7 @@ class JobDecorator:
         """Define the job."""
         if isinstance(function, JobFunction):
             raise InvalidFormat("job", function.name, "defined once: use one decorator")
-        # What a decorator has made of one may be an object, such as that of lru_cache.
+        # A decorated function may be an object, such as the one that lru_cache makes.
         if not isroutine(unwrap(function)):
             raise InvalidFormat("job", function, "a function: write one that calls it")
         return self._define(self._name or function.__name__, function, self._options)

@@ -71,7 +71,7 @@ class JobDispatcher:
         return partial(self._run, function)
 
     async def unknown(self, job: Job) -> NoReturn:
-        """Refuse a job that no function has the name of."""
+        """Refuse a job whose name no function has."""
         known = ", ".join(sorted(self.runs)) or "none"
         async with AsyncExitStack() as stack:
             await self._enter(stack, Context(job, self._jobs.queue_name, self._state))
@@ -135,7 +135,7 @@ class JobDispatcher:
 
 
 def _short_run(function: JobFunction[..., Any], limit: TimeLimit | None) -> Run:
-    """Return the way of a coroutine function that needs nothing but its arguments."""
+    """Return the fast path of a coroutine function that needs nothing but its arguments."""
     arguments, call = function.arguments.arguments, function.function
 
     async def run(job: Job) -> Any:
@@ -174,6 +174,6 @@ def check_retry(function: JobFunction[..., Any], error: BaseException) -> None:
         return
     if isinstance(error, Exception | SystemExit):
         detail = headline(type_of(error), text_of(error))
-        # Without our frames: a chained error is shown with all that it has.
+        # Cut our frames: the traceback of a chained error is shown in full.
         error.__traceback__ = from_handler(error)
         raise UnrecoverableError(f"{detail} (not in retry_on)") from error

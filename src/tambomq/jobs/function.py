@@ -52,7 +52,7 @@ class JobCall(Generic[R_co]):
         return self._handle(self._send(self.function.jobs.blocking_queue))
 
     def batch_entry(self) -> dict[str, Any]:
-        """Return it as `Queue.add_bulk` takes it; raises `InvalidFormat` if its options forbid."""
+        """Return an entry for `Queue.add_bulk`; raise `InvalidFormat` if its options forbid it."""
         for option in _ALONE & self.options.keys():
             raise InvalidFormat("job", self.function.name, f"added by itself: it has {option}")
         return {"name": self.function.name, "data": self.payload, **self.options}

@@ -110,7 +110,7 @@ class _Reporter:
 
 
 class _Done:
-    """What is awaited by a coroutine function that has reported something."""
+    """An awaitable for coroutine functions: the report is stored already."""
 
     def __await__(self) -> Any:
         yield from ()
@@ -160,7 +160,7 @@ class _Child:
             raise
 
     def _found(self, module: str, qualname: str) -> Any:
-        """Return the job that *qualname* of *module*, or of a file, is."""
+        """Return the job named *qualname* in *module*, which may be a file."""
         if not module.endswith(".py"):
             found: Any = importlib.import_module(module)
         else:

@@ -1,4 +1,4 @@
-"""Dependencies by type: a provider makes the object that a parameter of its type is filled with.
+"""Dependency injection by type: a provider makes the object for each parameter of its type.
 
 A provider is a function that returns the object, or a generator that yields it once and cleans up
 after. It may itself ask for others, and for the `Context`.
@@ -33,7 +33,7 @@ class Provider(msgspec.Struct, frozen=True):
 
 
 def provider(function: Callable[..., Any], scope: str) -> Provider:
-    """Return the provider that *function* is; raise `InvalidFormat` if it names no type."""
+    """Return *function* as a provider; raise `InvalidFormat` if it names no type."""
     if scope not in (RUN, WORKER):
         raise InvalidFormat("scope", scope, f"{RUN} or {WORKER}")
     hints = typing.get_type_hints(function)
@@ -58,7 +58,7 @@ def _yielded(function: Callable[..., Any], kind: Any) -> Any:
 
 
 class Resolver:
-    """Makes what runs ask for. What has the scope of the worker is made once and kept."""
+    """Makes the objects that runs ask for; those with the scope of the worker only once."""
 
     def __init__(self, providers: Mapping[Any, Provider]) -> None:
         self._providers = providers
@@ -104,7 +104,7 @@ class Resolver:
 
 
 def check_needs(providers: Mapping[Any, Provider], new: Provider) -> None:
-    """Raise `InvalidFormat` if *new* asks for what is not provided, or not for as long."""
+    """Raise `InvalidFormat` if *new* needs a type without a provider, or with a shorter scope."""
     for name, kind in new.needs.items():
         if kind is Context and new.scope == RUN:
             continue

@@ -13,7 +13,7 @@ Middleware: TypeAlias = Callable[[Context], AbstractAsyncContextManager[None]]
 ReportIf: TypeAlias = Callable[[Context, Exception], bool]
 
 NOT_ERRORS = (RetryIn, CancelJob)
-"""By these a function says what shall happen: they are no failures."""
+"""A function raises these to decide what happens to its job: they are not failures."""
 
 
 def capture_errors(

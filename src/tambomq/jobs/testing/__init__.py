@@ -1,1 +1,1 @@
-"""Tests of typed jobs: run what is due, run one function alone, look into the queue. No pytest."""
+"""Test helpers for typed jobs: run due jobs, run one function, inspect the queue. No pytest."""

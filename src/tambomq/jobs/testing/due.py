@@ -177,9 +177,10 @@ class _MovedClock:
         return {member for member, score in delayed if score > at_ms}
 
     async def shift_added(self, before: set[bytes]) -> None:
-        """Let what was delayed since *before* be due as much later as the clock is ahead.
+        """Make jobs that were delayed since *before* due later, by as much as the clock is ahead.
 
-        As it was when the clock was moved: the time that runs take delays what they add.
+        The clock is ahead by as much as when it was moved, so the time that a run takes also delays
+        the jobs that it adds.
         """
         if self._ahead_ms <= 0:
             return

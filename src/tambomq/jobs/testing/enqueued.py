@@ -132,7 +132,7 @@ def _wanted(
 def _differences(
     found: EnqueuedJob, function: JobFunction[..., Any], wanted: dict[str, Any], job: Any
 ) -> Iterator[str]:
-    """Yield what *found* has otherwise."""
+    """Yield how *found* differs from what is wanted."""
     if found.name != function.name:
         yield f"name is {found.name!r}"
         return

@@ -1,4 +1,4 @@
-"""Imports modules that a user names; whatever goes wrong becomes one line that helps.
+"""Imports modules that a user names; an error becomes one line that says what is wrong.
 
 Modules are found as ``python -m`` finds them: the current directory comes first.
 """

@@ -1,7 +1,7 @@
-"""A worker process's link to its supervisor: reports go out, and its end means that ours is near.
+"""A worker process's link to its supervisor: sends reports, and notices when the supervisor ends.
 
-A thread does both, so that reports go on while a handler blocks the event loop, and so that no
-process outlives its supervisor for long, however that ended. Linux also sends a signal.
+A thread does both, so that reports go on while a handler blocks the event loop, and no process
+outlives its supervisor for long, however that ended. Linux also sends a signal.
 """
 
 from __future__ import annotations

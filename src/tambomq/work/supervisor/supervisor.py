@@ -203,7 +203,7 @@ def run(options: WorkOptions, on_loaded: OnLoaded) -> int:
 
 
 def _shown(files: Sequence[str]) -> str:
-    """Return one of *files* as its user knows it, and how many there are besides."""
+    """Return the path of one of *files*, as the user knows it, and the number of the others."""
     path, more = Path(files[0]), len(set(files)) - 1
     shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
     return f"{shown} and {more} more files" if more else str(shown)
