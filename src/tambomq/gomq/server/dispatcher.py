@@ -138,7 +138,7 @@ class Dispatcher:
                 return
 
     async def stop(self) -> None:
-        """Wait for stores and dispatches in progress, and disconnect what waits for levels."""
+        """Wait for pushes and dispatches in progress, and close the connections of durable ones."""
         while pending := {*self._busy.values(), *self._sends}:
             await asyncio.wait(pending)
         for store in self._senders.durable:

@@ -15,16 +15,16 @@ from tambomq.journal.policy import DEFAULT_BOUNDS, JournalBounds
 from tambomq.store.aio import AsyncStore
 
 LOOK_EVERY_S: Final = 5.0
-"""The longest pause between two looks; a short TTL is looked at four times within it."""
+"""The longest pause between two scans; with a short TTL there are four scans per TTL."""
 _SHORTEST_S: Final = 0.1
-# With many keys a look takes long: keep Redis busy for at most a twentieth of the time.
+# With many keys a scan takes long: keep Redis busy for at most a twentieth of the time.
 _IDLE_SHARE: Final = 20
 
 _log = logging.getLogger(__name__)
 
 
 class Expirer:
-    """Looks at all main queues, for one server. Several may share a Redis."""
+    """Scans all main queues, for one server. Several may share a Redis."""
 
     def __init__(
         self, store: AsyncStore, ttl_s: float, journal_bounds: JournalBounds = DEFAULT_BOUNDS
@@ -35,7 +35,7 @@ class Expirer:
         """Messages that became dead letters so far."""
 
     async def run(self) -> None:
-        """Look, for ever. Retries if Redis is unavailable. Without a TTL it ends at once."""
+        """Scan until cancelled; retry if Redis is unavailable. Without a TTL, end at once."""
         if not self._ttl_s:
             return
         pause_s = max(_SHORTEST_S, min(LOOK_EVERY_S, self._ttl_s / 4))

@@ -60,7 +60,7 @@ BATCH_ROWS: Final = 400_000
 """Larger batches save little time, and need more memory to sort."""
 POLL_EVERY_S: Final = 1
 SETTINGS: Final = {
-    # The days of all tables are those of UTC, as compaction, retention and snapshots have them.
+    # All tables use days in UTC, as compaction, retention and snapshots do.
     conf.ZONE: "UTC",
     # Else Spark starts a job to list the files, of which a lake soon has many.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",

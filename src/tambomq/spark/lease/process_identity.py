@@ -1,4 +1,4 @@
-"""The text that identifies the process of a lease holder, and a check whether that one is dead.
+"""Describes the process of a lease holder as text, and checks whether that process is dead.
 
 Spark kills the process that holds a lease without warning. A successor on the same machine can see
 that it is dead, and need not wait for its hold to expire.

@@ -252,8 +252,8 @@ class LeasedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if number:
             holder.follow(self._source.ops.acknowledge(holder.request, number, token))
             if holder.inherited_claim_token == token:
-                # Only now is the claim done of which messages were lost. Spark may acknowledge an
-                # earlier one again, which changes nothing.
+                # Now the inherited claim, whose messages were lost, is done. Until then Spark may
+                # acknowledge an earlier claim again, which must not reset this.
                 holder.lost = 0
 
     def _claim(self, holder: LeaseHolder, number: int, max_rows: int) -> Claim:
