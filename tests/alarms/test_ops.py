@@ -49,6 +49,21 @@ def test_alarms_of_a_dead_process_end(store: Store, db: redis.Redis) -> None:
     assert 0 < db.pttl(ALARMS) <= LONG
 
 
+def test_a_process_that_lives_removes_what_dead_ones_have_left(
+    store: Store, db: redis.Redis
+) -> None:
+    store.run(ops.raise_alarms("lives", (DISK,), LONG))
+    db.hset(ALARMS, mapping={"unreadable": "junk"})
+    for number in range(3):
+        store.run(ops.raise_alarms(f"dead-{number}", (MEMORY,), 1))
+
+    def only_it_is_left() -> bool:
+        store.run(ops.raise_alarms("lives", (DISK,), LONG))
+        return set(db.hkeys(ALARMS)) == {b"lives", b"unreadable"}
+
+    eventually(only_it_is_left)
+
+
 def test_alarms_can_be_raised_and_cleared_when_memory_is_full(private_server: Server) -> None:
     with (
         closing(Store(private_server.url)) as store,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+import redis
 
 from tambomq.alarms import ops
+from tambomq.alarms.keys import ALARMS
 from tambomq.alarms.model import Alarm
 from tambomq.alarms.watch import AlarmWatch, refuse_alarmed
 from tambomq.errors import AlarmRaised, StoreFull
@@ -48,6 +50,21 @@ async def test_without_redis_there_are_no_alarms() -> None:
         watch.alarms = (MEMORY,)
         await watch.look()
         assert not watch.alarms
+
+
+async def test_alarms_that_cannot_be_read_are_said_once(
+    server: Server, db: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened_store(server.url) as store:
+        watch = AlarmWatch(store, "gomq")
+        for _ in range(2):
+            db.set(ALARMS, "no hash")
+            await watch.look()
+            await watch.look()
+            assert not watch.alarms
+            db.delete(ALARMS)
+            await watch.look()
+    assert caplog.text.count("no alarm stops producers here") == 2
 
 
 async def test_one_message_is_refused_by_what_redis_has_now(server: Server) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Final
 
 from tambomq.alarms.model import Alarm
 from tambomq.alarms.ops import read_alarms
-from tambomq.errors import AlarmRaised, StoreError
+from tambomq.errors import AlarmRaised, StoreError, StoreUnavailable
 from tambomq.store.aio import AsyncStore
 
 LOOK_EVERY_S: Final = 1.0
+
+_log = logging.getLogger(__name__)
 
 
 class AlarmWatch:
@@ -24,6 +27,7 @@ class AlarmWatch:
         self.alarms: tuple[Alarm, ...] = ()
         self.refused = 0
         """Messages that were refused because of an alarm."""
+        self._problem = ""
 
     async def run(self) -> None:
         """Read the alarms for ever."""
@@ -35,8 +39,16 @@ class AlarmWatch:
         """Read the alarms now. If Redis cannot be asked, there are none: it refuses by itself."""
         try:
             self.alarms = await self._store.run(read_alarms())
-        except StoreError:
+        except StoreUnavailable:
             self.alarms = ()
+        except StoreError as error:
+            self.alarms = ()
+            if self._problem != str(error):
+                # Once: it may last, such as an ACL that does not allow it.
+                self._problem = str(error)
+                _log.warning("no alarm stops producers here: alarms cannot be read: %s", error)
+        else:
+            self._problem = ""
 
     def check(self, queue: str, count: int = 1) -> None:
         """Raise `AlarmRaised` if an alarm stops *queue*, which was to take *count* messages."""

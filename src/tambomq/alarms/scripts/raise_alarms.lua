@@ -15,7 +15,16 @@ if text == '' then
   return 1
 end
 local time = redis.call('TIME')
-local till = time[1] * 1000 + math.floor(time[2] / 1000) + ttl_ms
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- Of processes that died, one after the other, while the alarm lasted.
+local others = redis.call('HGETALL', alarms)
+for i = 1, #others, 2 do
+  local till = tonumber(others[i + 1]:match('^(%d+) '))
+  if till and till <= now then
+    redis.call('HDEL', alarms, others[i])
+  end
+end
+local till = now + ttl_ms
 redis.call('HSET', alarms, source, string.format('%.0f ', till) .. text)
 -- Another process may have published alarms that hold for longer.
 if redis.call('PTTL', alarms) < tonumber(ttl_ms) then
