@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
+from urllib.parse import quote
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tambomq.access.identities import MAX_IDENTITIES, of_envoy, of_grpc, of_ssl
+from tests.servers.tls import certificate
 
 
 def test_names_as_python_reports_them() -> None:
@@ -29,23 +32,16 @@ def test_names_as_grpc_reports_them() -> None:
     assert of_grpc({}) == of_grpc(None) == ()
 
 
-@pytest.mark.parametrize(
-    ("header", "names"),
-    [
-        ("", ()),
-        ('Subject="CN=billing,O=X"', ("CN:billing",)),
-        ('Hash=0a;Subject="O=X,CN=b";URI=spiffe://x;DNS=a;DNS=c', None),
-        # Only the last element is of the client that is connected to us.
-        ('Subject="CN=admin";DNS=a,Subject="CN=b"', ("CN:b",)),
-        # What stands in another attribute is no common name.
-        ('Subject="O=CN\\=admin\\,CN=admin,CN=b"', ("CN:b",)),
-        ('Subject="CN=a\\,CN=admin"', ("CN:a,CN=admin",)),
-        ('Subject="CN=a\\";URI=spiffe://admin"', ('CN:a";URI=spiffe://admin',)),
-    ],
-)
-def test_names_as_envoy_reports_them(header: str, names: tuple[str, ...] | None) -> None:
-    expected = ("CN:b", "URI:spiffe://x", "DNS:a", "DNS:c") if names is None else names
-    assert of_envoy(header) == expected
+def test_names_as_envoy_reports_them(tmp_path: Path) -> None:
+    made = certificate(tmp_path, "billing", "DNS:a,URI:spiffe://x;DNS=b")
+    expected = ("CN:billing", "DNS:a", "URI:spiffe://x;DNS=b")
+    cert = f'Cert="{quote(made.cert.read_text())}"'
+    assert of_envoy(f"By=spiffe://us;Hash=0a;{cert}") == expected
+    assert of_envoy(cert) == expected
+    # Names that stand in the header by themselves may be a part of another name.
+    assert of_envoy('Hash=0a;Subject="CN=billing";URI=spiffe://x;DNS=a') == ()
+    assert of_envoy(f"{cert};{cert}") == ()
+    assert of_envoy(cert[:-20] + '"') == of_envoy('Cert="%ff"') == of_envoy("") == ()
 
 
 @given(st.text())

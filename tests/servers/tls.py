@@ -35,7 +35,7 @@ def certificate(folder: Path, name: str = "localhost", names: str = SERVER_NAMES
     """
     made = Certificate(folder / "cert.pem", folder / "key.pem")
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
-    command += ["-nodes", "-days", "2", "-subj", f"/CN={name}"]
+    command += ["-nodes", "-days", "2", "-utf8", "-subj", f"/CN={name}"]
     command += ["-addext", f"subjectAltName={names}"]
     command += ["-keyout", str(made.key), "-out", str(made.cert)]
     subprocess.run(command, check=True, capture_output=True)

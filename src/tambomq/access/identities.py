@@ -6,12 +6,21 @@ has verified the certificate before: nothing here may be asked about one that it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+import ssl
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final
+from urllib.parse import unquote
+
+from tambomq.access.certificates import names_in_der
 
 _KINDS: Final = ("DNS", "URI")
 MAX_IDENTITIES: Final = 100
 """Names of one certificate that are looked at."""
+_CERTIFICATE: Final = re.compile(r'(?:^|;)Cert="([^"]*)"(?=;|$)')
+# Each call of a client has it.
+_CACHED: Final = 1000
 
 
 def of_ssl(certificate: Mapping[str, Any] | None) -> tuple[str, ...]:
@@ -42,53 +51,24 @@ def of_grpc(context: Mapping[str, Iterable[bytes]] | None) -> tuple[str, ...]:
 
 
 def of_envoy(header: str) -> tuple[str, ...]:
-    """Return the names in the last element of Envoy's ``x-forwarded-client-cert``.
+    """Return the names in the certificate of Envoy's ``x-forwarded-client-cert``.
 
-    ``Subject="CN=billing,O=Example";URI=spiffe://a/b;DNS=a.example.com``
+    ``Hash=…;Cert="-----BEGIN%20CERTIFICATE-----%0A…"``. Fields such as ``URI`` and ``DNS`` are not
+    believed: Envoy writes the names there as they are, and a name may contain ``;DNS=…``.
     """
-    found = []
-    for key, value in _fields(_split(header, ",")[-1]):
-        if key == "subject":
-            found += _common_names(value)
-        elif key.upper() in _KINDS:
-            found.append(f"{key.upper()}:{value}")
-    return _bounded(found)
+    return _in_envoy(header) if header else ()
 
 
-def _fields(element: str) -> Iterator[tuple[str, str]]:
-    for field in _split(element, ";"):
-        key, _, value = field.partition("=")
-        if len(value) > 1 and value[0] == value[-1] == '"':
-            value = value[1:-1].replace('\\"', '"')
-        yield key.strip().lower(), value
-
-
-def _common_names(subject: str) -> list[str]:
-    """Return the common names in *subject*, written as RFC 2253 says."""
-    parts = (part.strip() for part in _split(subject, ",", quotes=False))
-    return [f"CN:{_unescaped(part[3:])}" for part in parts if part.upper().startswith("CN=")]
-
-
-def _split(text: str, separator: str, *, quotes: bool = True) -> Sequence[str]:
-    """Split *text*, but not within quotes, and not after a backslash."""
-    parts, part, is_quoted, is_escaped = [], "", False, False
-    for character in text:
-        if is_escaped:
-            is_escaped = False
-        elif character == "\\":
-            is_escaped = True
-        elif character == '"' and quotes:
-            is_quoted = not is_quoted
-        elif character == separator and not is_quoted:
-            parts.append(part)
-            part = ""
-            continue
-        part += character
-    return [*parts, part]
-
-
-def _unescaped(text: str) -> str:
-    return "".join(part or "\\" for part in text.split("\\"))
+@lru_cache(maxsize=_CACHED)
+def _in_envoy(header: str) -> tuple[str, ...]:
+    certificates = _CERTIFICATE.findall(header)
+    if len(certificates) != 1:
+        return ()
+    try:
+        der = ssl.PEM_cert_to_DER_cert(unquote(certificates[0], errors="strict"))
+    except ValueError:
+        return ()
+    return _bounded(names_in_der(der))
 
 
 def _bounded(names: Iterable[str]) -> tuple[str, ...]:

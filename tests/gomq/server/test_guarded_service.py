@@ -193,19 +193,26 @@ def test_denied_calls_are_counted_and_logged_without_what_they_carry(
 def test_the_names_of_a_client_certificate_are_its_user(
     serve: Serve, dial: Dial, users: Users, tmp_path: Path
 ) -> None:
-    for folder in ("server", "known", "spiffe", "unknown"):
+    for folder in ("server", "known", "spiffe", "foreign", "sly", "unknown"):
         (tmp_path / folder).mkdir()
     ours = certificate(tmp_path / "server")
     known = certificate(tmp_path / "known", "billing", "DNS:billing.example.com")
     spiffe = certificate(tmp_path / "spiffe", "nobody", "URI:spiffe://example/nightly")
+    foreign = certificate(tmp_path / "foreign", "Zoë, Söhne", "DNS:z")
+    # Names that look like more than one where they are written one after the other.
+    sly = certificate(tmp_path / "sly", "nobody", 'URI:x";DNS=b.example.com;URI=spiffe://b')
     unknown = certificate(tmp_path / "unknown", "stranger", "DNS:x")
     ca = tmp_path / "clients.pem"
-    ca.write_text("".join(each.cert.read_text() for each in (known, spiffe, unknown)))
-    users.add("billing", ["send"], ["orders"], tls=["CN:billing"])
+    ca.write_text("".join(each.cert.read_text() for each in (known, spiffe, foreign, sly, unknown)))
+    users.add(
+        "billing", ["send"], ["orders"], tls=["CN:billing", "DNS:b.example.com", "URI:spiffe://b"]
+    )
     users.add("nightly", ["send"], ["reports"], tls=["URI:spiffe://example/nightly"])
+    users.add("zoe", ["send"], ["orders"], tls=["CN:Zoë, Söhne"])
     tls = ServerTls(ours.cert, ours.key, client_ca=ca)
     broker = serve(tls=tls, access=AccessOptions(str(users.path)))
-    expected = [(known, OK, DENIED), (spiffe, DENIED, OK), (unknown, UNKNOWN, UNKNOWN)]
+    expected = [(known, OK, DENIED), (spiffe, DENIED, OK)]
+    expected += [(foreign, OK, DENIED), (sly, UNKNOWN, UNKNOWN), (unknown, UNKNOWN, UNKNOWN)]
     for found, to_orders, to_reports in expected:
         credentials = grpc.ssl_channel_credentials(
             ours.cert.read_bytes(), found.key.read_bytes(), found.cert.read_bytes()
