@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from tambomq.access.decisions import Grant
 from tambomq.access.directory import AccessOptions, UserDirectory
 from tambomq.access.edits import NewToken, RedisUsers, added, removed, rotated
 from tambomq.access.file import UserFile
@@ -75,6 +76,16 @@ async def test_a_session_loses_a_right_that_its_user_loses(
     with pytest.raises(AccessDenied, match="a does not have the right to send for gomq:a"):
         session.require("send", "gomq", "a")
     session.require("look", "gomq", "a")
+
+
+def test_a_denial_shows_the_beginning_of_a_long_name(
+    directory: UserDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = directory.fixed(Grant("a", ["send"], ["b"]))
+    with pytest.raises(AccessDenied, match=f"gomq:{'k' * 200}…$") as denied:
+        session.require("send", "gomq", "k" * 3_000_000)
+    session.count(denied.value, "127.0.0.1:1")
+    assert len(caplog.text) < 1000
 
 
 async def test_a_cached_token_expires_all_the_same(

@@ -34,6 +34,7 @@ from tambomq.store.aio import AsyncStore
 
 POLL_EVERY_S: Final = 1.0
 _CACHED_TOKENS: Final = 4096
+_MAX_SHOWN: Final = 200
 
 _log = logging.getLogger(__name__)
 
@@ -263,7 +264,9 @@ class UserSession:
         """Raise `AccessDenied` unless the user has *right* on *queue*; `NotAuthenticated`."""
         self.check()
         if not self._credential.grant.allows(right, protocol, queue):
-            raise AccessDenied(self.user, right, f"{protocol}:{queue}")
+            # The name is the caller's: it goes to the log, and nothing has checked its length.
+            shown = queue if len(queue) <= _MAX_SHOWN else f"{queue[:_MAX_SHOWN]}…"
+            raise AccessDenied(self.user, right, f"{protocol}:{shown}")
 
     def require_any(self, right: Right, protocol: str) -> None:
         """Raise `AccessDenied` unless the user has *right* on any queue of *protocol*."""
