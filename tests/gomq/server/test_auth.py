@@ -7,7 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tambomq.errors import BrokerRefused, InvalidFormat
+from tambomq.gomq import GomqServer
+from tambomq.gomq.envoy.server import EnvoyGomqServer
 from tambomq.gomq.server.auth import Authenticator, Caller
+from tests.servers import Server
 
 ADDRESS = "127.0.0.1:5467"
 
@@ -66,6 +69,15 @@ def test_with_a_token_only_callers_that_send_it_are_admitted() -> None:
             gate.admit(ADDRESS, metadata)
         assert caught.value.status == "UNAUTHENTICATED"
     assert "s3cret" not in repr(gate)
+
+
+def test_an_empty_token_is_refused_instead_of_admitting_everybody(server: Server) -> None:
+    with pytest.raises(InvalidFormat, match="at least one character"):
+        Authenticator("")
+    with pytest.raises(InvalidFormat, match="at least one character"):
+        GomqServer(server.url, token="")
+    with pytest.raises(InvalidFormat, match="at least one character"):
+        EnvoyGomqServer(server.url, token="")
 
 
 def test_the_token_is_checked_first() -> None:

@@ -19,6 +19,7 @@ from tambomq.gomq.envoy.child import ChildConfig
 from tambomq.gomq.envoy.control import NO_STATS
 from tambomq.gomq.envoy.process import EnvoyProcess
 from tambomq.gomq.model import GomqStats, Options
+from tambomq.gomq.server.auth import Authenticator
 from tambomq.gomq.server.grpc_server import HOST, PORT
 from tambomq.gomq.server.probe import probe
 from tambomq.store.endpoint import URL, endpoint
@@ -59,6 +60,8 @@ class EnvoyGomqServer:
                 "Envoy runs in its own process: give it a Redis URL instead of a store"
             )
         endpoint(url)
+        # Checked here: the child would only fail to start.
+        Authenticator(token)
         self._url, self._options, self._token = url, options or Options(), token
         self._host, self._port, self._tls, self._access = host, port, tls, access
         self._envoy: EnvoyProcess | None = None

@@ -94,11 +94,16 @@ class Authenticator:
     """Admits calls: all, or with a *token* those that send it as a bearer token.
 
     With a *directory* each call needs one of its users, by token or client certificate; *token*
-    then is a user with all rights.
+    then is a user with all rights. Raises `InvalidFormat` for an empty token.
     """
 
     token: str | None = field(default=None, repr=False)
     directory: UserDirectory | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.token == "":
+            # Who sends no token would have it: an unset variable must not open the server.
+            raise InvalidFormat("token", "", "None, or at least one character")
 
     def admit(
         self,
