@@ -81,6 +81,10 @@ class Facts:
             for fault in self.faults
         )
 
+    def has_forgotten(self, since: float, until: float) -> bool:
+        """Whether the server may have forgotten between two times what was settled."""
+        return any(fault.forgets and fault.overlap_s(since, until) >= 0 for fault in self.faults)
+
 
 def lost(facts: Facts, promises: Promises, *, excused: bool) -> Iterator[Operation]:
     """Yield the confirmed sends of lost messages: those that a fault excuses, or the others."""
@@ -217,14 +221,16 @@ def _overlapping(facts: Facts, promises: Promises) -> Iterator[Violation]:
 
 
 def _repeated(facts: Facts, promises: Promises) -> Iterator[Violation]:
-    """A run after a completed one, although no fault hit the worker that completed it."""
+    """A run after a completed one, although no fault hit the worker until it had settled that."""
     for message, runs in facts.runs.items():
         for first, second in pairwise(runs):
             since = first.begin.at - promises.lease_s
+            settled = min(second.begin.at, first.until + promises.lease_s)
             if (
                 first.outcome == "ok"
                 and second.begin.at >= first.until
-                and not facts.affected(first.begin.actor, since, second.begin.at)
+                and not facts.affected(first.begin.actor, since, settled)
+                and not facts.has_forgotten(first.until, second.begin.at)
                 and not _is_stale(facts, second, runs, promises)
             ):
                 yield Violation("ran again", message, (*first.events, *second.events))

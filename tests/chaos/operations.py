@@ -57,6 +57,11 @@ class Disturbance:
         """Whether *actor* notices it."""
         return self.target in (EVERYONE, actor)
 
+    @property
+    def forgets(self) -> bool:
+        """Whether the server loses what it had, or takes for long ago what was just now."""
+        return self.kind in LOSES_ALL | LOSES_LATEST or self.kind.startswith(CLOCK)
+
     def may_lose(self, confirmed_at: float, *, is_replicated: bool) -> bool:
         """Whether what was confirmed at that time may be lost by it."""
         if self.kind in LOSES_ALL:

@@ -275,6 +275,34 @@ def test_two_faults_of_other_processes_excuse_nothing() -> None:
     assert check(script.events, PROMISES).kinds == {"two at once": 1}
 
 
+def _run_again_after(kind: str, target: str, *, at_s: float) -> Script:
+    """A message that was completed runs again, after a fault so long after its completion."""
+    script = Script()
+    script.add("sender-1", "send", "victim")
+    script.add(WORKERS[0], "run", "victim")
+    script.now += at_s
+    script.add("nemesis", "fault", target, detail=kind)
+    script.now += 0.5
+    script.add(WORKERS[1], "run", "victim")
+    return script
+
+
+@pytest.mark.parametrize("kind", ["cut", "kill", "stop"])
+def test_a_fault_excuses_a_second_run_only_if_it_came_before_the_first_was_settled(
+    kind: str,
+) -> None:
+    soon = _run_again_after(kind, WORKERS[0], at_s=0.5)
+    assert check(soon.events, PROMISES).violations == ()
+    late = _run_again_after(kind, WORKERS[0], at_s=5)
+    assert check(late.events, PROMISES).kinds == {"ran again": 1}
+
+
+@pytest.mark.parametrize("kind", ["flushall", "failover", "clock-hour"])
+def test_a_server_that_forgets_excuses_a_second_run_at_any_time(kind: str) -> None:
+    script = _run_again_after(kind, EVERYONE, at_s=50)
+    assert check(script.events, PROMISES).violations == ()
+
+
 def test_an_outage_of_the_server_excuses_everyone() -> None:
     script = Script()
     script.add("sender-1", "send", "a")
