@@ -23,7 +23,8 @@ from tambomq.console.actions.model import (
     LetterSelector,
     Operation,
 )
-from tambomq.console.messages.model import MessageDetail, MessagePage, MessageState
+from tambomq.console.messages.body import decode_body
+from tambomq.console.messages.model import Body, MessageDetail, MessagePage, MessageState
 from tambomq.console.model import (
     LeaderRow,
     Overview,
@@ -200,6 +201,10 @@ class StandIn:
 
     def replay(self, selection_id: str, *, per_s: float | None = None, ahead: int = 0) -> Operation:
         return self._started("replay", "replay", selection_id, per_s, ahead)
+
+    async def selected_body(self, selection_id: str) -> Body:
+        self.calls.append(("selected_body", selection_id))
+        return decode_body(b'{"order": 2}')
 
     async def edit_and_replay(self, selection_id: str, body: str, encoding: str) -> ActionResult:
         return self._did("edit_and_replay", selection_id, body, encoding)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from tambomq.console.actions.dead_letters import DeadLetters
+from tambomq.console.actions.letter_bodies import read_letter_body, replay_with_body
 from tambomq.console.actions.messages import MessageActions
 from tambomq.console.actions.model import (
     ActionResult,
@@ -16,7 +17,7 @@ from tambomq.console.actions.model import (
 from tambomq.console.actions.operations import OnChange, Operations
 from tambomq.console.actions.queues import QueueActions
 from tambomq.console.actions.schedules import ScheduleActions
-from tambomq.console.messages.model import MessagePage
+from tambomq.console.messages.model import Body, MessagePage
 from tambomq.console.model import QueueRef
 from tambomq.errors import ActionRefused
 from tambomq.rsmq.keys import NAMESPACE, Keys
@@ -65,18 +66,25 @@ class Actions(QueueActions, MessageActions, ScheduleActions):
         selection = self._dead.selection(selection_id)
         return self._operations.replay(selection, per_s=per_s, ahead=ahead)
 
+    async def selected_body(self, selection_id: str) -> Body:
+        """Return the body of the one selected letter."""
+        return await read_letter_body(self._store, self._rsmq, *self._selected_one(selection_id))
+
     async def edit_and_replay(self, selection_id: str, body: str, encoding: str) -> ActionResult:
         """Give the one selected letter another body, and replay it."""
+        ref, letter = self._selected_one(selection_id)
+        id = await replay_with_body(self._store, self._rsmq, ref, letter, body, encoding)
+        return ActionResult(text=f"{id} of {ref} has a new body and is due now.", id=id)
+
+    def _selected_one(self, selection_id: str) -> tuple[QueueRef, str]:
+        """Return queue and id of the one selected letter. Raises `ActionRefused`."""
         selection = self._dead.selection(selection_id)
         if selection.shown.count != 1:
             raise ActionRefused(
                 f"one letter is edited at a time, and {selection.shown.count:,} are selected"
             )
         [(queue, [letter])] = selection.letters.items()
-        page = await self._dead.page(LetterSelector(queue=queue, ids=[letter]), limit=1)
-        if not page.rows:
-            raise ActionRefused("this letter is gone: look again")
-        return await self.edit_and_run(QueueRef.parse(queue), page.rows[0].id, body, encoding)
+        return QueueRef.parse(queue), letter
 
     def discard(self, selection_id: str, typed_count: int) -> Operation:
         """Delete a selection in the background, if *typed_count* is its count."""

@@ -156,7 +156,7 @@ class MessageActions:
         job = chasqui_redrive.job_of(letter, reset=True, payload=payload)
         if job is None:
             return False
-        redrive = _redrive_of_one(until=letter.dlq_id)
+        redrive = redrive_of_one(until=letter.dlq_id)
         await self._store.run(chasqui_redrive.begin(keys, redrive))
         call = chasqui_redrive.move(keys, Policy(), redrive.id, now_ms(), [job])
         return (await self._store.run(call)).total > 0
@@ -165,7 +165,7 @@ class MessageActions:
         edited = await self._store.run(rsmq_edit.edit(self._rsmq, ref.name, id, body))
         if edited is None:
             raise ActionRefused(f"{id} of {ref} was received: its consumer may have read the body")
-        return edited or await self._redrive_rsmq(ref, id, body)
+        return edited or await self.redrive_message(ref, id, body)
 
     async def _run_rsmq(self, ref: QueueRef, id: str) -> None:
         queue, dead = ref.name, ref.name + DEAD_SUFFIX
@@ -181,11 +181,12 @@ class MessageActions:
             await self._store.run(settle_ops.hide(self._rsmq, queue, id, 0))
             return
         [is_dead] = await self._store.run(rsmq_scan.present(self._rsmq, dead, raw))
-        if not is_dead or not await self._redrive_rsmq(ref, id, None):
+        if not is_dead or not await self.redrive_message(ref, id, None):
             raise ActionRefused(f"{id} is neither in {ref} nor among its dead letters: look again")
 
-    async def _redrive_rsmq(self, ref: QueueRef, id: str, body: bytes | None) -> bool:
-        redrive = _redrive_of_one(until=str(now_ms()), dead=ref.name + DEAD_SUFFIX)
+    async def redrive_message(self, ref: QueueRef, id: str, body: bytes | None) -> bool:
+        """Replay a dead RSMQ message, perhaps with another body; false if it is not there."""
+        redrive = redrive_of_one(until=str(now_ms()), dead=ref.name + DEAD_SUFFIX)
         await self._store.run(rsmq_redrive.begin(self._rsmq, ref.name, redrive))
         moving = [rsmq_redrive.RedrivenMessage(id, body)]
         result = await self._store.run(rsmq_redrive.move(self._rsmq, ref.name, redrive, moving))
@@ -203,7 +204,8 @@ class MessageActions:
             return False
 
 
-def _redrive_of_one(*, until: str, dead: str = "") -> Redrive:
+def redrive_of_one(*, until: str, dead: str = "") -> Redrive:
+    """Return the record of a replay of one message."""
     return Redrive(letters(10), IN_CONSOLE, until=until, dead=dead, selected=1, begun_ms=now_ms())
 
 

@@ -15,7 +15,7 @@ from tambomq.console.actions.model import (
 from tambomq.console.http import requests as types
 from tambomq.console.http.parts import ConsoleParts
 from tambomq.console.http.requests import NoBody, NoParameters
-from tambomq.console.messages.model import MessageDetail, MessagePage
+from tambomq.console.messages.model import Body, MessageDetail, MessagePage
 from tambomq.console.model import Overview, PipelineStatus, QueueDetail, QueueRef
 from tambomq.errors import StoreError, TamboError
 
@@ -224,6 +224,11 @@ async def select(parts: ConsoleParts, _: NoParameters, body: LetterSelector) -> 
 async def replay(parts: ConsoleParts, query: types.IdPath, body: types.ReplayRequest) -> Operation:
     """Run selected letters again."""
     return parts.actions.replay(query.id, per_s=body.per_s, ahead=body.ahead)
+
+
+async def selected_body(parts: ConsoleParts, query: types.IdPath, _: NoBody) -> Body:
+    """Return the body of the one letter of a selection."""
+    return await parts.actions.selected_body(query.id)
 
 
 async def edit_and_replay(

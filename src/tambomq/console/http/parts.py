@@ -18,7 +18,7 @@ from tambomq.console.actions.model import (
     LetterSelector,
     Operation,
 )
-from tambomq.console.messages.model import MessageDetail, MessagePage, MessageState
+from tambomq.console.messages.model import Body, MessageDetail, MessagePage, MessageState
 from tambomq.console.model import (
     LeaderRow,
     Overview,
@@ -146,6 +146,9 @@ class LetterControl(Protocol):
 
     def replay(self, selection_id: str, *, per_s: float | None = None, ahead: int = 0) -> Operation:
         """Run the selected letters again; stop unless the first *ahead* of them are done."""
+
+    async def selected_body(self, selection_id: str) -> Body:
+        """Return the body of the one selected letter."""
 
     async def edit_and_replay(self, selection_id: str, body: str, encoding: str) -> ActionResult:
         """Run the selected letter again with another body."""

@@ -18,7 +18,7 @@ from tambomq.console.http import requests as types
 from tambomq.console.http.login.access import Role
 from tambomq.console.http.parts import ConsoleParts
 from tambomq.console.http.requests import NoBody, NoParameters
-from tambomq.console.messages.model import MessageDetail, MessagePage
+from tambomq.console.messages.model import Body, MessageDetail, MessagePage
 from tambomq.console.model import Overview, PipelineStatus, QueueDetail
 
 Q = TypeVar("Q")
@@ -120,6 +120,8 @@ _LETTERS: Final[tuple[ApiRoute[Any, Any, Any], ...]] = (
         "",
     ),
     _act(f"{_SELECTION}/replay", handlers.replay, _ID, types.ReplayRequest, Operation, "replay"),
+    # Only who may select has a selection.
+    ApiRoute("GET", f"{_SELECTION}/body", "operator", handlers.selected_body, _ID, NoBody, Body),
     _act(
         f"{_SELECTION}/edit",
         handlers.edit_and_replay,

@@ -91,6 +91,8 @@ async def test_a_selection_of_another_user_cannot_be_used(scope: Scope) -> None:
         other.discard("s1", 0)
     with pytest.raises(ActionRefused, match="select again"):
         await other.edit_and_replay("s1", "x", "text")
+    with pytest.raises(ActionRefused, match="select again"):
+        await other.selected_body("s1")
     everything = await scope.of("c", ["manage"], "*")
     assert everything.replay("s1").id == "s1"
 

@@ -88,6 +88,10 @@ async def test_no_read_shows_a_queue_of_others(
     if "queue" in parameters(route, PAYMENTS):
         assert reply.status_code == 403, reply.text
         assert reply.json()["kind"] == "access_denied"
+    elif "{id}" in route.path:
+        # It names what somebody else has selected.
+        assert reply.status_code == 409, reply.text
+        assert browser.memory.actions.calls == []
     else:
         assert reply.status_code == 200, reply.text
         assert SECRET not in reply.text

@@ -20,7 +20,7 @@ from tambomq.console.actions.model import (
     Operation,
 )
 from tambomq.console.http.parts import ActionControl
-from tambomq.console.messages.model import MessagePage
+from tambomq.console.messages.model import Body, MessagePage
 from tambomq.console.model import QueueRef, Series
 from tambomq.errors import ActionRefused
 
@@ -189,6 +189,11 @@ class ScopedActions:
         """Run the selected letters again; stop unless the first *ahead* of them are done."""
         self._require_selection(selection_id)
         return self._actions.replay(selection_id, per_s=per_s, ahead=ahead)
+
+    async def selected_body(self, selection_id: str) -> Body:
+        """Return the body of the one selected letter."""
+        self._require_selection(selection_id)
+        return await self._actions.selected_body(selection_id)
 
     async def edit_and_replay(self, selection_id: str, body: str, encoding: str) -> ActionResult:
         """Run the selected letter again with another body."""

@@ -161,21 +161,12 @@ export class Selection {
       setTimeout(this.acted, 400); // a short operation has done its work by then
     });
     if (key === "replay") return this.#replay({ of, total, dryRun, warning, close, run });
-    if (key === "edit") return editing({ made, dryRun, warning, close, run, letter: () => this.#letter() });
+    if (key === "edit") return editing({ made, dryRun, warning, close, run, letter: () => get(`dead-letters/selections/${encodeURIComponent(made.id)}/body`) });
     return confirmation({
       title: `Delete ${total} of ${of}?`, verb: `Delete ${count(made.count)}`, keep: "Keep them", danger: true, typed: made.count, close,
       text: h("p", {}, `Selected at ${clock(made.at_ms)}: `, h("b", {}, `${count(made.count)} would be deleted.`), names(made), " They are kept aside for ten minutes, so that you can undo it, and then they are gone."),
       work: () => run("delete", { typed_count: made.count }),
     });
-  }
-
-  /** The one letter that is selected, with its body. */
-  async #letter() {
-    const { queue, groups, reasons, find } = this.selector();
-    if (this.ids.size) return get("message", { queue, id: [...this.ids.values()][0] });
-    const { rows } = await get("dead-letters/letters", { queue, groups, reasons, find, limit: 1 });
-    if (!rows.length) throw new Error("This letter is gone: look again.");
-    return get("message", { queue: rows[0].queue, id: rows[0].id });
   }
 
   #replay({ of, total, dryRun, warning, close, run }) {
@@ -209,8 +200,8 @@ function editing({ made, letter, dryRun, warning, close, run }) {
   const area = h("textarea", { rows: 8, spellcheck: "false", "aria-label": "The new body", disabled: true });
   const says = h("p", {}, "Reading its body.");
   let encoding = "json";
-  letter().then(({ body }) => {
-    if (!body || body.cut_off) {
+  letter().then((body) => {
+    if (body.cut_off) {
       replace(says, "This body is too long to be edited here.");
       return;
     }
