@@ -55,6 +55,39 @@ async def test_other_methods_are_not_allowed(url: str) -> None:
     writer.close()
 
 
+async def answer_to(url: str, path: str, host: str) -> bytes:
+    """The first line of the reply to a request under the name *host*."""
+    at, port = url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(at, int(port))
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+    reply = await reader.read()
+    writer.close()
+    return reply.partition(b"\r\n")[0]
+
+
+async def test_a_page_of_another_site_reads_no_names_of_queues(
+    health: ProcessHealth, url: str
+) -> None:
+    # Its name was resolved to this machine: only Host shows it.
+    for path in ("/metrics", "/stats", "/endpoints"):
+        assert (await answer_to(url, path, "evil.example:8090")).startswith(b"HTTP/1.1 403 ")
+        assert (await answer_to(url, path, "localhost:8090")).startswith(b"HTTP/1.1 200 ")
+    # Probes may come by any name, and learn nothing of queues.
+    assert (await answer_to(url, "/healthz", "tambo")).startswith(b"HTTP/1.1 503 ")
+    settings = HttpSettings(port=0, allowed_host=("metrics.example",))
+    allowing = HttpComponent(settings, health)
+    async with opened(allowing):
+        at = allowing.endpoints[0].address
+        assert (await answer_to(at, "/metrics", "metrics.example")).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_beyond_loopback_any_name_is_answered(health: ProcessHealth) -> None:
+    component = HttpComponent(HttpSettings(host="0.0.0.0", port=0), health)
+    async with opened(component):
+        at = component.endpoints[0].address.replace("0.0.0.0", "127.0.0.1")
+        assert (await answer_to(at, "/metrics", "tambo:8090")).startswith(b"HTTP/1.1 200 ")
+
+
 async def test_garbage_is_refused_without_harm_to_others(url: str) -> None:
     host, port = url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))

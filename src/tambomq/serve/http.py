@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, replace
 from typing import Any, Final
@@ -20,10 +20,13 @@ from starlette.routing import Route
 
 from tambomq.console.http.app import console_app
 from tambomq.console.http.console import Console
+from tambomq.console.http.login.origin import HostRule
+from tambomq.console.http.problems import Problem
 from tambomq.console.http.routes import LIVE, PREFIX
 from tambomq.errors import ComponentFailed
 from tambomq.runtime.tls_server import TlsServer
 from tambomq.serve.component import Metric, ServedEndpoint
+from tambomq.serve.exposure import is_loopback
 from tambomq.serve.health import ProcessHealth
 from tambomq.serve.http_limits import LIMITS, HttpLimits, limited
 from tambomq.serve.listeners import cannot_open, server_tls
@@ -47,6 +50,7 @@ _OF_CONSOLE: Final = """\
 /          the console, in a browser
 /api/v1/   what the console shows and does; described at /api/v1/openapi.json
 """
+_Answer = Callable[[Request], Awaitable[Response]]
 _NOT_KEPT: Final = {"Cache-Control": "no-store"}
 _PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 # Probes time out sooner than this.
@@ -70,7 +74,9 @@ class HttpComponent:
         self._at, self._limits = (settings.host, settings.port), limits
         self._tls = server_tls(self.name, settings)
         self._has_console, self._is_optional = console is not None, is_optional
-        self._app = app(health, console)
+        # On loopback only pages of other sites use other names: there a name is no way to be found.
+        hosts = HostRule(settings.host, settings.allowed_host)
+        self._app = app(health, console, hosts if is_loopback(settings.host) else None)
         self._socket: socket.socket | None = None
         self._server: _Server | None = None
         self._running: asyncio.Task[None] | None = None
@@ -124,8 +130,13 @@ class HttpComponent:
             self._socket.close()
 
 
-def app(health: ProcessHealth, console: Console | None = None) -> Starlette:
-    """Return the web application for *health* and metrics; all other paths are *console*'s."""
+def app(
+    health: ProcessHealth, console: Console | None = None, hosts: HostRule | None = None
+) -> Starlette:
+    """Return the web application for *health* and metrics; all other paths are *console*'s.
+
+    What names queues or addresses is told only under the names of *hosts*, if there are any.
+    """
     metrics = Metrics(health)
 
     async def healthz(_: Request) -> Response:
@@ -151,9 +162,9 @@ def app(health: ProcessHealth, console: Console | None = None) -> Starlette:
     paths = {
         "/healthz": healthz,
         "/readyz": readyz,
-        "/metrics": numbers,
-        "/stats": stats,
-        ENDPOINTS: endpoints,
+        "/metrics": _guarded(numbers, hosts),
+        "/stats": _guarded(stats, hosts),
+        ENDPOINTS: _guarded(endpoints, hosts),
     }
     application = Starlette(routes=[Route(path, answer) for path, answer in paths.items()])
     if console is None:
@@ -162,6 +173,18 @@ def app(health: ProcessHealth, console: Console | None = None) -> Starlette:
         # No mount: its pattern does not match all paths that can be sent.
         application.router.default = console_app(console, plain_index=INDEX + _OF_CONSOLE)
     return application
+
+
+def _guarded(answer: _Answer, hosts: HostRule | None) -> _Answer:
+    async def checked(request: Request) -> Response:
+        try:
+            if hosts is not None:
+                hosts.check(request.headers.get("host", ""))
+        except Problem as problem:
+            return PlainTextResponse(f"{problem.title}\n", problem.status, headers=_NOT_KEPT)
+        return await answer(request)
+
+    return checked
 
 
 async def _index(_: Request) -> Response:

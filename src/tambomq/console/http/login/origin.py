@@ -36,8 +36,8 @@ class HostRule:
             raise Problem(
                 403,
                 "host",
-                f"The console is not served under the name {host!r}: open it by the address that "
-                "it prints, or allow the name with --http-allowed-host.",
+                f"This is not served under the name {host!r}: open it by the address that is "
+                "printed at the start, or allow the name with --http-allowed-host.",
             )
 
     def _allows(self, name: str) -> bool:
