@@ -86,8 +86,8 @@ async def test_no_route_answers_before_the_log_in(
     browse: Open, route: ApiRoute[Any, Any, Any]
 ) -> None:
     browser = await browse(**TOKENS)
-    path = "/api/v1" + route.path.replace("{id}", "1")  # type: ignore[attr-defined]
-    reply = await browser.request(route.method, path)  # type: ignore[attr-defined]
+    path = "/api/v1" + route.path.replace("{id}", "1")
+    reply = await browser.request(route.method, path)
     assert (reply.status_code, reply.json()["kind"]) == (401, "login")
     assert browser.memory.actions.calls == []
 
