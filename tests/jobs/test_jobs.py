@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -157,6 +158,19 @@ async def test_many_jobs_are_added_at_once(jobs: Jobs, work: Work) -> None:
         await other.add_many([double.call(1)])
     with pytest.raises(InvalidFormat, match="added by itself: it has debounce_s"):
         await jobs.add_many([double.options(job_id="a", debounce_s=1).call(1)])
+
+
+async def no_generator(_: Context) -> None: ...
+
+
+def no_async_generator(_: Context) -> Iterator[None]:
+    yield
+
+
+@pytest.mark.parametrize("wrong", [no_generator, no_async_generator, 3])
+def test_middleware_that_could_not_surround_a_run_is_refused(wrong: Any) -> None:
+    with pytest.raises(InvalidFormat, match="an async function that yields once"):
+        Jobs("q").middleware(wrong)
 
 
 async def test_start_hooks_set_the_state_and_middleware_wraps_each_run(

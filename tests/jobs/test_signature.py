@@ -118,3 +118,35 @@ def test_options_of_an_add_are_checked(options: dict[str, Any]) -> None:
 
     with pytest.raises((InvalidValue, InvalidFormat)):
         run.options(**options)
+
+
+def test_a_method_is_refused_where_it_is_written() -> None:
+    jobs = Jobs("q")
+    with pytest.raises(InvalidFormat, match="outside of classes"):
+
+        class Shop:
+            @jobs.job
+            def order(self, sku: str) -> None: ...
+
+    class Box:
+        @jobs.job
+        def close(lid: str) -> str:  # noqa: N805  (called by its name, and has no object)
+            return lid
+
+    @jobs.job(name="late")
+    def order(self: str) -> str:
+        return self
+
+    assert jobs.test_job(order, self="a").run_sync().result == "a"
+    assert jobs.test_job(Box.close, lid="b").run_sync().result == "b"
+
+
+def test_a_parameter_of_any_type_may_be_an_object() -> None:
+    jobs = Jobs("q")
+
+    @jobs.job
+    def keep(value: object) -> object:
+        return value
+
+    run = jobs.test_job(keep, value=[1, "two"])  # type: ignore[call-arg]  # mypy takes it for ctx
+    assert run.run_sync().result == [1, "two"]

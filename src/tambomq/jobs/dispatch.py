@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from tambomq.chasqui.job import Job
-from tambomq.errors import CancelJob, JobTimedOut, Reject, RetryIn, UnrecoverableError
+from tambomq.errors import (
+    CancelJob,
+    InvalidFormat,
+    JobTimedOut,
+    Reject,
+    RetryIn,
+    UnrecoverableError,
+)
 from tambomq.failures import from_handler, headline, text_of, type_of
 from tambomq.jobs.codec import to_plain
 from tambomq.jobs.context import Context
@@ -132,6 +140,14 @@ class JobDispatcher:
         if not asyncio.iscoroutine(value):
             return value
         return await (value if limit is None else limit.run(value))
+
+
+def middleware_of(function: Callable[..., Any]) -> Middleware:
+    """Return *function* as middleware; raise `InvalidFormat` if it could not surround a run."""
+    if not callable(function) or iscoroutinefunction(function) or isgeneratorfunction(function):
+        rule = "an async function that yields once, around the run"
+        raise InvalidFormat("middleware", function, rule)
+    return asynccontextmanager(function) if isasyncgenfunction(function) else function
 
 
 def _short_run(function: JobFunction[..., Any], limit: TimeLimit | None) -> Run:

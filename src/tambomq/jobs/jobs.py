@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from inspect import isasyncgenfunction
+from contextlib import AbstractAsyncContextManager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Concatenate, Self, TypeAlias, TypeVar, overload
 
@@ -17,7 +16,7 @@ from tambomq.errors import InvalidFormat
 from tambomq.jobs.connections import Connections
 from tambomq.jobs.context import Context
 from tambomq.jobs.decorator import JobDecorator
-from tambomq.jobs.dispatch import Middleware
+from tambomq.jobs.dispatch import Middleware, middleware_of
 from tambomq.jobs.function import (
     AsyncJobFunction,
     JobCall,
@@ -195,10 +194,10 @@ class Jobs(JobsTestKit):
     def middleware(self, function: M) -> M:
         """Run *function* around each run: it takes the `Context` and yields once.
 
-        An async generator function, or one that returns an asynchronous context manager.
+        An async generator function, or one that returns an asynchronous context manager. Raises
+        `InvalidFormat`.
         """
-        made = asynccontextmanager(function) if isasyncgenfunction(function) else function
-        self.middlewares.append(made)
+        self.middlewares.append(middleware_of(function))
         return function
 
     def on_start(self, function: F) -> F:

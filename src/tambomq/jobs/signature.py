@@ -33,16 +33,24 @@ INJECTED: Any = _Injected()
 def check_signature(name: str, function: Callable[..., Any]) -> inspect.Signature:
     """Return the signature of *function*.
 
-    Raises `InvalidFormat` if it has ``*args``, or yields: nobody would run it to its end.
+    Raises `InvalidFormat` if it has ``*args``, is a method, or yields: nobody would run it to its
+    end.
     """
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise InvalidFormat("job", name, "a function that returns, not one that yields")
     signature = inspect.signature(function)
+    if _is_method(function, signature):
+        raise InvalidFormat("job", name, "a function outside of classes: a worker has no object")
     for each in signature.parameters.values():
         if each.kind is Parameter.VAR_POSITIONAL:
             rule = f"stored arguments have names: replace *{each.name} by a list"
             raise InvalidFormat("job", name, rule)
     return signature
+
+
+def _is_method(function: Callable[..., Any], signature: inspect.Signature) -> bool:
+    *_, parent, _ = ("<locals>", *function.__qualname__.split("."))
+    return parent != "<locals>" and next(iter(signature.parameters), "") in ("self", "cls")
 
 
 def hints_of(name: str, function: Callable[..., Any]) -> dict[str, Any]:
@@ -93,6 +101,8 @@ class Arguments:
             kind = hints.get(each.name, Any)
             # Named in the error, which the struct as a whole would not do.
             converter(kind, f"job {self._job!r}: parameter {each.name}")
+            # msgspec knows `object` by another name.
+            kind = Any if kind is object else kind
             fields.append((each.name, kind, _default(each.default)))
         made: type[msgspec.Struct] = msgspec.defstruct(
             self._job.title(), fields, forbid_unknown_fields=True, kw_only=True
