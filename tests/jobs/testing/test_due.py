@@ -169,6 +169,17 @@ async def test_an_endless_chain_of_jobs_is_stopped(server: Server) -> None:
             await mail.run_due(max_runs=10)
 
 
+async def test_runs_count_over_all_times_at_which_something_is_due(server: Server) -> None:
+    async with Jobs("mail", redis_url=server.url) as mail:
+
+        @mail.every(3600)
+        async def hourly() -> None: ...
+
+        assert len(await mail.run_due(now=3.5 * 3600, max_runs=3)) == 3
+        with pytest.raises(RuntimeError, match="more than 2 runs, the last of 'hourly'"):
+            await mail.run_due(now=24 * 3600, max_runs=2)
+
+
 async def test_a_queue_that_a_worker_leads_is_left_alone(server: Server) -> None:
     async with Jobs("mail", redis_url=server.url) as mail:
         worker = mail.worker()

@@ -110,17 +110,18 @@ class _Stops:
             # Counts of waiting and active jobs are read one after the other, and a job may move
             # between them. The length of the stream is one number.
             left = await self._clock.stream_length()
+            # Before the return: a quick run has ended already, and the next stop has others.
+            if len(self._worker.ended) > may_run:
+                last = self._worker.ended[-1].job.name
+                raise RuntimeError(
+                    f"more than {max_runs} runs, the last of {last!r}: give max_runs"
+                )
             if not left and not self._worker.in_flight:
                 return
             if await queue.is_paused():
                 raise RuntimeError(f"queue {queue.name!r} is paused: nothing runs until it resumes")
             if self._running.done():
                 raise RuntimeError("the worker has ended") from self._running.exception()
-            if len(self._worker.ended) > may_run:
-                last = self._worker.ended[-1].job.name
-                raise RuntimeError(
-                    f"more than {max_runs} runs, the last of {last!r}: give max_runs"
-                )
             if time.monotonic() > deadline:
                 raise TimeoutError(
                     f"after {self._timeout_s:g} s queue {queue.name!r} has {left} jobs; "
