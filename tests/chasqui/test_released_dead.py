@@ -98,7 +98,7 @@ def test_more_than_one_script_may_take_are_given_back(
     assert store.follow(release_dead(context(keys, "dead"), LEASE_MS)) == CHUNK + 7
 
 
-def test_jobs_of_a_consumer_that_nobody_knows_are_none(
+def test_an_unknown_consumer_changes_nothing(
     entries: list[str], store: Store, db: redis.Redis, keys: Keys
 ) -> None:
     before = owners(db, keys), at_rest(db)

@@ -28,7 +28,7 @@ from tambomq.work.messages import (
 from tambomq.work.options import WorkOptions
 from tambomq.work.supervisor import health, metrics
 from tambomq.work.supervisor.file_watch import FileWatch
-from tambomq.work.supervisor.lease_releaser import LeaseReleaser
+from tambomq.work.supervisor.lease_reaper import LeaseReaper
 from tambomq.work.supervisor.reaper import ProcessReaper
 from tambomq.work.supervisor.slot import ProcessSlot
 from tambomq.work.supervisor.status_server import StatusReply, StatusServer
@@ -52,9 +52,9 @@ class Supervisor:
     def __init__(self, options: WorkOptions, on_loaded: OnLoaded) -> None:
         self._options, self._on_loaded = options, on_loaded
         self._reaper, self._totals, self._files = ProcessReaper(), TotalCounts(), FileWatch()
-        self._systemd, self._releaser = systemd.SystemdNotifier(), LeaseReleaser(self._reaper)
+        self._systemd, self._lease_reaper = systemd.SystemdNotifier(), LeaseReaper(self._reaper)
         self._slots = [
-            ProcessSlot(number, options, self._reaper, self._on_message, self._releaser.release)
+            ProcessSlot(number, options, self._reaper, self._on_message, self._lease_reaper.release)
             for number in range(1, options.processes + 1)
         ]
         pages = {"/healthz": self._healthz, "/readyz": self._readyz, "/metrics": self._metrics}
@@ -88,7 +88,7 @@ class Supervisor:
         for slot in self._slots:
             slot.kill()
         await asyncio.gather(*keeping, return_exceptions=True)
-        await self._releaser.close()
+        await self._lease_reaper.close()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -36,7 +36,7 @@ _log: Final = logging.getLogger(__name__)
 _decode: Final = msgspec.json.Decoder(ReleaseResult).decode
 
 
-class LeaseReleaser:
+class LeaseReaper:
     """Releases the leases of processes that have ended, several at once if they end together."""
 
     def __init__(self, reaper: ProcessReaper) -> None:

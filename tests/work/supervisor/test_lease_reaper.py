@@ -17,7 +17,7 @@ from tests.servers import Server
 CODE = """
 import asyncio, logging, os, signal, subprocess, sys
 from types import SimpleNamespace
-from tambomq.work.supervisor.lease_releaser import LeaseReleaser
+from tambomq.work.supervisor.lease_reaper import LeaseReaper
 from tambomq.work.supervisor.reaper import ProcessReaper
 
 logging.basicConfig(level="INFO", stream=sys.stdout, format="%(message)s")
@@ -25,15 +25,15 @@ logging.basicConfig(level="INFO", stream=sys.stdout, format="%(message)s")
 async def main(forking, alone):
     reaper = ProcessReaper()
     reaper.start()
-    releaser = LeaseReleaser(reaper)
+    leases = LeaseReaper(reaper)
 
     async def end(command, lease):
         leader = subprocess.Popen(
             ["sh", "-c", command], process_group=0, stdout=subprocess.PIPE)
         said = leader.stdout.readline()
         leader.returncode = await reaper.watch(leader.pid)
-        releaser.release(SimpleNamespace(pid=leader.pid, number=1, leases={"dead": lease}))
-        return said, set(releaser._tasks)
+        leases.release(SimpleNamespace(pid=leader.pid, number=1, leases={"dead": lease}))
+        return said, set(leases._tasks)
 
     # It has ended, but has left one behind in its group.
     left, first = await end("sleep 1000 & echo $!", forking)
@@ -42,7 +42,7 @@ async def main(forking, alone):
     print("the one that was left behind is killed", flush=True)
     os.kill(int(left), signal.SIGKILL)
     await asyncio.gather(*first)
-    await releaser.close()
+    await leases.close()
     reaper.stop()
 
 asyncio.run(main(*sys.argv[1:]))
