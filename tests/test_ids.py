@@ -9,6 +9,7 @@ import pickle
 import string
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -154,6 +155,34 @@ def test_a_forked_child_draws_names_of_its_own() -> None:
     assert own == before, "the parent keeps its own"
     assert len(theirs) == 5
     assert not theirs & drawn_by(xids, own)
+
+
+def test_a_forked_child_draws_ulids_of_its_own() -> None:
+    ulid(0)  # leaves random parts for the next ones
+    source, sink = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(sink, " ".join(ulid(0) for _ in range(70)).encode())
+        finally:
+            os._exit(0)
+    os.close(sink)
+    with os.fdopen(source) as pipe:
+        theirs = set(pipe.read().split())
+    os.waitpid(child, 0)
+    assert len(theirs) == 70
+    assert not theirs & {ulid(0) for _ in range(70)}
+
+
+def test_threads_draw_different_ulids() -> None:
+    switch_interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            drawn = list(threads.map(lambda _: [ulid(0) for _ in range(1000)], range(4)))
+    finally:
+        sys.setswitchinterval(switch_interval_s)
+    assert len({each for some in drawn for each in some}) == 4000
 
 
 def test_a_copy_draws_names_of_its_own() -> None:

@@ -37,13 +37,19 @@ _DIGITS = bytes(_BASE32[byte % 32] for byte in range(256))
 
 def ulid(now_ms: int) -> str:
     """Return a ULID: 10 characters of time, 16 random ones."""
-    return _moment(now_ms) + os.urandom(16).translate(_DIGITS).decode("ascii")
+    return _moment(now_ms) + _random_parts.next()
 
 
 def ulids(now_ms: int, count: int) -> list[str]:
     """Return *count* ULIDs of the same time."""
-    moment, drawn = _moment(now_ms), os.urandom(16 * count).translate(_DIGITS).decode("ascii")
-    return [moment + drawn[i : i + 16] for i in range(0, 16 * count, 16)]
+    moment = _moment(now_ms)
+    return [moment + part for part in _draw_parts(count)]
+
+
+def _draw_parts(count: int) -> list[str]:
+    """Return the random parts of *count* ULIDs."""
+    drawn = os.urandom(16 * count).translate(_DIGITS).decode("ascii")
+    return [drawn[i : i + 16] for i in range(0, 16 * count, 16)]
 
 
 def ulid_ms(text: str) -> int | None:
@@ -59,9 +65,17 @@ def ulid_ms(text: str) -> int | None:
 _ULID_DIGITS, _ULID_ALPHABET = 26, frozenset(_BASE32.decode())
 
 
-@lru_cache(maxsize=4)
+_LAST_DIGITS = [chr(tens) + chr(ones) for tens in _BASE32 for ones in _BASE32]
+
+
 def _moment(now_ms: int) -> str:
-    return "".join(chr(_BASE32[now_ms >> shift & 31]) for shift in range(45, -1, -5))
+    return _first_digits(now_ms >> 10) + _LAST_DIGITS[now_ms & 1023]
+
+
+@lru_cache(maxsize=4)
+def _first_digits(seconds: int) -> str:
+    """Return the digits of a time but for the last two; they change once in 1024 ms."""
+    return "".join(chr(_BASE32[seconds >> shift & 31]) for shift in range(35, -1, -5))
 
 
 # ── identity of a process ────────────────────────────────────────────────────
@@ -103,6 +117,34 @@ class _Sequence:
 
 
 _sequence = _Sequence()
+
+_PARTS = 64
+"""Random parts that are drawn together: the system call takes longer than the rest of a ULID."""
+
+
+class _RandomParts:
+    """The random parts of this process's next ULIDs. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self.draw()
+        _of_this_process.add(self)
+
+    def draw(self) -> None:
+        """Drop what is left."""
+        self._left = list[str]()
+
+    def next(self) -> str:
+        """Return a part that was not returned before."""
+        left = self._left
+        try:
+            # Atomic: no two threads get the same.
+            return left.pop()
+        except IndexError:
+            left += _draw_parts(_PARTS)
+            return _draw_parts(1)[0]
+
+
+_random_parts = _RandomParts()
 
 
 def unique() -> str:
