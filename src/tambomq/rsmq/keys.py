@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tambomq.errors import InvalidFormat
 
@@ -71,6 +72,14 @@ def check_queue(queue: str) -> str:
             "queue name", queue, "reserved: its key would be the set of all queue names"
         )
     return queue
+
+
+# Bounded, since short-lived queue names must not fill memory.
+@lru_cache(maxsize=1024)
+def _keys_of(ns: str, queue: str) -> tuple[str, str, str, str]:
+    """Return what `Keys.to_receive` does: checking a name and joining keys takes a microsecond."""
+    base = f"{ns}:{check_queue(queue)}"
+    return base, f"{base}:Q", f"{base}:receipts", f"{base}:bounds"
 
 
 def check_dead_queue(dead: str, *, of: str) -> str:
@@ -120,8 +129,7 @@ class Keys:
 
     def of(self, queue: str) -> tuple[str, str]:
         """Both keys of a queue, its name checked: messages and data."""
-        base = f"{self.ns}:{check_queue(queue)}"
-        return base, f"{base}:Q"
+        return self.to_receive(queue)[:2]
 
     def receipts(self, queue: str) -> str:
         """Hash: the last delivery of each message that this library has received."""
@@ -129,8 +137,7 @@ class Keys:
 
     def all_of(self, queue: str) -> tuple[str, str, str]:
         """All keys of a queue, its name checked: messages, data and receipts."""
-        base = f"{self.ns}:{check_queue(queue)}"
-        return base, f"{base}:Q", f"{base}:receipts"
+        return self.to_receive(queue)[:3]
 
     def bounds(self, queue: str) -> str:
         """Hash: the bounds of a queue, and what was refused and dead-lettered because of them.
@@ -145,13 +152,13 @@ class Keys:
 
     def to_send(self, queue: str) -> tuple[str, str, str]:
         """The keys of a send, the queue's name checked: messages, data and bounds."""
-        base = f"{self.ns}:{check_queue(queue)}"
-        return base, f"{base}:Q", f"{base}:bounds"
+        messages, data, _, bounds = self.to_receive(queue)
+        return messages, data, bounds
 
     def to_receive(self, queue: str) -> tuple[str, str, str, str]:
         """The keys of a receive, the queue's name checked: `all_of` and bounds."""
-        base = f"{self.ns}:{check_queue(queue)}"
-        return base, f"{base}:Q", f"{base}:receipts", f"{base}:bounds"
+        # What is no string may have no hash.
+        return _keys_of(self.ns, queue if type(queue) is str else check_queue(queue))
 
     def patterns(self, queue: str) -> tuple[str, str]:
         """Globs that match every key of a queue, and none of another; *queue* may be one itself."""
