@@ -10,13 +10,15 @@ import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from tambomq.spark.lease.reader import LeasedReader
-from tambomq.store.call import Call, Outcome
+from tambomq.store.call import Call, Outcome, results
 from tambomq.store.sync import Store
+
+T = TypeVar("T")
 
 
 class DriverCrash(BaseException):
@@ -44,6 +46,11 @@ class CrashingStore(Store):
     """A store whose process may crash at any round trip."""
 
     crash: StepsUntilCrash
+
+    def run(self, call: Call[T]) -> T:
+        """Make *call*, unless the process has crashed."""
+        result: T = results(self.outcomes((call,)))[0]
+        return result
 
     def outcomes(self, calls: Sequence[Call[Any]]) -> list[Outcome]:
         """Make *calls*, unless the process has crashed."""

@@ -139,11 +139,11 @@ class Call(msgspec.Struct, Generic[T], frozen=True):
     @property
     def parts(self) -> tuple[Arg, ...]:
         """The words of the command; a script by its SHA-1."""
-        if isinstance(self.verb, str):
-            return (*self.verb.split(), *self.keys, *self.args)
-        if isinstance(self.verb, tuple):
-            return (*self.verb, *self.keys, *self.args)
-        return ("EVALSHA", self.verb.sha, len(self.keys), *self.keys, *self.args)
+        verb = self.verb
+        if isinstance(verb, Script):
+            return ("EVALSHA", verb.sha, len(self.keys), *self.keys, *self.args)
+        words = verb.split() if isinstance(verb, str) else verb
+        return (*words, *self.keys, *self.args)
 
     @property
     def parts_with_source(self) -> tuple[Arg, ...]:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import hiredis
 
 from tambomq.clock import Deadline, RetryBudget
-from tambomq.errors import StoreError, StoreUnavailable
+from tambomq.errors import StoreError, StoreUnavailable, TamboError
 from tambomq.store.call import Call, Outcome, Plan, results
 from tambomq.store.endpoint import (
     PATIENCE_S,
@@ -74,8 +74,10 @@ class Store:
 
     def run(self, call: Call[T]) -> T:
         """Run *call* and return its decoded reply."""
-        result: T = results(self.outcomes((call,)))[0]
-        return result
+        outcome = self._outcome(call)
+        if isinstance(outcome, TamboError):
+            raise outcome
+        return outcome
 
     def run_all(self, calls: Sequence[Call[T]]) -> list[T]:
         """Run *calls* in one round trip and return their replies; raise the first error."""
@@ -94,21 +96,24 @@ class Store:
 
     def outcomes(self, calls: Sequence[Call[Any]]) -> list[Outcome]:
         """Run *calls* in one round trip; return a reply or an error for each."""
-        # Fast path: one call, one server, an idle connection, no error. It covers nearly all
-        # round trips and takes half the time of the general path.
+        return [self._outcome(*calls)] if len(calls) == 1 else self._complete(RoundTrip(calls))
+
+    def _outcome(self, call: Call[T]) -> T | TamboError:
+        # Fast path: one server, an idle connection, no error. It covers nearly all round trips
+        # and takes half the time of the general path.
         node = self._choice.preferred
         is_special = self._slot_map or (self._is_watched and self._choice.is_outdated())
-        connection = None if is_special or len(calls) != 1 else self._take_idle(node)
+        connection = None if is_special else self._take_idle(node)
         if connection is None:
-            return self._complete(RoundTrip(calls))
-        replies = connection.exchange(calls[0].packed or hiredis.pack_command(calls[0].parts), 1)
+            return self._complete(RoundTrip((call,)))[0]
+        replies = connection.exchange(call.packed or hiredis.pack_command(call.parts), 1)
         if replies:
             self._return_idle(node, connection)
             if not isinstance(replies[0], hiredis.ReplyError):
-                return [decoded(calls[0], replies[0])]
-        round_trip = RoundTrip(calls)
+                return decoded(call, replies[0])
+        round_trip = RoundTrip((call,))
         round_trip.pending = self._on_replies(round_trip, (0,), replies, node)
-        return self._complete(round_trip)
+        return self._complete(round_trip)[0]
 
     def _retry_budget(self) -> RetryBudget:
         return retry_budget(self.endpoint, self._patience_s, is_cluster=self.is_cluster)
@@ -195,12 +200,11 @@ class Store:
 
     def _connection_to(self, node: Address | None) -> tuple[Address, SyncConnection]:
         if node is not None:
-            return node, self._take_or_connect(node)
+            return node, self._take_idle(node) or SyncConnection(self.endpoint, node)
         if self._is_watched and self._finder.refresh():
             self._close_idle()
         primary = self._choice.preferred
-        spare = self._take_idle(primary)
-        if spare is not None:
+        if spare := self._take_idle(primary):
             return primary, spare
         return self._finder.connect(self._connect, self._slot_map.nodes)
 
@@ -212,9 +216,6 @@ class Store:
         """Whether the sentinels still name *node*; asks them if that is due."""
         self._finder.refresh()
         return self._choice.preferred == node
-
-    def _take_or_connect(self, node: Address) -> SyncConnection:
-        return self._take_idle(node) or SyncConnection(self.endpoint, node)
 
     def _take_idle(self, node: Address) -> SyncConnection | None:
         """Return a usable idle connection to *node*, or `None`."""
@@ -293,8 +294,6 @@ class Listener:
         return True
 
     def _until(self, kind: bytes) -> None:
-        reply = self._connection.read()
-        while not isinstance(reply, list) or reply[0] != kind:
+        while not isinstance(reply := self._connection.read(), list) or reply[0] != kind:
             if isinstance(reply, hiredis.ReplyError):
                 raise translate(reply)
-            reply = self._connection.read()
