@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import hiredis
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -316,3 +317,17 @@ def test_a_dead_node_that_is_named_until_another_takes_over_is_no_disagreement()
         assert round_trip.pause
         round_trip.pause = False
     assert answer(round_trip, b"1") == []
+
+
+def test_a_packed_script_is_resent_with_its_source() -> None:
+    packed = hiredis.pack_command(("EVALSHA", SCRIPT.sha, 1, "k"))
+    round_trip = RoundTrip([msgspec.structs.replace(script(), packed=packed)])
+    assert round_trip.pack([0]) == (packed, 1)
+    answer(round_trip, error("NOSCRIPT No matching script."))
+    assert verbs(round_trip) == ["EVAL"]
+
+
+def test_the_first_of_several_packed_scripts_carries_the_source() -> None:
+    packed = hiredis.pack_command(("EVALSHA", SCRIPT.sha, 1, "k"))
+    calls = [msgspec.structs.replace(script(), packed=packed) for _ in range(2)]
+    assert verbs(RoundTrip(calls)) == ["EVAL", "EVALSHA"]

@@ -88,9 +88,10 @@ class RoundTrip:
             call = self._calls[index]
             if index in self._ask:
                 commands.append(_ASKING)
-            with_source = index in self._source or index in first_uses
-            parts = call.parts_with_source if with_source else call.parts
-            commands.append(call.packed or hiredis.pack_command(parts))
+            if (index in self._source or index in first_uses) and isinstance(call.verb, Script):
+                commands.append(hiredis.pack_command(call.parts_with_source))
+            else:
+                commands.append(call.packed or hiredis.pack_command(call.parts))
         return (commands[0] if len(commands) == 1 else b"".join(commands)), len(commands)
 
     def on_replies(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import hiredis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -263,3 +264,10 @@ def test_numbers_are_checked_before_anything_is_sent() -> None:
         message_ops.receive(KEYS, "q", 0)
     with pytest.raises(InvalidValue):
         message_ops.peek(KEYS, "q", 1, first=-1)
+
+
+@given(st.sampled_from(["q", "a.b_c-1"]), st.sampled_from(["rsmq", "{50%d}"]))
+def test_a_receive_is_packed_as_its_words_are(queue: str, ns: str) -> None:
+    call = message_ops.receive_one(Keys(ns), queue)
+    assert call.packed == hiredis.pack_command(call.parts)
+    assert message_ops.receive_one(Keys(ns), queue, vt=0.5).packed is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hiredis
 import pytest
 
 from tambomq.errors import InvalidFormat, InvalidValue, QueueNotFound
@@ -89,3 +90,10 @@ def test_a_reason_is_cut_to_a_length_and_encoded_as_utf8() -> None:
     assert isinstance(reason, bytes)
     assert reason.startswith(b"\\udcffxxx")
     assert len(reason) < 5000
+
+
+@pytest.mark.parametrize("id", [ID, r"\xff\\ 50%", "\\\\é"])
+def test_a_delete_is_packed_as_its_words_are(id: str) -> None:
+    call = settle_ops.delete(KEYS, "q", id)
+    assert call.packed == hiredis.pack_command(call.parts)
+    assert settle_ops.delete(KEYS, "q", id, receipt="1-a").packed is None

@@ -12,6 +12,7 @@ import redis
 from tambomq.rsmq import Message, Rsmq, RsmqWorker
 from tambomq.rsmq.keys import Keys
 from tambomq.rsmq.ops import messages as message_ops
+from tambomq.rsmq.ops import queues as queue_ops
 from tambomq.rsmq.worker.server_clock import ServerClock
 from tambomq.store.sync import Store
 from tests.rsmq.working import working
@@ -71,10 +72,10 @@ def test_delayed_messages_and_those_hidden_by_other_clients_are_not_changed(
     rsmq.send_message("q", "later", delay=3600)
     db.zadd(KEYS.messages("q"), {held[0].id: held[0].visible_at + 2 * STEP_MS})
     before = left_ms(rsmq, db)
-    assert store.follow(message_ops.rewind(KEYS, "q")) == 2
+    assert store.follow(queue_ops.rewind(KEYS, "q")) == 2
     after = left_ms(rsmq, db)
     assert {body for body in before if after[body] > 102_000} == {"later", "a"}
-    assert store.follow(message_ops.rewind(KEYS, "q")) == 0
+    assert store.follow(queue_ops.rewind(KEYS, "q")) == 0
 
 
 def test_a_changed_visibility_is_restored_too(rsmq: Rsmq, db: redis.Redis, store: Store) -> None:
@@ -84,7 +85,7 @@ def test_a_changed_visibility_is_restored_too(rsmq: Rsmq, db: redis.Redis, store
     assert message is not None
     rsmq.change_message_visibility("q", message.id, 50, receipt=message.receipt)
     set_back(db)
-    assert store.follow(message_ops.rewind(KEYS, "q")) == 1
+    assert store.follow(queue_ops.rewind(KEYS, "q")) == 1
     assert left_ms(rsmq, db)["x"] <= 52_000
 
 
@@ -95,10 +96,10 @@ def test_with_the_right_clock_nothing_is_re_hidden(
     rsmq.send_messages("q", ["x"] * 1000)
     rsmq.receive_messages("q", 700)
     before = db.zrange(KEYS.messages("q"), 0, -1, withscores=True)
-    assert store.follow(message_ops.rewind(KEYS, "q")) == 0
+    assert store.follow(queue_ops.rewind(KEYS, "q")) == 0
     assert db.zrange(KEYS.messages("q"), 0, -1, withscores=True) == before
     set_back(db)
-    assert store.follow(message_ops.rewind(KEYS, "q")) == 700
+    assert store.follow(queue_ops.rewind(KEYS, "q")) == 700
 
 
 async def test_a_worker_restores_them_though_newer_messages_are_due_first(

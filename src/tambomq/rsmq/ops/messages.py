@@ -6,7 +6,7 @@ Names, ids and numbers are checked here, before anything is sent.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import msgspec
@@ -26,17 +26,19 @@ from tambomq.rsmq.ops.replies import (
     score_to_ms,
     to_count,
 )
-from tambomq.store.call import Arg, Call, Plan, load_script, results
+from tambomq.store.call import Arg, Call, Plan, load_script, results, template
 
 # A script blocks the server for all clients; 500 sends take 2 ms.
 CHUNK = 500
+
+FORMS = 1024
+"""Queues for which the command of a frequent script is kept, packed but for its last words."""
 
 _SEND = load_script("tambomq.rsmq.ops", "send")
 _RECEIVE = load_script("tambomq.rsmq.ops", "receive")
 _RECEIVE_ONE = load_script("tambomq.rsmq.ops", "receive_one")
 _POP = load_script("tambomq.rsmq.ops", "pop")
 _PEEK = load_script("tambomq.rsmq.ops", "peek")
-_REWIND = load_script("tambomq.rsmq.ops", "rewind")
 
 
 class ReceiveResult(msgspec.Struct, frozen=True, gc=False):
@@ -175,10 +177,16 @@ def receive_one(
     keys: Keys, queue: str, *, vt: float | None = None, journal: JournalPolicy | None = None
 ) -> Call[ReceiveResult]:
     """Receive and hide the oldest visible message; if it `needs_retry`, use `receive`."""
-    token = unique()
+    token, of_queue = unique(), keys.to_receive(queue)
+    decode = partial(_decode_received_one, queue, token)
+    packed = _receive_form(of_queue) % (len(token), token.encode()) if vt is None else None
     args = (_seconds("vt", vt), token)
-    call = Call(_RECEIVE_ONE, keys.to_receive(queue), args, partial(_decode_received, queue, token))
-    return recorded(journal, queue, call)
+    return recorded(journal, queue, Call(_RECEIVE_ONE, of_queue, args, decode, packed=packed))
+
+
+@lru_cache(maxsize=FORMS)
+def _receive_form(keys: tuple[str, ...]) -> bytes:
+    return template("EVALSHA", _RECEIVE_ONE.sha, len(keys), *keys, "", None)
 
 
 def receive_batch(
@@ -212,6 +220,13 @@ def _merge_received(
         calls = again
 
 
+def _decode_received_one(queue: str, token: str, reply: Any) -> ReceiveResult:
+    if not isinstance(reply, list) or not reply[0]:
+        return _decode_received(queue, token, reply)
+    visible_at, id, body, rc, fr = reply
+    return ReceiveResult([Message(id_text(id), body, rc, fr, visible_at, None, token)])
+
+
 def _decode_received(queue: str, token: str, reply: Any) -> ReceiveResult:
     reply = require_queue(queue, reply)
     visible_at = reply[0]
@@ -224,22 +239,6 @@ def _decode_received(queue: str, token: str, reply: Any) -> ReceiveResult:
             for id, body, rc, fr in zip(fields, fields, fields, fields, strict=True)
         ]
     )
-
-
-def rewind(keys: Keys, queue: str) -> Plan[int]:
-    """Re-hide messages whose visibility timeout was set before the server's clock went back.
-
-    Returns how many. Harmless at any time: only messages that were hidden in the future, by
-    the server's present clock, are changed.
-    """
-    messages, _, receipts = keys.all_of(queue)
-    cursor, total = b"0", 0
-    while True:
-        page = Call(_REWIND, (messages, receipts), (cursor,), list, repeatable=True)
-        ((cursor, count),) = results((yield (page,)))
-        total += int(count)
-        if cursor == b"0":
-            return total
 
 
 def pop(keys: Keys, queue: str, *, journal: JournalPolicy | None = None) -> Plan[Message | None]:

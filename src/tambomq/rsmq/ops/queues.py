@@ -29,6 +29,7 @@ _ATTRIBUTES = load_script("tambomq.rsmq.ops", "attributes")
 _SET_ATTRIBUTES = load_script("tambomq.rsmq.ops", "set_attributes")
 _CENSUS_MESSAGES = load_script("tambomq.rsmq.ops", "census_messages")
 _CENSUS_FIELDS = load_script("tambomq.rsmq.ops", "census_fields")
+_REWIND = load_script("tambomq.rsmq.ops", "rewind")
 
 CHANGE_TTL_S: Final = 3600
 """How long the token of a change is kept; a call is repeated for less time than that."""
@@ -163,3 +164,19 @@ def _census(script: Any, queue_keys: tuple[str, str]) -> Plan[list[int]]:
         sums = [total + count for total, count in zip(sums, counts, strict=False)]
         if cursor == b"0":
             return sums
+
+
+def rewind(keys: Keys, queue: str) -> Plan[int]:
+    """Re-hide messages whose visibility timeout was set before the server's clock went back.
+
+    Returns how many. Harmless at any time: only messages that were hidden in the future, by
+    the server's present clock, are changed.
+    """
+    messages, _, receipts = keys.all_of(queue)
+    cursor, total = b"0", 0
+    while True:
+        page = Call(_REWIND, (messages, receipts), (cursor,), list, repeatable=True)
+        ((cursor, count),) = results((yield (page,)))
+        total += int(count)
+        if cursor == b"0":
+            return total

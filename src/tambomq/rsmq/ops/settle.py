@@ -7,7 +7,7 @@ Names, ids and numbers are checked here, before anything is sent.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 from tambomq.errors import InvalidValue
@@ -16,9 +16,9 @@ from tambomq.journal.hooks import recorded
 from tambomq.journal.policy import JournalPolicy
 from tambomq.rsmq.keys import Keys, check_dead_queue, check_id
 from tambomq.rsmq.model import Message, check_seconds
-from tambomq.rsmq.ops.messages import CHUNK
+from tambomq.rsmq.ops.messages import CHUNK, FORMS
 from tambomq.rsmq.ops.replies import id_arg, require_queue
-from tambomq.store.call import Arg, Call, Plan, Script, load_script, results
+from tambomq.store.call import Arg, Call, Plan, Script, load_script, results, template
 
 MessageRef: TypeAlias = str | Message | tuple[str, str]
 """A message to settle: an id (unconditional), a `Message`, or an id and its receipt."""
@@ -41,10 +41,17 @@ def delete(
     journal: JournalPolicy | None = None,
 ) -> Call[bool]:
     """Delete a message; false if it is gone or was received again."""
-    args = _message_args(id, receipt)
-    decode = partial(_decode_flag, queue)
-    call = Call(_DELETE_ONE, keys.all_of(queue), args, decode, repeatable=True)
+    stored, proof = args = _message_args(id, receipt)
+    of_queue, decode = keys.all_of(queue), partial(_decode_flag, queue)
+    key = stored.encode() if isinstance(stored, str) else stored
+    packed = _delete_form(of_queue) % (len(key), key) if proof == "" else None
+    call = Call(_DELETE_ONE, of_queue, args, decode, repeatable=True, packed=packed)
     return recorded(journal, queue, call)
+
+
+@lru_cache(maxsize=FORMS)
+def _delete_form(keys: tuple[str, ...]) -> bytes:
+    return template("EVALSHA", _DELETE_ONE.sha, len(keys), *keys, None, "")
 
 
 def delete_together(queue: str, calls: Sequence[Call[bool]]) -> Call[list[bool]]:
@@ -100,7 +107,7 @@ def bury(
     return recorded(journal, queue, call)
 
 
-def _receipt(receipt: str | None) -> Arg:
+def _receipt(receipt: str | None) -> str:
     if receipt is None:
         return ""
     # The script takes an empty receipt for none.
@@ -127,7 +134,7 @@ def _message_ref_args(message: MessageRef) -> tuple[Arg, Arg]:
     return _message_args(message, None)
 
 
-def _message_args(id: str, receipt: str | None) -> tuple[Arg, Arg]:
+def _message_args(id: str, receipt: str | None) -> tuple[str | bytes, str]:
     """Return the id and receipt as arguments; with a receipt, the id may have any form."""
     checked = _receipt(receipt)
     is_received = checked and isinstance(id, str)

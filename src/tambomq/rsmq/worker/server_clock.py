@@ -7,6 +7,7 @@ from time import monotonic
 
 from tambomq.rsmq.keys import Keys
 from tambomq.rsmq.ops import messages as message_ops
+from tambomq.rsmq.ops import queues as queue_ops
 from tambomq.store.aio import AsyncStore
 
 # A server clock that falls behind ours by more than this between two receives was set back. A late
@@ -36,4 +37,4 @@ class ServerClock:
         self._ahead_ms = ahead_ms
         if ahead_ms > before_ms - STEP_MS:
             return 0
-        return await self._store.follow(message_ops.rewind(self._keys, self._queue))
+        return await self._store.follow(queue_ops.rewind(self._keys, self._queue))
