@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
+from unittest.mock import Mock
 
 import hiredis
 import pytest
 import redis
 
 from tambomq.errors import StoreUnavailable
+from tambomq.store import aio_connection
 from tambomq.store.aio_connection import AioConnection
 from tambomq.store.endpoint import Endpoint, endpoint
+from tambomq.store.sync_connection import FAST_S
 from tests.servers import Server, eventually_async
 from tests.store.proxy import Proxy
 
@@ -252,3 +255,13 @@ async def test_a_connection_that_the_server_closed_is_not_usable(
     assert connection.is_usable
     db.client_kill_filter(_type="normal", skipme=True)
     await eventually_async(lambda: not connection.is_usable)
+
+
+async def test_a_reply_that_a_wake_up_made_late_is_busy_polled_for_next_time(
+    connection: AioConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for delay, is_fast in ((2.1, False), (1.9, True)):
+        clock = Mock(perf_counter=Mock(return_value=connection._sent_at + delay * FAST_S))
+        monkeypatch.setattr(aio_connection, "time", clock)
+        connection.data_received(b"")
+        assert connection._is_fast is is_fast

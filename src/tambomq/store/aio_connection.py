@@ -241,7 +241,7 @@ class AioConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Resolve pending calls with their replies, in order."""
         self._last_reply_at = self._loop.time()
-        self._is_fast = time.perf_counter() - self._sent_at < FAST_S
+        self._is_fast = time.perf_counter() - self._sent_at < 2 * FAST_S
         try:
             self._reader.feed(data)
             self._resolve_replies()
