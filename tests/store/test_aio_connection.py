@@ -265,3 +265,15 @@ async def test_a_reply_that_a_wake_up_made_late_is_busy_polled_for_next_time(
         monkeypatch.setattr(aio_connection, "time", clock)
         connection.data_received(b"")
         assert connection._is_fast is is_fast
+
+
+async def test_a_command_is_written_before_the_loop_is_kept_spinning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connection, transport = played()
+    arranged: list[bytes] = []
+    monkeypatch.setattr(connection, "_start_busy_poll", lambda: arranged.extend(transport.written))
+    reply = connection.exchange(PING, 1)
+    assert arranged == [PING]
+    connection.data_received(b"+PONG\r\n")
+    assert await reply == [b"PONG"]

@@ -121,25 +121,25 @@ class AioConnection(asyncio.Protocol):
         Raises `StoreUnavailable` if it broke before they were sent.
         """
         # No coroutine unless needed: every call comes through here.
-        return (self._enqueue if self._writable.is_set() else self._enqueue_later)(packed, due)
-
-    async def _enqueue_later(self, packed: bytes, due: int) -> list[Any]:
-        while not self._writable.is_set():
-            await self._writable.wait()
-        return await self._enqueue(packed, due)
-
-    def _enqueue(self, packed: bytes, due: int) -> asyncio.Future[list[Any]]:
+        if not self._writable.is_set():
+            return self._exchange_later(packed, due)
         if not self.is_usable:
             raise self._never_sent()
-        if not self._waiters:
-            # The reply timeout starts now: the server owed nothing before.
-            self._last_reply_at = self._loop.time()
-            self._start_busy_poll()
         future: asyncio.Future[list[Any]] = self._loop.create_future()
         self._waiters.append((due, [], future))
         self._unsent += 1
         self.send(packed)
+        # Whatever can wait comes after the command: the server works on it meanwhile.
+        if len(self._waiters) == 1:
+            # The reply timeout starts now: the server owed nothing before.
+            self._last_reply_at = self._loop.time()
+            self._start_busy_poll()
         return future
+
+    async def _exchange_later(self, packed: bytes, due: int) -> list[Any]:
+        while not self._writable.is_set():
+            await self._writable.wait()
+        return await self.exchange(packed, due)
 
     def _start_busy_poll(self) -> None:
         """Keep the loop spinning: a local reply may come sooner than a sleeping loop wakes up."""
