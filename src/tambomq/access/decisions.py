@@ -41,16 +41,20 @@ def _compiled(queues: Iterable[str]) -> dict[str, re.Pattern[str]]:
 class Grant:
     """What one user may do. Nothing that is not granted is allowed."""
 
-    __slots__ = ("_patterns", "_whole", "name", "rights")
+    __slots__ = ("_patterns", "_queues", "_whole", "name", "rights")
 
     def __init__(self, name: str, rights: Iterable[Right], queues: Iterable[str]) -> None:
         given = set(rights)
         self.name = name
         self.rights = frozenset(given.union(*(_IMPLIED.get(right, ()) for right in given)))
-        patterns = list(queues)
+        self._queues = patterns = tuple(queues)
         self._patterns = _compiled(patterns)
         whole = [protocol for protocol, name in map(split_pattern, patterns) if name == "*"]
         self._whole = set(PROTOCOLS) if None in whole else set(whole)
+
+    def is_same(self, other: Grant) -> bool:
+        """Return whether *other* is of the same user, who may do the same."""
+        return (self.name, self.rights, self._queues) == (other.name, other.rights, other._queues)
 
     def covers(self, protocol: str, queue: str) -> bool:
         """Return whether *queue* is among the user's queues."""

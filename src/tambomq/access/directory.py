@@ -212,11 +212,13 @@ class UserSession:
     loses what it had.
     """
 
-    __slots__ = ("_credential", "_directory", "_generation")
+    __slots__ = ("_credential", "_directory", "_generation", "changes")
 
     def __init__(self, directory: UserDirectory, credential: Credential) -> None:
         self._directory, self._credential = directory, credential
         self._generation = directory.generation
+        self.changes = 0
+        """How often `check` has found that the user may do other things than before."""
 
     @property
     def user(self) -> str:
@@ -227,7 +229,8 @@ class UserSession:
         """Raise `NotAuthenticated` if the user or the token is no longer valid."""
         directory = self._directory
         if self._generation != directory.generation:
-            self._credential = directory.renewed(self._credential)
+            before, self._credential = self._credential, directory.renewed(self._credential)
+            self.changes += not self._credential.grant.is_same(before.grant)
             self._generation = directory.generation
         if directory.is_expired(self._credential):
             raise NotAuthenticated(f"the token of {self.user} has expired")

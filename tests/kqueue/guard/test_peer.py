@@ -14,6 +14,7 @@ from tambomq.access.denials import Denial
 from tambomq.access.directory import AccessOptions
 from tambomq.errors import SettingsError
 from tambomq.kqueue.frames import encode_message, encode_subscribe
+from tambomq.kqueue.guard.peer import GuardedConnection
 from tambomq.kqueue.server import KqueueServer
 from tambomq.tls import ServerTls
 from tests.access.users import Users
@@ -164,6 +165,32 @@ async def test_a_consumer_whose_user_loses_the_right_is_disconnected(
     reader = await guarded.subscribed("a")
     users.add("receiver", ["receive"], ["kqueue:b"], tls=["CN:receiver"])
     assert await is_closed(reader)
+
+
+async def test_a_change_of_another_user_costs_no_check_of_subscriptions(
+    guarded: Guarded, users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[list[bytes]] = []
+    rechecks: list[bool] = []
+    require_all, recheck = GuardedConnection.require_all, GuardedConnection.recheck
+
+    def counted(connection: GuardedConnection, names: list[bytes]) -> None:
+        checked.append(names)
+        require_all(connection, names)
+
+    def noted(connection: GuardedConnection) -> bool:
+        rechecks.append(recheck(connection))
+        return rechecks[-1]
+
+    await guarded.subscribed("a")
+    monkeypatch.setattr(GuardedConnection, "require_all", counted)
+    monkeypatch.setattr(GuardedConnection, "recheck", noted)
+    users.remove("sender")
+    await eventually_async(lambda: rechecks == [False], within_s=WITHIN_S)
+    assert not checked
+    users.add("receiver", ["receive"], ["kqueue:a"], tls=["CN:receiver"])
+    await eventually_async(lambda: rechecks == [False, True], within_s=WITHIN_S)
+    assert checked == [[b"a"]]
 
 
 async def test_a_producer_whose_user_is_removed_sends_nothing_more(

@@ -34,7 +34,7 @@ Targets = frozenset[PeerConnection]
 class GuardedConnection(Connection[Targets]):
     """A parser that lets through what the user of *session* has the right to, or nothing."""
 
-    __slots__ = ("_allowed", "_directory", "_generation", "_session", "denial")
+    __slots__ = ("_allowed", "_changes", "_directory", "_generation", "_session", "denial")
 
     def __init__(self, broker: BrokerState, directory: UserDirectory) -> None:
         options = broker.options
@@ -42,7 +42,7 @@ class GuardedConnection(Connection[Targets]):
         self._directory = directory
         self._session: UserSession | None = None
         self._allowed: set[bytes] = set()
-        self._generation = directory.generation
+        self._generation, self._changes = directory.generation, 0
         self.denial: AccessError | None = None
         """Why the connection must be closed."""
 
@@ -67,23 +67,33 @@ class GuardedConnection(Connection[Targets]):
             return denied
         return received
 
-    def require_all(self, names: list[bytes]) -> None:
-        """Raise `AccessError` unless the user may still receive from all *names*."""
-        for name in names:
-            self._require("receive", name)
-        if self._session is not None:
-            self._session.check()
+    def recheck(self) -> bool:
+        """Return whether the user may do other things than at the last check.
 
-    def _require(self, right: Right, name: bytes) -> None:
-        # A client sends or receives, never both: one set of names is enough.
-        if self._generation != self._directory.generation:
-            self._generation = self._directory.generation
-            self._allowed.clear()
-        if name in self._allowed:
-            return
+        Raises `NotAuthenticated` if the user is gone.
+        """
         if self._session is None:
             raise NotAuthenticated("a client certificate is required")
         self._session.check()
+        self._generation = self._directory.generation
+        if self._changes == self._session.changes:
+            return False
+        self._changes = self._session.changes
+        self._allowed.clear()
+        return True
+
+    def require_all(self, names: list[bytes]) -> None:
+        """Raise `AccessError` unless the user may receive from all *names*."""
+        for name in names:
+            self._require("receive", name)
+
+    def _require(self, right: Right, name: bytes) -> None:
+        # A client sends or receives, never both: one set of names is enough.
+        if self._session is None or self._generation != self._directory.generation:
+            self.recheck()
+        if name in self._allowed:
+            return
+        assert self._session is not None  # noqa: S101  (`recheck` raises)
         queue = name.decode("utf-8", "backslashreplace")
         if not queue and right == "receive":
             if not self._session.allows_all(right, PROTOCOL):
@@ -127,9 +137,10 @@ class GuardedPeer(Peer):
             return
         # The wildcard, which the list begins with, does not count.
         limit = MAX_SUBSCRIPTIONS + 1
-        names = self._broker.exchange.list_subscriptions(self, limit)
         try:
-            self._guard.require_all(names)
+            # Changes of other users are more frequent, and there may be a million subscriptions.
+            if self._guard.recheck():
+                self._guard.require_all(self._broker.exchange.list_subscriptions(self, limit))
         except AccessError as error:
             self._deny(error)
 
