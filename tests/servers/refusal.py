@@ -20,8 +20,8 @@ def refusing_writes(server: Server, why: Refusal) -> Iterator[None]:
     """Make every write to *server* fail with *why* inside the block."""
     with redis.Redis.from_url(server.url) as db:
         admin: Any = db
-        _begin(server, admin, why)
         try:
+            _begin(server, admin, why)
             eventually(lambda: _refuses(admin, why), within_s=20)
             yield
         finally:
@@ -47,7 +47,8 @@ def _begin(server: Server, admin: Any, why: Refusal) -> None:
         (server.dir / "dump.rdb").mkdir(exist_ok=True)
         admin.config_set("save", "3600 1")
         admin.config_set("stop-writes-on-bgsave-error", "yes")
-        admin.execute_command("BGSAVE")
+        # Later, if the append-only file is rewritten just now.
+        admin.execute_command("BGSAVE", "SCHEDULE")
 
 
 def _end(admin: Any, why: Refusal) -> None:

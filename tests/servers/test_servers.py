@@ -15,6 +15,7 @@ import redis
 
 from tests.servers import Server, binaries, eventually, eventually_async
 from tests.servers.ports import free_ports
+from tests.servers.refusal import refusing_writes
 from tests.servers.tls import certificate
 
 
@@ -33,6 +34,17 @@ def test_a_server_answers_on_its_port_and_its_socket() -> None:
     with Server(binaries.valkey()) as server:
         ask(server.url, "SET", "a", "1")
         assert ask(server.unix_url, "GET", "a") == "1"
+
+
+def test_a_server_refuses_writes_also_if_its_file_is_being_rewritten(
+    private_server: Server,
+) -> None:
+    ask(private_server.url, "MSET", *(word for number in range(10) for word in (str(number), "x")))
+    ask(private_server.url, "CONFIG", "SET", "rdb-key-save-delay", "50000")
+    ask(private_server.url, "BGREWRITEAOF")
+    with refusing_writes(private_server, "MISCONF"), pytest.raises(redis.ResponseError):
+        ask(private_server.url, "SET", "a", "1")
+    assert ask(private_server.url, "SET", "a", "1") is True
 
 
 def test_closing_a_server_removes_its_directory_and_process() -> None:
