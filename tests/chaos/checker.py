@@ -9,12 +9,19 @@ from itertools import pairwise
 from typing import Final
 
 from tests.chaos.history import Event
-from tests.chaos.operations import CLOCK, Disturbance, Operation, disturbances, operations
+from tests.chaos.operations import CLOCK, KILLS, Disturbance, Operation, disturbances, operations
 
 EXCUSED_SHARE: Final = 0.4
 """A worker that was silent for this share of its lease may have lost it: it renews at a third."""
 EARLY_S: Final = 0.05
 """How much sooner than due a message may run: clocks are read at different moments."""
+
+TAKEN_OVER_S: Final = 2.0
+"""How long after the end of a lease another worker may need: it looks once a second."""
+STARTED_S: Final = 10.0
+"""How long after it was killed a worker may be missing to others."""
+BUSY: Final = 10
+"""Workers that have so many messages may have no room for another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +36,8 @@ class Promises:
     """A confirmed message is kept even if the server that confirmed it is lost."""
     exclusive: bool = True
     """A message runs in one place at a time, and only once unless a fault hit its worker."""
+    takes_over: bool = False
+    """What a killed worker had is run by another soon after the end of the lease."""
     once: bool = False
     """No consumer gets a message twice, whatever happens."""
     ordered: bool = False
@@ -81,6 +90,16 @@ class Facts:
             for fault in self.faults
         )
 
+    def disturbed(self, kill: Disturbance, until: float) -> bool:
+        """Whether another fault may keep what *kill* has freed from being run until then."""
+        return any(
+            kill.since - fault.since < STARTED_S
+            if fault.kind in KILLS
+            else fault.overlap_s(kill.since, until) >= 0
+            for fault in self.faults
+            if fault != kill and fault.since <= until
+        )
+
     def has_forgotten(self, since: float, until: float) -> bool:
         """Whether the server may have forgotten between two times what was settled."""
         return any(fault.forgets and fault.overlap_s(since, until) >= 0 for fault in self.faults)
@@ -129,6 +148,7 @@ def _checks(
         (True, _refused_and_kept),
         (promises.exclusive, _overlapping),
         (promises.exclusive, _repeated),
+        (promises.takes_over, _left_alone),
         (promises.once, _doubled),
         (promises.ordered, _disordered),
         (promises.budget is not None, _over_budget),
@@ -246,6 +266,28 @@ def _is_stale(facts: Facts, run: Operation, runs: Sequence[Operation], promises:
     since = max(run.begin.at - promises.lease_s, *earlier, 0.0)
     silence_s = promises.lease_s * EXCUSED_SHARE
     return facts.affected(run.begin.actor, since, run.begin.at, silence_s)
+
+
+def _left_alone(facts: Facts, promises: Promises) -> Iterator[Violation]:
+    """What a killed worker had and no other has begun in time, although nothing else was amiss."""
+    all_runs = [run for runs in facts.runs.values() for run in runs]
+    latest = max((run.begin.at for run in all_runs), default=0.0)
+    for kill in facts.faults:
+        due = kill.since + promises.lease_s + TAKEN_OVER_S
+        if kill.kind not in KILLS or due > latest or facts.disturbed(kill, due):
+            continue
+        if sum(run.begin.at <= due < run.until for run in all_runs) >= BUSY:
+            continue
+        for message, runs in facts.runs.items():
+            had = [run for run in runs if run.begin.actor == kill.target and run.end is None]
+            others = [run for run in runs if run.begin.actor != kill.target]
+            is_run = any(
+                run.begin.at <= due and (run.outcome == "ok" or run.until > kill.since)
+                for run in others
+            )
+            if had and not is_run and message not in facts.dead:
+                events = [run.begin for run in (*had, *others)]
+                yield Violation("left alone", message, (kill.event, *events))
 
 
 def _doubled(facts: Facts, _: Promises) -> Iterator[Violation]:

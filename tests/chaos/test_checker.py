@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.chaos.checker import Promises, check
+from tests.chaos.checker import BUSY, TAKEN_OVER_S, Promises, check
 from tests.chaos.history import EVERYONE, Action, Event, Outcome
 
 PROMISES = Promises(lease_s=1.0, budget=3)
@@ -273,6 +273,50 @@ def test_two_faults_of_other_processes_excuse_nothing() -> None:
     script = Script()
     _overlapping_runs(script, ("stop", "worker-3.1", 1.5), ("silent", "sender-1", 1.5))
     assert check(script.events, PROMISES).kinds == {"two at once": 1}
+
+
+def _killed_and_taken_over(after_s: float) -> Script:
+    """A worker is killed while it runs a message; another begins it so much later."""
+    script = Script()
+    script.add("sender-1", "send", "victim")
+    script.add(WORKERS[0], "run", "victim", None)
+    script.add("nemesis", "fault", WORKERS[0], detail="kill")
+    killed = script.now
+    script.now += 10
+    script.add("sender-1", "send", "other")
+    script.add(WORKERS[1], "run", "other")
+    script.now = killed + after_s
+    script.add(WORKERS[1], "run", "victim")
+    return script
+
+
+TAKES_OVER = replace(PROMISES, takes_over=True)
+
+
+def test_what_a_killed_worker_had_must_be_taken_over_in_time() -> None:
+    soon = _killed_and_taken_over(PROMISES.lease_s + TAKEN_OVER_S / 2)
+    assert check(soon.events, TAKES_OVER).violations == ()
+    late = _killed_and_taken_over(PROMISES.lease_s + TAKEN_OVER_S * 2)
+    assert check(late.events, TAKES_OVER).kinds == {"left alone": 1}
+    assert check(late.events, PROMISES).violations == ()
+
+
+@pytest.mark.parametrize("kind", ["kill", "stop", "cut"])
+def test_another_fault_excuses_that_nobody_takes_over(kind: str) -> None:
+    late = _killed_and_taken_over(PROMISES.lease_s + TAKEN_OVER_S * 2)
+    late.now = late.events[0].at + PROMISES.lease_s
+    late.add("nemesis", "fault", WORKERS[1], detail=kind)
+    assert check(late.events, TAKES_OVER).violations == ()
+
+
+def test_workers_that_are_busy_need_not_take_over() -> None:
+    late = _killed_and_taken_over(PROMISES.lease_s + TAKEN_OVER_S * 2)
+    began = late.events[0].at
+    for number in range(BUSY):
+        late.now = began
+        late.add("sender-1", "send", f"slow {number}")
+        late.add(WORKERS[1], "run", f"slow {number}", for_s=20)
+    assert check(late.events, TAKES_OVER).violations == ()
 
 
 def _run_again_after(kind: str, target: str, *, at_s: float) -> Script:

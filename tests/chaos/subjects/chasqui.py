@@ -50,7 +50,7 @@ CHASQUI: Final = Subject(
         Role("unique", "tests.chaos.roles.chasqui_sender", 2, sends=True, options={"unique": True}),
         Role("worker", "tests.chaos.roles.chasqui_worker", 2, options={"budget": BUDGET}),
     ),
-    lambda lease_s: Promises(lease_s, budget=BUDGET),
+    lambda lease_s: Promises(lease_s, takes_over=True, budget=BUDGET),
     pending=pending_jobs,
     dead=dead_jobs,
 )

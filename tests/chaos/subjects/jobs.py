@@ -16,7 +16,7 @@ JOBS: Final = Subject(
         Role("sender", "tests.chaos.roles.jobs_sender", 2, sends=True),
         Role("work", "tests.chaos.roles.jobs_worker", 2),
     ),
-    lambda lease_s: Promises(lease_s, budget=BUDGET),
+    lambda lease_s: Promises(lease_s, takes_over=True, budget=BUDGET),
     pending=pending_jobs,
     dead=dead_jobs,
 )

@@ -41,7 +41,7 @@ RSMQ: Final = Subject(
         Role("sender", "tests.chaos.roles.rsmq_sender", 2, sends=True),
         Role("worker", "tests.chaos.roles.rsmq_worker", 2, options={"budget": BUDGET}),
     ),
-    lambda lease_s: Promises(lease_s, budget=BUDGET),
+    lambda lease_s: Promises(lease_s, takes_over=True, budget=BUDGET),
     _prepare,
     _refill,
     pending=lambda world: texts_of_queue(world.db, QUEUE),
