@@ -14,6 +14,18 @@ _KILL_SENDER: Final = Trial(CHASQUI, NEMESES["kill-sender"])
 _SLOW: Final = Trial(CHASQUI, NEMESES["kill-sender"], options=mixed(slow=10), load="slow")
 _DOOMED: Final = Trial(CHASQUI, NEMESES["kill-sender"], options=mixed(doomed=15), load="doomed")
 _LATER: Final = Trial(CHASQUI, NEMESES["cut"], options=mixed(later=30), load="later")
+# So seldom that each kill is judged: another one excuses that nobody takes over. The lease is
+# longer than a worker needs to start, since one that starts looks at once.
+_KILL_SELDOM: Final = Trial(
+    CHASQUI,
+    NEMESES["kill-worker"],
+    seconds=20,
+    lease_s=8,
+    pause_s=12,
+    # Few enough for one worker: one without room takes nothing over.
+    options={"sender": {"rate": 4, "kinds": {"plain": 94, "slow": 6}}},
+    load="seldom",
+)
 _STOP: Final = Trial(
     CHASQUI,
     NEMESES["stop-worker-long"],
@@ -41,6 +53,14 @@ CHASQUI_BUILDS: Final = (
         "worker_ops.abort(self._context, each.entry, '', '', ''))\n",
         _KILL,
         ("lost",),
+    ),
+    Build(
+        "jobs of a dead worker are looked for every twenty seconds",
+        "chasqui/worker/fetcher.py",
+        "MAX_CLAIM_INTERVAL_S, CLAIMS_PER_LEASE = 1.0, 3",
+        "MAX_CLAIM_INTERVAL_S, CLAIMS_PER_LEASE = 20.0, 0.1",
+        _KILL_SELDOM,
+        ("left alone",),
     ),
     Build(
         "a dead letter is acknowledged without being written",
