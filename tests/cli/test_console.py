@@ -47,6 +47,12 @@ def test_it_serves_the_console_of_a_server_that_runs_already(
     assert not ready.exists()
 
 
+def test_its_help_says_which_server_it_shows_without_a_url(tmp_path: Path) -> None:
+    shown = " ".join(tambo("console", "--help", cwd=tmp_path).stdout.split())
+    assert "The server, or the sentinels of its primary. [redis://127.0.0.1:6379]" in shown
+    assert "embedded" not in shown
+
+
 def test_a_server_that_does_not_answer_ends_it(tmp_path: Path) -> None:
     ran = tambo("console", "--redis-url", "redis://127.0.0.1:1", "--http-port=0", cwd=tmp_path)
     assert ran.returncode == 1

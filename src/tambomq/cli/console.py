@@ -39,7 +39,7 @@ from tambomq.store.endpoint import URL
 
 _log: Final = logging.getLogger(__name__)
 
-_SHARED: Final = ("redis_url", "insecure", "log_level", "log_format")
+_SHARED: Final = ("insecure", "log_level", "log_format")
 _LEFT_OUT: Final = ("http_enabled", "http_console")
 _WILDCARDS: Final = ("//0.0.0.0:", "//[::]:")
 
@@ -47,6 +47,11 @@ _WILDCARDS: Final = ("//0.0.0.0:", "//[::]:")
 def _specs() -> Iterator[settings.Spec]:
     """Yield the settings of ``tambo serve`` that concern the console."""
     for spec in settings.specs():
+        if spec.name == "redis_url":
+            # There is no embedded server here that it would replace.
+            about = "The server, or the sentinels of its primary."
+            yield replace(spec, about=about, default=URL)
+            continue
         is_http = spec.section == "http" and spec.name not in _LEFT_OUT
         if is_http or spec.name in _SHARED:
             yield spec
