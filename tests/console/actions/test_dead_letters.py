@@ -7,6 +7,7 @@ import redis
 
 from tambomq.console.actions import dead_letters
 from tambomq.console.actions.model import LetterSelector
+from tambomq.console.model import QueueRef
 from tambomq.errors import ActionRefused
 from tambomq.store.aio import AsyncStore
 from tests.console.actions.acting import actions_on, bury_messages, kill_jobs
@@ -130,3 +131,28 @@ async def test_old_selections_are_forgotten(
     await actions.select(LetterSelector())
     with pytest.raises(ActionRefused, match="select the letters again"):
         actions.replay(first.id)
+
+
+async def test_a_summary_of_many_queues_looks_at_no_more_letters_than_of_one(
+    server: Server, store: AsyncStore, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letters, "MAX_LOOKED_AT", 10)
+    queues = [QueueRef("chasqui", name) for name in "abcde"]
+    for ref in queues:
+        for number in range(20):
+            db.xadd(f"{{chasqui:{ref.name}}}:dlq", {"d": b"x", "reason": f"r{number}"})
+    summary = await actions_on(store, *queues).summary()
+    assert (summary.total, summary.looked_at, summary.cut_off) == (100, 10, True)
+
+
+async def test_a_selection_is_searched_among_a_bounded_number_of_letters(
+    server: Server, store: AsyncStore, db: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letters, "MAX_SEARCHED", 300)
+    for number in range(600):
+        db.xadd("{chasqui:mail}:dlq", {"d": b"x", "reason": "rare" if number == 50 else "usual"})
+    actions = actions_on(store)
+    usual = await actions.select(LetterSelector(queue="chasqui:mail", reasons=["usual"]))
+    assert (usual.count, usual.cut_off) == (500, True)
+    rare = await actions.select(LetterSelector(queue="chasqui:mail", reasons=["rare"]))
+    assert (rare.count, rare.cut_off) == (0, True)

@@ -25,6 +25,8 @@ MAX_LOOKED_AT: Final = 20_000
 """Letters that a summary looks at, the newest of each queue."""
 MAX_SELECTED: Final = 50_000
 """Letters that one selection holds."""
+MAX_SEARCHED: Final = 500_000
+"""Letters among which a selection is searched: some seconds, in short steps."""
 MAX_SELECTIONS: Final = 50
 """Selections that are kept; the oldest is forgotten."""
 _PAGE_WITHIN_S: Final = 1.0
@@ -58,7 +60,7 @@ class DeadLetters:
         matches = matcher(LetterSelector(find=find))
         for box in filled:
             looked_at = 0
-            async for page in box.pages():
+            async for page in box.pages(count=min(PAGE, share)):
                 looked_at += len(page)
                 recent = [each for each in page if since_ms is None or each.died_ms >= since_ms]
                 found += filter(matches, recent)
@@ -108,7 +110,7 @@ class DeadLetters:
         boxes, counts = await self._counted(selector.queue)
         matches, names = matcher(selector), Counter[str]()
         chosen: dict[str, list[str]] = {}
-        total, cut_off = 0, False
+        total, searched, cut_off = 0, 0, False
         for box in boxes:
             if not counts[str(box.ref)] or cut_off:
                 continue
@@ -121,6 +123,9 @@ class DeadLetters:
                     ids.append(each.id)
                     names[each.name or "unnamed"] += 1
                     total += 1
+                searched += len(page)
+                # The last page of the last queue leaves nothing out, but it is not known to be it.
+                cut_off = cut_off or searched >= MAX_SEARCHED
                 if cut_off:
                     break
             if ids:

@@ -139,7 +139,7 @@ export class Selection {
     const kinds = this.ids.size ? `Ticked letters of ${of}.` : `${plural(this.groups.size || this.reasons.size, this.groups.size ? "kind" : "reason")} of ${of}.`;
     const opener = (key, label, look = "") => actButton(label, () => this.#draw(opened === key ? "" : key), { look, "aria-expanded": String(opened === key) });
     replace(this.node, h("span", { class: "many" }, plural(made.count, "letter")), h("p", {}, kinds, " What dies from now on is not in it."),
-      made.cut_off && h("p", { class: "caution" }, "More match than one selection can hold: the oldest of them are left for the next one."),
+      made.cut_off && h("p", { class: "caution" }, "There are more letters than one selection looks at or holds: the oldest are left for the next one."),
       h("div", { class: "buttons" },
         opener("dry", "Dry run"), opener("replay", "Replay…"), made.count === 1 && opener("edit", "Edit and replay…"), opener("delete", "Delete…", "danger apart"),
         button("Clear", () => this.clear(), { look: "quiet" })),
