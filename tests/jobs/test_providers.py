@@ -72,3 +72,21 @@ def test_a_parameter_that_nothing_provides_is_refused() -> None:
 
     with pytest.raises(InvalidFormat, match="nothing provides"):
         jobs.worker()
+
+
+async def test_a_provider_that_fails_to_clean_up_does_not_fail_the_worker(
+    jobs: Jobs, work: Work, caplog: pytest.LogCaptureFixture
+) -> None:
+    @jobs.provide(scope="worker")
+    async def pool() -> AsyncIterator[Pool]:
+        yield Pool()
+        raise RuntimeError("already closed")
+
+    @jobs.job
+    async def query(pool: Pool = INJECTED) -> int:
+        return len(pool.seen)
+
+    async with work(jobs):
+        assert await (await query.add()).result(timeout_s=60) == 0
+    assert f"a provider of queue {jobs.queue_name!r} failed to clean up" in caplog.text
+    assert "already closed" in caplog.text

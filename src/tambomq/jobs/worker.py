@@ -117,7 +117,13 @@ class JobsWorker(Worker):
                 log.exception(
                     "a stop hook of queue %r failed", self.name, extra={"queue": self.name}
                 )
-        await dispatch.resolver.close()
+        try:
+            await dispatch.resolver.close()
+        except Exception:
+            # As a stop hook: all jobs have ended, and the worker has not failed.
+            log.exception(
+                "a provider of queue %r failed to clean up", self.name, extra={"queue": self.name}
+            )
         await self.jobs.close()
 
 
