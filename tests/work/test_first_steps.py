@@ -23,6 +23,7 @@ def test_without_a_server_it_ends_when_asked_and_shows_no_traceback(tmp_path: Pa
         shop.write()
         work = shop.work("app")
         work.says("cannot join queue 'q' yet: no answer from", "err")
+        assert (work.get("/healthz")[0], work.get("/livez")[0]) == (503, 200)
         work.signal(signal.SIGINT)
         assert work.wait() == 0
         # It has not tried to the end of its patience.

@@ -172,6 +172,7 @@ def test_a_blocked_event_loop_is_reported_and_killed_in_the_end(
     job = queue.add("block", None)
     work.says(f"event loop has been blocked for . s, while q block {job.id} was in flight", "err")
     eventually(lambda: work.get("/healthz")[0] == 503, within_s=30)
+    assert work.get("/livez")[0] == 503
     assert "its event loop has been blocked" in work.health()["1"]["why"]
     for said in ("SIGTERM: finishing", "SIGTERM again: giving", "SIGTERM again: killing"):
         work.signal(signal.SIGTERM)

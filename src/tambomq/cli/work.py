@@ -81,7 +81,7 @@ def _size(text: str) -> int:
     type=_port,
     metavar="PORT",
     default="0",
-    help="Serve /healthz, /readyz and /metrics there; 0 serves nothing.  [0]",
+    help="Serve /healthz, /livez, /readyz and /metrics there; 0 serves nothing.  [0]",
 )
 @click.option(
     "--http-host", metavar="HOST", default="127.0.0.1", help="Where to serve them.  [127.0.0.1]"

@@ -26,7 +26,7 @@ def banner(
     for each in targets:
         lines += _folded(f"  {spelled_out(each.queue):{width}}  ", _about(each), columns)
     if url is not None:
-        lines += ["", f"  {url}/healthz /readyz /metrics"]
+        lines += ["", f"  {url}/healthz /livez /readyz /metrics"]
     if options.reload:
         lines += ["", "  Restarts when a file changes."]
     drain = f"{options.drain_s:g} s"

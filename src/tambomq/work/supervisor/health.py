@@ -44,17 +44,35 @@ def _status(slot: ProcessSlot, now: float) -> ProcessStatus:
     return ProcessStatus(ok=not why, pid=child.pid, why=why, queues=report.queues)
 
 
+def hanging(slots: Iterable[ProcessSlot]) -> dict[int, str]:
+    """Return why processes hang, by their number: a new start would help, wherever Redis is."""
+    now = time.monotonic()
+    children = [slot.child for slot in slots if slot.child is not None]
+    found = {
+        each.number: _hang(each.report, now - each.reported_at)
+        for each in children
+        if each.report is not None
+    }
+    return {number: why for number, why in found.items() if why}
+
+
 def fault(report: ProcessReport, age_s: float) -> str:
     """Return what is wrong with a process that sent *report* *age_s* ago; empty if nothing."""
+    if why := _hang(report, age_s):
+        return why
+    if report.is_stopping:
+        # It reads nothing on purpose.
+        return ""
+    return "; ".join(_queue_fault(each) for each in report.queues if not each.is_consuming)
+
+
+def _hang(report: ProcessReport, age_s: float) -> str:
     if age_s > SILENT_S:
         return f"it has reported nothing for {age_s:.0f} s"
     if report.blocked_s > SILENT_S:
         job = f" ({report.oldest} runs longest)" if report.oldest else ""
         return f"its event loop has been blocked for {report.blocked_s:.0f} s{job}"
-    if report.is_stopping:
-        # It reads nothing on purpose.
-        return ""
-    return "; ".join(_queue_fault(each) for each in report.queues if not each.is_consuming)
+    return ""
 
 
 def _queue_fault(state: QueueState) -> str:

@@ -57,7 +57,12 @@ class Supervisor:
             ProcessSlot(number, options, self._reaper, self._on_message, self._lease_reaper.release)
             for number in range(1, options.processes + 1)
         ]
-        pages = {"/healthz": self._healthz, "/readyz": self._readyz, "/metrics": self._metrics}
+        pages = {
+            "/healthz": self._healthz,
+            "/livez": self._livez,
+            "/readyz": self._readyz,
+            "/metrics": self._metrics,
+        }
         has_http = options.http_port > 0
         self._http = StatusServer(options.http_host, options.http_port, pages) if has_http else None
         self._announced, self._ready, self._paused = False, False, False
@@ -186,6 +191,11 @@ class Supervisor:
         found = health.look(self._slots)
         status = 200 if all(each.ok for each in found.values()) else 503
         return StatusReply(status, msgspec.json.encode(found).decode() + "\n", "application/json")
+
+    def _livez(self) -> StatusReply:
+        if not (found := health.hanging(self._slots)):
+            return StatusReply(200, "alive\n")
+        return StatusReply(503, "".join(f"process {n}: {why}\n" for n, why in found.items()))
 
     def _readyz(self) -> StatusReply:
         if self._is_ready and not self._paused:
