@@ -129,8 +129,8 @@ CAPS = (
     Fault(
         "a quick add trims",
         "chasqui/ops/add.py",
-        '"IDMP", None, None, "*", "d", None)',
-        '"IDMP", None, None, "MAXLEN", "~", 1000, "*", "d", None)',
+        '"IDMP", producer, None, "*", "d", None)',
+        '"IDMP", producer, None, "MAXLEN", "~", 1000, "*", "d", None)',
         "chasqui/producer/test_producer_late.py::test_the_command_drops_no_job",
     ),
     Fault(

@@ -184,6 +184,17 @@ def test_far_from_full_a_job_is_added_by_the_command_of_the_engine(name: str) ->
     assert call.repeatable
 
 
+def test_quick_adds_of_many_producers_and_names_are_each_packed_as_they_are() -> None:
+    quick = add_ops.UncheckedAdd(KEYS)
+    count = add_ops.MAX_FORMS + 10
+    for name in (*map(str, range(count)), "0", "", str(count - 1)):
+        for producer in ("p", "50%"):
+            packed = quick.call(producer, "id", name, b"%d").packed
+            words = ("XADD", KEYS.stream, "IDMP", producer, "id", "*", "d", b"%d")
+            assert packed == hiredis.pack_command((*words, "n", name) if name else words)
+    assert len(quick._forms) <= add_ops.MAX_FORMS
+
+
 def test_the_reply_is_the_number_of_jobs_or_that_the_queue_is_full() -> None:
     for call in (
         add_ops.add(KEYS, PLAIN, Policy(max_stream_len=3), "p", drafted()),
