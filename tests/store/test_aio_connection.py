@@ -15,7 +15,7 @@ from tambomq.errors import StoreUnavailable
 from tambomq.store import aio_connection
 from tambomq.store.aio_connection import AioConnection
 from tambomq.store.endpoint import Endpoint, endpoint
-from tambomq.store.sync_connection import FAST_S
+from tambomq.store.sync_connection import PAUSE_S
 from tests.servers import Server, eventually_async
 from tests.store.proxy import Proxy
 
@@ -257,16 +257,6 @@ async def test_a_connection_that_the_server_closed_is_not_usable(
     await eventually_async(lambda: not connection.is_usable)
 
 
-async def test_a_reply_that_a_wake_up_made_late_is_busy_polled_for_next_time(
-    connection: AioConnection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for delay, is_fast in ((2.1, False), (1.9, True)):
-        clock = Mock(perf_counter=Mock(return_value=connection._sent_at + delay * FAST_S))
-        monkeypatch.setattr(aio_connection, "time", clock)
-        connection.data_received(b"")
-        assert connection._is_fast is is_fast
-
-
 async def test_a_command_is_written_before_the_loop_is_kept_spinning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -277,3 +267,16 @@ async def test_a_command_is_written_before_the_loop_is_kept_spinning(
     assert arranged == [PING]
     connection.data_received(b"+PONG\r\n")
     assert await reply == [b"PONG"]
+
+
+async def test_nothing_is_busy_polled_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection, _ = played()
+    connection._is_local = connection._is_fast = True
+    monkeypatch.setattr(aio_connection, "time", Mock(perf_counter=Mock(return_value=1.0)))
+    for pause, is_polled in ((0.9, True), (1.1, False), (0.9, True)):
+        connection._sent_at = 1.0 - pause * PAUSE_S
+        reply = connection.exchange(PING, 1)
+        assert connection._is_polling is is_polled
+        connection.data_received(b"+PONG\r\n")
+        assert await reply == [b"PONG"]
+        await asyncio.sleep(0)  # the last poll finds nothing to wait for

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import hiredis
 import pytest
@@ -289,33 +290,20 @@ def test_a_long_reply_that_arrives_fast_does_not_make_a_slow_server_fast(server:
     line.close()
 
 
-class _SlowSocket:
-    """A socket that gives no reply before *delay_s* on a clock of its own."""
-
-    def __init__(self, delay_s: float) -> None:
-        self.delay_s, self.now = delay_s, 0.0
-
-    def recv(self, _size: int) -> bytes:
-        self.now += self.delay_s
-        return b"+OK\r\n"
-
-    def perf_counter(self) -> float:
-        return self.now
-
-
-def test_a_reply_that_a_wake_up_made_late_is_busy_polled_for_next_time(
+def test_nothing_is_busy_polled_after_a_pause(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = SyncConnection(endpoint(server.url), ("127.0.0.1", server.port))
+    gate, clock = Mock(enter=Mock(return_value=True)), Mock(perf_counter=Mock(return_value=1.0))
+    monkeypatch.setattr(connection, "_POLL_GATE", gate)
+    monkeypatch.setattr(connection, "time", clock)
+    line._is_local = line._is_fast = True
+    for pause, is_polled in ((0.9, True), (1.1, False), (0.9, True)):
+        line._received_at = 1.0 - pause * connection.PAUSE_S
+        assert line.exchange(hiredis.pack_command(("PING",)), 1) == [b"PONG"]
+        assert gate.leave.called is is_polled
+        gate.leave.reset_mock()
     line.close()
-    for delay, is_fast in ((2.1, False), (1.9, True)):
-        slow = _SlowSocket(delay * connection.FAST_S)
-        monkeypatch.setattr(line, "_socket", slow)
-        monkeypatch.setattr(line, "_is_local", True)
-        monkeypatch.setattr(line, "_is_fast", False)
-        monkeypatch.setattr(connection, "time", slow)
-        assert line.read() == b"OK"
-        assert line._is_fast is is_fast
 
 
 def test_a_remote_server_is_always_waited_for_without_busy_polling() -> None:

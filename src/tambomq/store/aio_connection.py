@@ -21,7 +21,7 @@ from tambomq.errors import StoreUnavailable
 from tambomq.store.call import Arg
 from tambomq.store.endpoint import Endpoint
 from tambomq.store.roundtrip import Address
-from tambomq.store.sync_connection import FAST_S, check_handshake, is_local, unreachable
+from tambomq.store.sync_connection import FAST_S, PAUSE_S, check_handshake, is_local, unreachable
 
 _FLUSH_RETRIES = 5  # turns of the loop until it has read pending data; asyncio needs two
 # If all commands of a turn left at its end, the server would idle while we work, and we while it
@@ -143,8 +143,9 @@ class AioConnection(asyncio.Protocol):
 
     def _start_busy_poll(self) -> None:
         """Keep the loop spinning: a local reply may come sooner than a sleeping loop wakes up."""
-        self._sent_at = time.perf_counter()
-        if self._is_local and self._is_fast and not self._is_polling:
+        now = time.perf_counter()
+        is_steady, self._sent_at = now - self._sent_at < PAUSE_S, now
+        if is_steady and self._is_local and self._is_fast and not self._is_polling:
             self._is_polling = True
             self._loop.call_soon(self._busy_poll)
 
@@ -199,8 +200,7 @@ class AioConnection(asyncio.Protocol):
         self._flush_retries = 0
         packed = self._unwritten
         self._transport.write(packed[0] if len(packed) == 1 else b"".join(packed))
-        self._unwritten = []
-        self._unsent = 0
+        self._unwritten, self._unsent = [], 0
 
     def _closed_by_server(self) -> bool:
         """Whether there is something to read though no reply is due: the end of the stream."""
@@ -241,7 +241,7 @@ class AioConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Resolve pending calls with their replies, in order."""
         self._last_reply_at = self._loop.time()
-        self._is_fast = time.perf_counter() - self._sent_at < 2 * FAST_S
+        self._is_fast = time.perf_counter() - self._sent_at < FAST_S
         try:
             self._reader.feed(data)
             self._resolve_replies()

@@ -30,8 +30,10 @@ T = TypeVar("T")
 _CHUNK = 1 << 16
 
 FAST_S = 0.0002
-"""How long to busy-poll for a reply. After one that took less than twice as long, the next is
-polled for, too: if it was waited for by blocking, the wake-up of a core was a part of its time."""
+"""How long to busy-poll for a reply; one within this time is worth polling for the next."""
+PAUSE_S = 0.001
+"""After such a pause nothing is busy-polled. A server that sleeps is often woken on the core of its
+caller, and waits there until the polling ends."""
 _CLOSED_FOR_S = 0.1
 
 
@@ -83,6 +85,7 @@ class SyncConnection:
             self._pending: Callable[[], int] | None = getattr(self._socket, "pending", None)
             """Of a TLS socket: how many bytes it has decrypted that were not received yet."""
             self._is_local, self._is_fast = is_local(endpoint, node), True
+            self._received_at = 0.0
         except (OSError, UnicodeError) as error:
             raise unreachable(endpoint, error) from error
         try:
@@ -139,10 +142,11 @@ class SyncConnection:
         if not self._is_local:
             return self._socket.recv(_CHUNK)
         began = time.perf_counter()
-        if self._is_fast and _POLL_GATE.enter(began):
+        if self._is_fast and began - self._received_at < PAUSE_S and _POLL_GATE.enter(began):
             self._busy_poll(began + FAST_S)
         data = self._socket.recv(_CHUNK)
-        self._is_fast = time.perf_counter() - began < 2 * FAST_S
+        self._received_at = time.perf_counter()
+        self._is_fast = self._received_at - began < FAST_S
         return data
 
     def _recv_rest(self) -> bytes:
