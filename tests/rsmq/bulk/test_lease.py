@@ -64,6 +64,22 @@ def test_claimed_messages_are_hidden_and_count_as_received(bench: RsmqLeaseBench
     assert bench.client.get_queue_attributes("q").totalrecv == 3
 
 
+def test_a_claim_keeps_when_messages_were_first_received(bench: RsmqLeaseBench) -> None:
+    sent = bench.client.send_messages("q", [b"x"] * 9)
+    data = KEYS.data("q")
+    for id, rc in ((sent[2], 1), (sent[5], 41), (sent[7], "damaged"), (sent[8], 3)):
+        bench.db.hset(data, mapping={f"{id}:rc": rc, f"{id}:fr": 77})
+    bench.db.hdel(data, f"{sent[8]}:fr")
+    request = bench.attached()
+    assert bench.claim(request).size == 9
+    counts = [bench.db.hget(data, f"{id}:rc") for id in sent]
+    assert counts == [b"1", b"1", b"2", b"1", b"1", b"42", b"1", b"1", b"4"]
+    firsts = [bench.db.hget(data, f"{id}:fr") == b"77" for id in sent]
+    assert firsts == [index in (2, 5) for index in range(9)]
+    assert None not in [bench.db.hget(data, f"{id}:fr") for id in sent]
+    assert bench.acknowledge(request) == AckCounts(done=9)
+
+
 def test_a_claim_of_many_is_made_in_chunks_and_ended_in_chunks(bench: RsmqLeaseBench) -> None:
     sent = bench.client.send_messages("q", [b"x" * (n % 700) for n in range(2500)])
     request = bench.attached()

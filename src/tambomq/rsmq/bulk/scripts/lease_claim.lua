@@ -35,41 +35,43 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local visible_at = now + hide_ms
 local record_end = '-' .. claim_token .. ' ' .. time[1] .. '.' .. time[2] .. ' ' .. hide_ms / 1000
 
--- Most messages have the same receive count: its texts are made once.
-local taken, skipped, counts_as_text, receipts_of = {}, 0, {}, {}
+local taken, skipped, texts = {}, 0, {}
 repeat
   local ids = redis.call('ZRANGEBYSCORE', messages, '-inf', now, 'LIMIT', 0, count)
   local names = {'vt', 'totalrecv'}
   for i, id in ipairs(ids) do
-    local n = i * 3
-    names[n], names[n + 1], names[n + 2] = id, id .. ':rc', id .. ':fr'
+    local n = i * 2 + 1
+    names[n], names[n + 1] = id, id .. ':rc'
   end
   local stored = redis.call('HMGET', data, unpack(names))
   if not stored[1] then
     return nil
   end
-  local scores, counts, records = {}, {'totalrecv', 0}, {}
+  local scores, counts, records, again, places = {}, {'totalrecv', 0}, {}, {}, {}
   for i, id in ipairs(ids) do
-    local n, score, body = i * 3, visible_at, stored[i * 3]
+    local n, score, body = i * 2 + 1, visible_at, stored[i * 2 + 1]
     if body then
       -- A damaged count restarts at 1, as in receive.
       local rc = (tonumber(stored[n + 1]) or 0) + 1
       rc = rc % 1 == 0 and rc > 0 and rc < 2 ^ 53 and rc or 1
       local c, r = #taken * 4 + 3, #taken * 2
-      local text = counts_as_text[rc]
-      if not text then
-        text = string.format('%.0f', rc)
-        counts_as_text[rc], receipts_of[rc] = text, counted(rc) .. record_end
-      end
-      records[r + 1], records[r + 2] = id, receipts_of[rc]
+      local text = texts[rc] or string.format('%.0f', rc)
+      texts[rc] = text
+      records[r + 1], records[r + 2] = id, text .. record_end
       counts[c], counts[c + 1] = names[n + 1], text
-      counts[c + 2], counts[c + 3] = names[n + 2], rc > 1 and stored[n + 2] or now
+      counts[c + 2], counts[c + 3] = id .. ':fr', now
+      if rc > 1 then
+        again[#again + 1], places[#places + 1] = counts[c + 2], c + 3
+      end
       taken[#taken + 1] = text .. ' ' .. digest(body) .. ' ' .. id
     else
       skipped, score = skipped + 1, math.max(visible_at, now + 30000)
     end
     scores[i * 2 - 1], scores[i * 2] = score, id
   end
+  -- Few messages were received before: only of those the first time is read, and kept.
+  local firsts = #again > 0 and redis.call('HMGET', data, unpack(again)) or {}
+  for i, fr in ipairs(firsts) do counts[places[i]] = fr or now end
   if #taken > 0 then
     local before = tonumber(stored[2]) or 0
     record(receipts, messages, hide_ms, before, before + #taken, unpack(records))
