@@ -6,10 +6,13 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+import hiredis
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tambomq.errors import QueueNotFound
-from tambomq.store.call import Call, Plan, Script, load_script, only, results
+from tambomq.store.call import Arg, Call, Plan, Script, load_script, only, pack_alike, results
 
 SCRIPT = Script("count", "return 1", "c0ffee")
 
@@ -31,6 +34,21 @@ def test_a_script_is_called_by_its_name_or_by_its_source() -> None:
     call = Call(SCRIPT, ("a", "b"), ("x",), decode=bool)
     assert call.parts == ("EVALSHA", "c0ffee", 2, "a", "b", "x")
     assert call.parts_with_source == ("EVAL", "return 1", 2, "a", "b", "x")
+
+
+@given(
+    st.lists(st.binary(max_size=5) | st.text("aé\0", max_size=5) | st.integers(), min_size=1),
+    st.integers(0, 300).flatmap(
+        lambda size: st.lists(st.binary(min_size=size, max_size=size), min_size=1, max_size=9)
+    ),
+)
+def test_words_of_one_length_are_packed_as_any_others(words: list[Arg], last: list[bytes]) -> None:
+    assert pack_alike(words, last) == hiredis.pack_command((*words, *last))
+
+
+def test_words_of_several_lengths_and_none_are_not_packed() -> None:
+    assert pack_alike(["ECHO"], [b"a", b"bc"]) is None
+    assert pack_alike(["ECHO"], []) is None
 
 
 def test_a_call_is_not_repeatable_unless_it_says_so() -> None:

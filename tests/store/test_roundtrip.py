@@ -83,6 +83,18 @@ def test_a_forgotten_script_is_sent_with_its_source_at_once() -> None:
     assert round_trip.outcomes == [1]
 
 
+def test_a_packed_script_is_sent_with_its_source_where_it_is_unknown() -> None:
+    packed = hiredis.pack_command(("EVALSHA", "c0ffee", 1, "k"))
+    call = msgspec.structs.replace(script(), packed=packed)
+    round_trip = RoundTrip([call])
+    assert round_trip.pack([0]) == (packed, 1)
+    assert answer(round_trip, error("NOSCRIPT No matching script")) == [0]
+    assert verbs(round_trip) == ["EVAL"]
+    assert verbs(RoundTrip([call, call])) == ["EVAL", "EVALSHA"]
+    get_packed = msgspec.structs.replace(get(), packed=hiredis.pack_command(("MGET", "k")))
+    assert verbs(RoundTrip([get_packed], with_source=True)) == ["MGET"]
+
+
 def test_the_first_use_of_a_script_among_several_calls_carries_its_source() -> None:
     assert verbs(RoundTrip([get(), script(), script(), get()])) == ["GET", "EVAL", "EVALSHA", "GET"]
 

@@ -11,13 +11,15 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import chain
 
+import msgspec
+
 from tambomq.chasqui.job import U32
 from tambomq.chasqui.keys import Keys
 from tambomq.chasqui.ops.add import GRACE_S, Draft, Policy
 from tambomq.chasqui.ops.journal import recorded
 from tambomq.chasqui.wire.envelope import encode_member
 from tambomq.errors import ForeignLeader, QueueFull
-from tambomq.store.call import Arg, Call, load_script
+from tambomq.store.call import Arg, Call, load_script, pack_alike
 
 _FRESH = load_script("tambomq.chasqui.bulk", "sink_fresh")
 _JOBS = load_script("tambomq.chasqui.bulk", "sink_jobs")
@@ -67,6 +69,9 @@ def add_fresh(
     args = (*chunk_token, *_bound(policy, now_ms), *words)
     call_keys = (keys.stream, keys.events, keys.fence(query))
     call = Call(_FRESH, call_keys, args, partial(_added, keys.queue, policy), repeatable=True)
+    if policy.journal is None:
+        packed = pack_alike(call.parts[: -len(bodies)], bodies) if words[0] == 1 else None
+        return msgspec.structs.replace(call, packed=packed)
     # An estimate: envelopes are slightly longer than the payloads that are recorded.
     size = sum(map(len, bodies))
     return recorded(keys, policy.journal, call, entries=len(bodies), size=size)
