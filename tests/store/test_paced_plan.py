@@ -55,10 +55,10 @@ class StuckStore(AsyncStore):
 async def test_after_a_cancelled_round_trip_a_new_plan_begins(server: Server) -> None:
     store = StuckStore(server.url)
     plan = PacedPlan(lambda: increments(2), 10)
-    trip = asyncio.create_task(plan.go_on(store))
+    stuck = asyncio.create_task(plan.go_on(store))
     await asyncio.sleep(0)
     assert store.is_stuck
-    trip.cancel()
-    await asyncio.gather(trip, return_exceptions=True)
+    stuck.cancel()
+    await asyncio.gather(stuck, return_exceptions=True)
     assert await plan.go_on(store) == 2
     await store.close()

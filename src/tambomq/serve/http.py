@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, replace
 from typing import Any, Final
@@ -50,7 +50,7 @@ _OF_CONSOLE: Final = """\
 /          the console, in a browser
 /api/v1/   what the console shows and does; described at /api/v1/openapi.json
 """
-_Answer = Callable[[Request], Awaitable[Response]]
+_Answer = Callable[[Request], Coroutine[Any, Any, Response]]
 _NOT_KEPT: Final = {"Cache-Control": "no-store"}
 _PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 # Probes time out sooner than this.
@@ -159,13 +159,9 @@ def app(
     async def stats(_: Request) -> Response:
         return JSONResponse(await metrics.stats(), headers=_NOT_KEPT)
 
-    paths = {
-        "/healthz": healthz,
-        "/readyz": readyz,
-        "/metrics": _guarded(numbers, hosts),
-        "/stats": _guarded(stats, hosts),
-        ENDPOINTS: _guarded(endpoints, hosts),
-    }
+    paths: dict[str, _Answer] = {"/healthz": healthz, "/readyz": readyz}
+    named = {"/metrics": numbers, "/stats": stats, ENDPOINTS: endpoints}
+    paths |= {path: _guarded(answer, hosts) for path, answer in named.items()}
     application = Starlette(routes=[Route(path, answer) for path, answer in paths.items()])
     if console is None:
         application.add_route("/", _index)

@@ -233,9 +233,7 @@ def test_no_queues_yet_says_where_to_send_the_first_message(
     expect(page.locator(".blank")).not_to_contain_text("--kqueue-address")
 
 
-def test_who_may_not_send_is_not_asked_to_where_nothing_is(
-    page: Page, console: ConsoleServer
-) -> None:
+def test_a_viewer_is_not_asked_to_send_where_nothing_is(page: Page, console: ConsoleServer) -> None:
     console.stand_in.rows = []
     page.goto("/")
     expect(page.locator(".blank").get_by_role("link", name="Send a message")).to_be_visible()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tambomq.console.model import Protocol, QueueRef, QueueRow, Trouble
-from tambomq.console.read.queues.event_times import TimeHistogram
+from tambomq.console.read.queues.event_times import TimeBuckets
 from tambomq.console.read.queues.queue_sample import QueueSample
 from tambomq.serve.metrics import queue_metrics as module
 from tambomq.serve.metrics.queue_metrics import OTHERS, Sampled, queue_metrics
@@ -71,7 +71,7 @@ def test_run_and_wait_times_have_histograms_of_a_bounded_number_of_queues(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "MAX_TIMED", 2)
-    took, waited = TimeHistogram().plus([0.02, 7]), TimeHistogram().plus([0.001])
+    took, waited = TimeBuckets().plus([0.02, 7]), TimeBuckets().plus([0.001])
     times: dict[str, Any] = {"run_times": took, "wait_times": waited}
     queues = {**sampled(*"abcd", protocol="chasqui", **times), **sampled("e")}
     found = [each for each in queue_metrics(queues, 0) if each.kind == "histogram"]

@@ -54,3 +54,7 @@ async def test_each_queue_is_released_and_one_without_a_server_holds_up_none(
 def test_a_login_that_only_the_process_itself_has_is_not_handed_on() -> None:
     private = endpoint("redis://127.0.0.1:1", credentials=lambda: ("user", "password"))
     assert pack(EntryLease(private, "q", GROUP, "dead", 1000)) is None
+
+
+def test_a_queue_that_was_deleted_has_no_jobs(server: Server) -> None:
+    assert released(lease(server.url, "gone")) == [ReleaseResult("gone", 0)]

@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Final, Literal
 
 from tambomq.console.model import PROTOCOLS, QueueRef, QueueRow
-from tambomq.console.read.queues.event_times import BOUNDS_S, TimeHistogram
+from tambomq.console.read.queues.event_times import BOUNDS_S, TimeBuckets
 from tambomq.console.read.queues.queue_sample import QueueSample
 from tambomq.serve.component import Metric
 
@@ -97,11 +97,11 @@ def _times(queues: Sampled) -> Iterator[Metric]:
     """Yield the histograms of the queues that have any; those of the others are merged."""
     timed = sorted(ref for ref, (sample, _) in queues.items() if sample.run_times is not None)
     for field, (name, about) in _TIMES.items():
-        merged: dict[tuple[str, str], TimeHistogram] = {}
+        merged: dict[tuple[str, str], TimeBuckets] = {}
         for place, ref in enumerate(timed):
-            found: TimeHistogram = getattr(queues[ref][0], field) or TimeHistogram()
+            found: TimeBuckets = getattr(queues[ref][0], field) or TimeBuckets()
             labels = (ref.protocol, ref.name if place < MAX_TIMED else OTHERS)
-            merged[labels] = merged.get(labels, TimeHistogram()).merged(found)
+            merged[labels] = merged.get(labels, TimeBuckets()).merged(found)
         for (protocol, queue), found in merged.items():
             labels_of = (("protocol", protocol), ("queue", queue))
             buckets = tuple(zip(_BOUNDS, accumulate(found.counts), strict=True))

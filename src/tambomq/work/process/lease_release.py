@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tambomq.errors import TamboError
+from tambomq.errors import StoreError, TamboError
 from tambomq.failures import text_of
 from tambomq.store.aio import AsyncStore
 from tambomq.work.messages import ReleaseResult
@@ -47,7 +47,9 @@ async def _release(lease: EntryLease) -> None:
     try:
         result = ReleaseResult(lease.queue, await store.follow(lease.release()))
     except TamboError as error:
-        result = ReleaseResult(lease.queue, 0, text_of(error))
+        # The queue may have been deleted meanwhile, with its group: then there are no jobs.
+        is_gone = isinstance(error, StoreError) and error.kind in ("NOGROUP", "NOKEY")
+        result = ReleaseResult(lease.queue, 0, "" if is_gone else text_of(error))
     finally:
         await store.close()
     sys.stdout.write(msgspec.json.encode(result).decode() + "\n")

@@ -91,7 +91,7 @@ async def test_a_server_with_very_many_keys_is_scanned_in_parts(
     assert await found.refs() == [QueueRef("chasqui", "a")]
 
 
-async def test_who_asks_at_the_same_time_shares_one_scan(
+async def test_callers_at_the_same_time_share_one_scan(
     found: QueueDirectory, db: redis.Redis, counting_store: CountingStore
 ) -> None:
     db.sadd("rsmq:QUEUES", "orders")

@@ -5,7 +5,7 @@ from typing import Any
 from tambomq.chasqui.job import QueueEvent
 from tambomq.console.read.queues.event_times import (
     BOUNDS_S,
-    TimeHistogram,
+    TimeBuckets,
     run_times,
     wait_times,
 )
@@ -49,7 +49,7 @@ def test_runs_that_ended_have_taken_as_long_as_their_events_say() -> None:
 
 
 def test_each_time_falls_into_the_first_bucket_that_it_does_not_exceed() -> None:
-    found = TimeHistogram().plus([0, BOUNDS_S[0], BOUNDS_S[0] * 1.01, BOUNDS_S[-1] + 1])
+    found = TimeBuckets().plus([0, BOUNDS_S[0], BOUNDS_S[0] * 1.01, BOUNDS_S[-1] + 1])
     assert found.counts == (2, 1, *([0] * (len(BOUNDS_S) - 2)), 1)
     assert found.sum_s == BOUNDS_S[0] * 2.01 + BOUNDS_S[-1] + 1
     twice = found.merged(found)

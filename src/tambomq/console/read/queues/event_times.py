@@ -20,25 +20,25 @@ Timed = tuple[EventId, float]
 """The event that says it, and how many seconds."""
 
 
-class TimeHistogram(msgspec.Struct, frozen=True):
+class TimeBuckets(msgspec.Struct, frozen=True):
     """How many times fell into each bucket, and their sum."""
 
     counts: tuple[int, ...] = (0,) * (len(BOUNDS_S) + 1)
     """Not cumulative: those up to a bound and above the one before."""
     sum_s: float = 0.0
 
-    def plus(self, seconds: Iterable[float]) -> TimeHistogram:
-        """Return this histogram with more times."""
+    def plus(self, seconds: Iterable[float]) -> TimeBuckets:
+        """Return these buckets with more times."""
         counts, sum_s = list(self.counts), self.sum_s
         for each in seconds:
             counts[bisect_left(BOUNDS_S, each)] += 1
             sum_s += each
-        return TimeHistogram(tuple(counts), sum_s)
+        return TimeBuckets(tuple(counts), sum_s)
 
-    def merged(self, other: TimeHistogram) -> TimeHistogram:
+    def merged(self, other: TimeBuckets) -> TimeBuckets:
         """Return the sum of both."""
         counts = tuple(a + b for a, b in zip(self.counts, other.counts, strict=True))
-        return TimeHistogram(counts, self.sum_s + other.sum_s)
+        return TimeBuckets(counts, self.sum_s + other.sum_s)
 
 
 def event_id(event: QueueEvent) -> EventId:

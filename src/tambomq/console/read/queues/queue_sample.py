@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tambomq.console.read.queues.event_times import TimeHistogram
+from tambomq.console.read.queues.event_times import TimeBuckets
 
 
 class QueueSample(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,9 +37,9 @@ class QueueSample(msgspec.Struct, frozen=True, kw_only=True):
     runs: int = 0
     """Runs that ended among the last events that were looked at."""
     failed_runs: int = 0
-    run_times: TimeHistogram | None = None
+    run_times: TimeBuckets | None = None
     """How long runs took, since the first look."""
-    wait_times: TimeHistogram | None = None
+    wait_times: TimeBuckets | None = None
     """How long jobs could have run before they did, since the first look."""
     silent_peer: tuple[str, float] | None = None
     """The peer that has not observed for longest, and for how many seconds."""

@@ -16,7 +16,7 @@ from tambomq.chasqui.ops import events as event_ops
 from tambomq.console.read.queues.event_times import (
     ENDED,
     EventId,
-    TimeHistogram,
+    TimeBuckets,
     event_id,
     run_times,
     wait_times,
@@ -43,9 +43,9 @@ class RunSummary(msgspec.Struct, frozen=True):
     at_ms: int
     newest: EventId = (0, 0)
     """The id of the newest event."""
-    run_times: TimeHistogram = TimeHistogram()
+    run_times: TimeBuckets = TimeBuckets()
     """Of the runs that were seen to end since the first look."""
-    wait_times: TimeHistogram = TimeHistogram()
+    wait_times: TimeBuckets = TimeBuckets()
     """Of the runs that were seen to begin since the first look, as far as events say it."""
 
 
@@ -93,7 +93,7 @@ def summary(
     if len(events) >= EVENTS and oldest_ms > now_ms - WINDOW_MS:
         covered_ms = max(1, now_ms - oldest_ms)
     per_s = failed * 1000 / covered_ms
-    total, runs, waits = 0, TimeHistogram(), TimeHistogram()
+    total, runs, waits = 0, TimeBuckets(), TimeBuckets()
     newest = max(map(event_id, events), default=(0, 0))
     if before is not None:
         newest = max(newest, before.newest)
