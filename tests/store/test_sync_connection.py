@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -303,6 +304,19 @@ def test_nothing_is_busy_polled_after_a_pause(
         assert line.exchange(hiredis.pack_command(("PING",)), 1) == [b"PONG"]
         assert gate.leave.called is is_polled
         gate.leave.reset_mock()
+    line.close()
+
+
+def test_a_busy_poll_lets_the_server_have_the_core(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = SyncConnection(endpoint(server.url), ("127.0.0.1", server.port))
+    yielded = Mock()
+    monkeypatch.setattr(connection, "_POLL_GATE", Mock())
+    monkeypatch.setattr(connection, "_yield_core", yielded)
+    monkeypatch.setattr(line, "_poll", Mock(poll=Mock(side_effect=[[], [], [(0, 1)]])))
+    line._busy_poll(inf)
+    assert yielded.call_count == 2
     line.close()
 
 

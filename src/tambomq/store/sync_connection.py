@@ -36,6 +36,9 @@ PAUSE_S = 0.001
 caller, and waits there until the polling ends."""
 _CLOSED_FOR_S = 0.1
 
+# The server may wait for this very core. macOS has no such call.
+_yield_core: Callable[[], None] = getattr(os, "sched_yield", lambda: None)
+
 
 class _PollGate:
     """Lets one thread busy-poll; when a second tries, closes to all for `_CLOSED_FOR_S`.
@@ -161,7 +164,7 @@ class SyncConnection:
         poll, now = self._poll.poll, time.perf_counter
         try:
             while not poll(0) and now() < until:
-                pass
+                _yield_core()
         finally:
             _POLL_GATE.leave()
 
