@@ -302,7 +302,7 @@ def test_what_a_killed_worker_had_must_be_taken_over_in_time() -> None:
 
 
 @pytest.mark.parametrize("kind", ["kill", "stop", "cut"])
-def test_another_fault_excuses_that_nobody_takes_over(kind: str) -> None:
+def test_another_fault_excuses_a_late_takeover(kind: str) -> None:
     late = _killed_and_taken_over(PROMISES.lease_s + TAKEN_OVER_S * 2)
     late.now = late.events[0].at + PROMISES.lease_s
     late.add("nemesis", "fault", WORKERS[1], detail=kind)

@@ -249,7 +249,6 @@ TESTED_IN: dict[str, str] = {
     "store/local_login.py": "embedded/test_access.py",
     "store/probe.py": "serve/test_health_writes.py",
     "store/primary/aio.py": "store/primary/test_sync.py",
-    "store/primary/loop_connections.py": "store/primary/test_sync.py",
     "store/server_url.py": "store/test_endpoint.py",
     "work/options.py": "cli/test_work.py",
     "work/process/child.py": "work/test_handlers.py",

@@ -59,9 +59,8 @@ class AioConnection(asyncio.Protocol):
         self.reply_timeout_s = endpoint.reply_timeout_s
         """How long the server may stay silent while it owes a reply."""
         self._is_local, self._is_fast = is_local(endpoint, node), True
-        self._is_polling, self._sent_at = False, 0.0
+        self._is_polling, self._sent_at, self._last_reply_at = False, 0.0, 0.0
         self._reply_timer: asyncio.TimerHandle | None = None
-        self._last_reply_at = 0.0
 
     @classmethod
     async def open(

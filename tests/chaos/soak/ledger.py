@@ -123,7 +123,7 @@ class Tail:
             size, freed = end // _BLOCK * _BLOCK, self._freed.get(path, 0)
             # Only what is new: hours leave hundreds of files of processes that have ended.
             if size > freed:
-                where = f"--offset={freed}", f"--length={size - freed}"
-                command = ("fallocate", "--punch-hole", *where, path)
+                piece = f"--offset={freed}", f"--length={size - freed}"
+                command = ("fallocate", "--punch-hole", *piece, path)
                 subprocess.run(command, check=False, capture_output=True)
                 self._freed[path] = size
