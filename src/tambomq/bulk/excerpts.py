@@ -32,8 +32,14 @@ class Excerpt(msgspec.Struct, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is left out."""
+        """Whether `head` is all of it."""
         return len(self.head) == self.size
+
+    @property
+    def whole(self) -> bytes | None:
+        """The value, if its two ends meet."""
+        both = self.head + self.tail
+        return both if len(both) == self.size else None
 
 
 NOTHING: Final = Excerpt(b"", b"", 0)

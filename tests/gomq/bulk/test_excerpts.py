@@ -21,7 +21,7 @@ def cut(data: bytes, head: int = 200) -> Excerpt:
     return Excerpt(data[:head], data[max(head, len(data) - 128) :], len(data))
 
 
-@pytest.mark.parametrize("size", [0, 1, 2, 3, 500, 501, 502, 70_000])
+@pytest.mark.parametrize("size", [0, 1, 2, 3, *range(70, 110), 500, 501, 502, 70_000])
 def test_a_message_is_known_by_its_ends(size: int) -> None:
     payload = bytes(byte % 251 for byte in range(size))
     found = excerpts.decode_element(cut(wire.encode("id-1", STAMP, payload)))

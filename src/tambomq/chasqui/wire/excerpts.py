@@ -22,8 +22,8 @@ def decode_envelope_excerpt(found: Excerpt) -> tuple[Envelope, int]:
 
     Raises `RemoteProtocolError` if it is no envelope, or one in an unusual form that is cut off.
     """
-    if found.is_whole:
-        envelope = decode_envelope(found.head)
+    if (whole := found.whole) is not None:
+        envelope = decode_envelope(whole)
         return envelope, len(envelope.payload)
     head = found.head
     at = _skip_id(head)

@@ -80,8 +80,8 @@ def backlog_held_until(key: str) -> Call[int | None]:
 
 def decode_element(found: Excerpt) -> ElementExcerpt:
     """Return the message of an element of which the two ends are known."""
-    if found.is_whole and wire.is_message(found.head):
-        element = wire.decode(found.head)
+    if (value := found.whole) is not None and wire.is_message(value):
+        element = wire.decode(value)
         return ElementExcerpt(element.id, element.timestamp, element.payload, len(element.payload))
     if (match := _HEAD.match(found.head)) is None:
         return ElementExcerpt("", "", found.head, found.size)
