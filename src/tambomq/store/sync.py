@@ -74,7 +74,7 @@ class Store:
 
     def run(self, call: Call[T]) -> T:
         """Run *call* and return its decoded reply."""
-        outcome = self._outcome(call)
+        outcome: T | TamboError = self.outcomes((call,))[0]
         if isinstance(outcome, TamboError):
             raise outcome
         return outcome
