@@ -71,8 +71,10 @@ def test_a_slow_consumer_misses_messages_and_each_is_counted(serve: Serve) -> No
         assert 0 < stats.dropped < FLOOD
         assert (stats.disconnected, stats.consumers) == (0, 2)
         kept = slow.messages(FLOOD - stats.dropped)
-        # The newest are missing: the first ones have arrived in order.
-        assert [int(body[:6]) for _, body in kept] == list(range(FLOOD - stats.dropped))
+        # Those are missing that found the buffer full. The system may take more later on.
+        numbers = [int(body[:6]) for _, body in kept]
+        assert numbers == sorted(set(numbers))
+        assert (numbers[0], len(numbers)) == (0, FLOOD - stats.dropped)
         producer.send((b"a", b"back again"))
         assert slow.message() == (b"a", b"back again")
     assert served.stats.dropped == stats.dropped

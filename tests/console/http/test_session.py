@@ -130,6 +130,9 @@ async def test_health_needs_no_token_and_no_name() -> None:
     memory = MemoryConsole(operator_token="secret")
     async with served(memory) as (_, url), httpx.AsyncClient() as client:
         for path in ("/healthz", "/readyz", "/metrics", "/stats", "/endpoints"):
+            reply = await client.get(url + path)
+            assert reply.status_code in (200, 503), path
+        for path in ("/healthz", "/readyz"):
             reply = await client.get(url + path, headers={"Host": "any.example"})
             assert reply.status_code in (200, 503), path
         assert (await client.get(f"{url}/api/v1/overview")).status_code == 401

@@ -108,4 +108,4 @@ async def test_a_key_of_another_type_does_not_stop_the_others(
     service = await serve(message_ttl_s=60.0)
     await eventually_async(lambda: stored(db, "b-dead") == [b"moves"])
     assert stored(db, "a") == [b"stays"]
-    assert service.stats.expired == 1
+    await eventually_async(lambda: service.stats.expired == 1)
