@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -68,6 +69,17 @@ def test_claimed_messages_are_kept_until_they_are_acknowledged(bench: GomqLeaseB
     assert bench.claim(request, 2) == Claim(1, 1, "m")
     assert bench.acknowledge(request, 2) == AckCounts(done=1)
     assert bench.claim(request, 3) == Claim(0, 0, "")
+
+
+def test_every_call_of_a_claim_may_be_repeated_after_a_lost_reply(bench: GomqLeaseBench) -> None:
+    bench.publish(b"a", b"b")
+    plan = OPS.claim(bench.attached(), 1, "m", 2)
+    calls = list(next(plan))
+    with suppress(StopIteration):
+        while True:
+            assert all(call.repeatable for call in calls), calls
+            calls = list(plan.send(bench.store.outcomes([*calls, *calls])[len(calls) :]))
+    assert len(bench.waiting()) == 0
 
 
 def test_a_claim_whose_reply_was_lost_is_returned_again(bench: GomqLeaseBench) -> None:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from tambomq.bulk import lease_calls, lease_model
 from tambomq.bulk.lease_model import AckCounts, AttachResult, Claim, LeaseRequest, OpenClaim
 from tambomq.errors import QueueError
@@ -162,10 +164,10 @@ class GomqLeaseOps:
                 f"lease {request.lease!r} is subscribed to key {others[0]!r}, not to {key!r}: "
                 "use a lease of its own for each key",
             )
-        calls = (
-            message_ops.subscribe(key, consumer, consumer, self.options),
-            message_ops.dispatch(key, observed=True),
-        )
+        subscribe = message_ops.subscribe(key, consumer, consumer, self.options)
+        dispatch = message_ops.dispatch(key, observed=True)
+        # Only what they report changes with a repetition, and nobody counts that here.
+        calls = [msgspec.structs.replace(each, repeatable=True) for each in (subscribe, dispatch)]
         known, dispatched = results((yield calls))
         if known is None or dispatched.is_unsettled:
             yield from leave_ops.settle(key)
