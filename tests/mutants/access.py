@@ -48,11 +48,12 @@ ACCESS = (
         "access/test_file.py::test_a_file_that_others_may_use_is_refused",
     ),
     Fault(
-        "a consumer of others' keys can be observed",
+        "a consumer of others' keys can be joined",
         "gomq/server/guarded_service.py",
         '        _require(caller, "receive", subscribed)\n',
         "",
-        "gomq/server/test_guarded_service.py::test_a_consumer_of_others_keys_cannot_be_observed",
+        "gomq/server/test_guarded_service.py"
+        "::test_a_consumer_of_others_keys_cannot_be_joined_nor_given_a_key",
     ),
     Fault(
         "one allowed key lets a whole batch through",
