@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
@@ -13,6 +13,7 @@ from tambomq.bulk.lease_model import LeaseRequest
 from tambomq.chasqui.bulk.lease import ChasquiLeaseOps
 from tambomq.chasqui.keys import Keys as ChasquiKeys
 from tambomq.cli.main import tambo
+from tambomq.cli.pipeline import leases as module
 from tambomq.gomq.bulk.lease import GomqLeaseOps
 from tambomq.rsmq import Rsmq
 from tambomq.rsmq.bulk.lease import RsmqLeaseOps
@@ -62,11 +63,31 @@ def test_a_lease_is_shown_with_what_it_has(run: Run, claimed: Rsmq) -> None:
     assert run("list", "rsmq:other").code == 3
 
 
-def test_a_lease_whose_holder_is_alive_cannot_be_released(run: Run, claimed: Rsmq) -> None:
+def test_a_lease_whose_holder_is_alive_cannot_be_released(
+    run: Run, claimed: Rsmq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RESIGNS_WITHIN_S", 0.05)
     for words in (("release", "rsmq:q", "nightly"), ("forget", "rsmq:q", "nightly")):
         done = run(*words, "--yes")
         assert done.code == 1
         assert "process 1 on here" in done.err
+
+
+@pytest.mark.parametrize("words", [("release",), ("forget", "--give-back")])
+def test_a_query_that_is_just_ending_is_waited_for(
+    run: Run,
+    claimed: Rsmq,
+    db: redis.Redis,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+) -> None:
+    def ends_meanwhile() -> Iterator[float]:
+        die(db, long_ago=True)
+        yield 0.0
+
+    monkeypatch.setattr(module, "backoff_delays", ends_meanwhile)
+    command, *options = words
+    assert run(command, "rsmq:q", "nightly", *options, "--yes").code == 0
 
 
 def test_messages_of_a_dead_query_are_given_back(run: Run, claimed: Rsmq, db: redis.Redis) -> None:

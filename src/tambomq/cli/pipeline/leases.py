@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import click
 
 from tambomq.cli.output import NothingThere, emit, emit_json, emit_table, example, yes_option
 from tambomq.cli.pipeline.client import confirm, counted, every_command, open_store
-from tambomq.clock import now_ms
+from tambomq.clock import Deadline, backoff_delays, now_ms
+from tambomq.errors import LeaseTaken
 from tambomq.pipeline.address import address
 from tambomq.pipeline.leases import DEAD, LeaseDirectory, LocatedLease
 from tambomq.rsmq.keys import NAMESPACE
+
+T = TypeVar("T")
+
+RESIGNS_WITHIN_S: Final = 3.0
+"""How long a command waits for a query that has just ended: Spark lets it go a moment later."""
 
 _NS: Final = click.option(
     "--ns", default=NAMESPACE, metavar="NAME", help=f"RSMQ's namespace. [{NAMESPACE}]"
@@ -85,7 +94,10 @@ def release(
     if not found:
         raise NothingThere("no lease is dead")
     confirm(f"Release {len(found)}?", yes=yes)
-    counts = {f"{target} {name}": known.release(target, name) for target, name in found}
+    counts = {
+        f"{target} {name}": _when_free(partial(known.release, target, name))
+        for target, name in found
+    }
     if as_json:
         emit_json(counts)
         return
@@ -104,12 +116,25 @@ def forget(queue: str, lease: str, *, give_back: bool, ns: str, yes: bool, as_js
     """Remove a LEASE on QUEUE for good, as if its query had never been."""
     target = address(queue)
     confirm(f"Forget the lease {lease} on {target}?", yes=yes)
-    if not _known(ns).forget(target, lease, give_back=give_back):
+    known = _known(ns)
+    if not _when_free(partial(known.forget, target, lease, give_back=give_back)):
         raise NothingThere(f"there is no lease {lease} on {target}")
     if as_json:
         emit_json({"queue": str(target), "lease": lease})
     else:
         emit(f"forgot the lease {lease} on {target}")
+
+
+def _when_free(act: Callable[[], T]) -> T:
+    """Return what *act* returns, once no query that is ending holds the lease."""
+    deadline, delays = Deadline(RESIGNS_WITHIN_S), backoff_delays()
+    while True:
+        try:
+            return act()
+        except LeaseTaken:
+            if not deadline.left_s:
+                raise
+        time.sleep(min(next(delays), deadline.left_s))
 
 
 def _known(ns: str) -> LeaseDirectory:
