@@ -9,6 +9,7 @@ import pickle
 import string
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from hypothesis import given
@@ -141,35 +142,31 @@ def drawn_by(xids: Xids, own: OwnNames) -> set[str]:
 def test_a_forked_child_draws_names_of_its_own() -> None:
     xids, own = Xids(), OwnNames(3)
     before = list(own)
-    source, sink = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.write(sink, " ".join(drawn_by(xids, own)).encode())
-        finally:
-            os._exit(0)
-    os.close(sink)
-    with os.fdopen(source) as pipe:
-        theirs = set(pipe.read().split())
-    os.waitpid(child, 0)
+    theirs = drawn_in_a_child(lambda: drawn_by(xids, own))
     assert own == before, "the parent keeps its own"
     assert len(theirs) == 5
     assert not theirs & drawn_by(xids, own)
 
 
-def test_a_forked_child_draws_ulids_of_its_own() -> None:
-    ulid(0)  # leaves random parts for the next ones
+def drawn_in_a_child(draw: Callable[[], set[str]]) -> set[str]:
+    """Return what *draw* returns in a forked process."""
     source, sink = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            os.write(sink, " ".join(ulid(0) for _ in range(70)).encode())
+            os.write(sink, " ".join(draw()).encode())
         finally:
             os._exit(0)
     os.close(sink)
     with os.fdopen(source) as pipe:
-        theirs = set(pipe.read().split())
+        found = set(pipe.read().split())
     os.waitpid(child, 0)
+    return found
+
+
+def test_a_forked_child_draws_ulids_of_its_own() -> None:
+    ulid(0)  # leaves random parts for the next ones
+    theirs = drawn_in_a_child(lambda: {ulid(0) for _ in range(70)})
     assert len(theirs) == 70
     assert not theirs & {ulid(0) for _ in range(70)}
 
